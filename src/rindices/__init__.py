@@ -1,0 +1,50 @@
+"""R-indices: a few continuous disease-severity numbers per person from regional brain volumes.
+
+The names below are the public interface; they are imported on first use, so ``import rindices`` is cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from rindices.errors import Problem, RindicesError, Severity, TableError
+    from rindices.experiments.simulate import simulate_cohort
+    from rindices.preprocess.pipeline import Preprocessing
+    from rindices.tables.cohort import Cohort
+    from rindices.tables.readers import read_cohort
+
+_HOMES = {
+    "Cohort": "rindices.tables.cohort",
+    "Preprocessing": "rindices.preprocess.pipeline",
+    "Problem": "rindices.errors",
+    "RindicesError": "rindices.errors",
+    "Severity": "rindices.errors",
+    "TableError": "rindices.errors",
+    "read_cohort": "rindices.tables.readers",
+    "simulate_cohort": "rindices.experiments.simulate",
+}
+
+__all__ = [
+    "Cohort",
+    "Preprocessing",
+    "Problem",
+    "RindicesError",
+    "Severity",
+    "TableError",
+    "__version__",
+    "read_cohort",
+    "simulate_cohort",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rindices' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

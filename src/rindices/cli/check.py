@@ -1,0 +1,64 @@
+"""``rindices check``: says what a table is and what to fix; trains nothing."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rindices.cli.console import print_facts, print_json, say_problems, split
+
+EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
+
+
+def check(
+    tables: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")],
+    participants: Annotated[Path | None, typer.Option(help="Who the people are, joined by id.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column that tells controls from patients.")] = None,
+    controls: Annotated[list[str] | None, typer.Option(help="Label(s) of the controls.")] = None,
+    patients: Annotated[list[str] | None, typer.Option(help="Label(s) of the patients.")] = None,
+    covariates: Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")] = None,
+    site: Annotated[str | None, typer.Option(help="Column of the site or scanner.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")] = None,
+    session: Annotated[str | None, typer.Option(help="Column of the session, if unusual.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Regions to leave out.")] = None,
+    measure: Annotated[str, typer.Option(help="volume, thickness, area or any.")] = "volume",
+    on_missing: Annotated[str, typer.Option(help="error, drop, or report.")] = "report",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Read and validate a table of regional volumes, and say what it is and what to fix."""
+    from rindices.tables.door import Request, examine
+    from rindices.tables.sources import Roles
+
+    roles = Roles(id_column, session, group, site, split(covariates))
+    request = Request(
+        tuple(tables), participants, roles, split(controls), split(patients), split(exclude), measure, on_missing
+    )
+    result = examine(request)
+    if as_json:
+        print_json(_as_json(result))
+    else:
+        say_problems(result.problems)
+        print_facts(_facts(result))
+    raise typer.Exit(0 if result.ok else 1)
+
+
+def _as_json(result: Any) -> dict[str, Any]:
+    names = ["format", "people", "controls", "patients", "regions", "covariates", "sites", "icv", "unit", "aside"]
+    values = {name: getattr(result, name) for name in names}
+    return values | {"problems": [problem.as_dict() for problem in result.problems]}
+
+
+def _facts(result: Any) -> list[tuple[str, str]]:
+    groups = f"{result.controls:,} controls, {result.patients:,} patients" if result.controls is not None else ""
+    aside = ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items())
+    return [
+        ("format", result.format or "unknown"),
+        ("people", f"{result.people:,}" if result.people is not None else ""),
+        ("groups", groups),
+        ("regions", f"{result.regions:,} ({result.unit})" if result.regions else ""),
+        ("not used", aside),
+        ("covariates", ", ".join(result.covariates)),
+        ("ICV", f"column {result.icv}" if result.icv else ""),
+        ("sites", f"{result.sites:,}" if result.sites else ""),
+        ("verdict", "ready" if result.ok else "not ready: see the errors above"),
+    ]

@@ -1,0 +1,37 @@
+"""What commands print: results on standard output, messages on standard error."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+
+from rindices.errors import Problem, Severity
+
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+
+
+def say_problems(problems: Iterable[Problem]) -> None:
+    """Print each problem on a line of standard error, errors first."""
+    order = list(reversed(Severity))
+    for problem in sorted(problems, key=lambda problem: order.index(problem.severity)):
+        label = typer.style(f"{problem.severity}:", fg=_COLOURS[problem.severity], bold=True)
+        typer.echo(f"{label} {problem}", err=True)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object, and nothing else, on standard output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Print aligned pairs of name and value, leaving out the empty ones."""
+    filled = [(name, value) for name, value in facts if value]
+    width = max(len(name) for name, _ in filled)
+    for name, value in filled:
+        typer.echo(f"{typer.style(name.ljust(width), bold=True)}  {value}")
+
+
+def split(values: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the words of an option that may be repeated or hold commas."""
+    return tuple(word.strip() for value in values or () for word in value.split(",") if word.strip())

@@ -1,0 +1,50 @@
+"""``rindices``: reads the command line and turns errors into messages and exit codes."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rindices import __version__
+from rindices.cli import check, simulate
+from rindices.cli.console import say_problems
+from rindices.errors import RindicesError
+
+app = typer.Typer(
+    name="rindices",
+    help="R-indices: a few continuous disease-severity numbers per person from regional brain volumes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("check", epilog=check.EPILOG)(check.check)
+app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rindices {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Accept the options that stand before a command."""
+
+
+def run() -> None:
+    """Run the program: exit 0 done, 1 a problem in the input, 2 wrong usage, 3 interrupted."""
+    try:
+        app()
+    except RindicesError as error:
+        say_problems(error.problems)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(3)

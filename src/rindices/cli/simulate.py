@@ -1,0 +1,60 @@
+"""``rindices simulate``: writes a cohort with known truth."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rindices.cli.console import print_json, say_problems
+
+if TYPE_CHECKING:
+    from rindices.tables.cohort import Cohort
+
+EPILOG = "Example: rindices simulate --task basic --seed 0 --out demo"
+
+
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., null.")] = "basic",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same cohort.")] = 0,
+    controls: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="Put the patterns on your own healthy people.")
+    ] = None,
+    participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
+    site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
+    sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write volumes.csv, participants.tsv, truth.tsv and patterns.tsv of a cohort with known severities."""
+    from rindices.errors import SimulationError
+    from rindices.experiments.simulate import simulate_cohort, write_cohort
+
+    healthy = None if controls is None else _read_healthy(controls, participants, site)
+    simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
+    try:
+        write_cohort(simulated, out)
+    except OSError as error:
+        raise SimulationError(f"cannot write to {out} ({error.strerror}): give another folder with --out.") from error
+    cohort = simulated.cohort
+    if as_json:
+        counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
+        patterns = simulated.severities.shape[1] - 1
+        print_json({"out": str(out), "task": task, "seed": seed, **counts, "patterns": patterns})
+    else:
+        typer.echo(f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}", err=True)
+
+
+def _read_healthy(table: Path, participants: Path | None, site: str | None) -> "Cohort":
+    """Read the user's healthy people with every covariate that is there."""
+    from rindices.errors import Severity, TableError
+    from rindices.tables.door import Request, examine
+    from rindices.tables.sources import Roles
+
+    first = examine(Request((table,), participants, Roles(site=site), on_missing="drop", measure="any"))
+    result = examine(
+        Request((table,), participants, Roles(site=site, covariates=first.covariates), on_missing="drop", measure="any")
+    )
+    if result.cohort is None:
+        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    say_problems(result.problems)
+    return result.cohort

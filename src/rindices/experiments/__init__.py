@@ -1,0 +1,1 @@
+"""Simulated cohorts with known truth, and what is measured on them."""

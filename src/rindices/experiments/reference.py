@@ -1,0 +1,78 @@
+"""The reference generator: healthy adults with the paper's 139 MUSE regions, age, sex and intracranial volume.
+
+Log volumes are linear in age, sex and log intracranial volume with correlated normal residuals. The parameters are
+summary figures of the IXI data set (see ``data/README.md``), made by ``scripts/make_reference.py``.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rindices.tables.muse import region_name
+
+AGE_CENTRE = 55.0
+LOG_ICV_CENTRE = float(np.log(1.4e6))
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Parameters of healthy people.
+
+    Attributes
+    ----------
+    regions : tuple of str
+        The R regions.
+    coefficients : (4, R)
+        Log volume at the centre, per year of age, for men, per unit of log intracranial volume.
+    root : (R, R)
+        A square root of the residual covariance.
+    age : (11,)
+        Deciles of age.
+    male : float
+        Share of men.
+    icv : (4,)
+        Log intracranial volume at the centre, per year, for men, and its residual standard deviation.
+    """
+
+    regions: tuple[str, ...]
+    coefficients: Matrix
+    root: Matrix
+    age: Matrix
+    male: float
+    icv: Matrix
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Draw people: volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv``."""
+        age = np.interp(rng.uniform(size=number), np.linspace(0, 1, len(self.age)), self.age)
+        male = (rng.uniform(size=number) < self.male).astype(float)
+        years = age - AGE_CENTRE
+        log_icv = self.icv[0] + self.icv[1] * years + self.icv[2] * male + self.icv[3] * rng.normal(size=number)
+        design = np.column_stack([np.ones(number), years, male, log_icv - LOG_ICV_CENTRE])
+        logs = design @ self.coefficients + rng.normal(size=(number, len(self.regions))) @ self.root.T
+        sex = np.where(male == 1, "M", "F")
+        covariates = pd.DataFrame({"age": age.round(2), "sex": sex.astype(object), "icv": np.exp(log_icv).round(1)})
+        return pd.DataFrame(np.exp(logs), columns=list(self.regions)), covariates
+
+
+@cache
+def load_reference() -> Reference:
+    """Return the packaged parameters."""
+    with as_file(files("rindices.experiments") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
+        values = {name: stored[name] for name in stored.files}
+    number = len(values["codes"])
+    correlation = np.eye(number)
+    correlation[np.tril_indices(number, -1)] = values["correlation"]
+    correlation = np.tril(correlation) + np.tril(correlation, -1).T
+    return Reference(
+        regions=tuple(region_name(int(code)) for code in values["codes"]),
+        coefficients=values["coefficients"].astype(float),
+        root=values["sd"].astype(float)[:, None] * np.linalg.cholesky(correlation),
+        age=values["age"].astype(float),
+        male=float(values["male"]),
+        icv=values["icv"].astype(float),
+    )

@@ -1,0 +1,196 @@
+"""Cohorts with known truth: simulated atrophy on healthy people (section 4.2 of the paper)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+
+from rindices.errors import SimulationError, did_you_mean
+from rindices.experiments.reference import load_reference
+from rindices.experiments.tasks import TASKS, Task
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort
+from rindices.tables.groups import CONTROL, PATIENT
+
+Matrix = NDArray[np.float64]
+_CONTROL_SHARE = 0.4  # of a user's own healthy people, when patterns are put on the others
+_FLOOR = 0.01  # a site effect never takes a volume below this share of the region's mean
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A cohort with its truth.
+
+    Attributes
+    ----------
+    cohort : Cohort
+    severities : DataFrame
+        (patients, 1 + M): ``participant_id`` and ``s1`` to ``sM``, in the order of the cohort's patients.
+    patterns : DataFrame
+        (R, 1 + M): ``region`` and, for each pattern, the share of volume lost at severity 1.
+    """
+
+    cohort: Cohort
+    severities: pd.DataFrame
+    patterns: pd.DataFrame
+
+    @property
+    def truth(self) -> Matrix:
+        """(patients, M) severities."""
+        return np.asarray(self.severities.drop(columns=ID), dtype=float)
+
+
+def simulate_cohort(
+    task: str | Task = "basic",
+    seed: int = 0,
+    *,
+    healthy: Cohort | None = None,
+    sites: int = 0,
+    site_shift: float = 0.5,
+    site_scale: float = 0.2,
+) -> Simulated:
+    """Make a cohort with known severities.
+
+    Parameters
+    ----------
+    task : str or Task
+        ``basic overlap scarce noise mild`` (the paper), ``corr03 corr05 corr07 beta13 beta31 beta22 staged hard small
+        tiny`` (stress), ``null`` (patients are controls), or a task of your own.
+    seed : int
+        The same seed gives the same healthy people for every task, so tasks compare person by person.
+    healthy : Cohort, optional
+        Put the patterns on these people instead of the reference generator's: two fifths stay controls. MUSE
+        regions take the paper's patterns, other atlases random sets of as many regions.
+    sites : int
+        Number of sites; 0 for none. A site shifts every region by N(0, ``site_shift``) standard deviations and
+        scales its spread by exp(N(0, ``site_scale``)).
+
+    Returns
+    -------
+    Simulated
+    """
+    spec = _task(task)
+    # one stream per purpose: adding sites does not change who gets which severity
+    people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
+    volumes, people, covariates = _healthy_people(spec, healthy, people_rng)
+    patient = _split(len(volumes), spec, healthy is not None, people_rng)
+    patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
+    severities = draw_severities(spec, int(patient.sum()), disease_rng)
+    measured = volumes.to_numpy(dtype=float).copy()
+    measured[patient] = apply_patterns(measured[patient], severities, patterns, spec, disease_rng)
+    people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
+    if sites:
+        site = site_rng.integers(sites, size=len(people))
+        measured = _site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
+        people[SITE] = [f"site{number + 1}" for number in site]
+    frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
+    source, unit = ("dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
+    truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
+    truth.insert(0, ID, people.loc[patient, ID].to_numpy())
+    return Simulated(Cohort(frame, people, covariates, source, unit), truth, _pattern_frame(frame, patterns, spec))
+
+
+def draw_severities(task: Task, number: int, rng: np.random.Generator) -> Matrix:
+    """Draw severities (N, M): Beta marginals joined by a Gaussian copula."""
+    width = len(task.patterns)
+    correlation = np.full((width, width), task.correlation)
+    np.fill_diagonal(correlation, 1.0)
+    normal = rng.normal(size=(number, width)) @ np.linalg.cholesky(correlation).T if width else np.zeros((number, 0))
+    return np.asarray(beta.ppf(norm.cdf(normal), *task.beta))
+
+
+def apply_patterns(
+    volumes: Matrix, severities: Matrix, patterns: list[NDArray[np.intp]], task: Task, rng: np.random.Generator
+) -> Matrix:
+    """Take volume away, v - v * s * N(1, noise) * rate, pattern after pattern: (N, R), (N, M) -> (N, R)."""
+    changed = volumes.copy()
+    for regions, severity in zip(patterns, severities.T, strict=True):
+        onset = np.linspace(0, task.last_onset, len(regions))
+        expressed = np.clip((severity[:, None] - onset) / (1 - onset), 0, 1)
+        loss = expressed * rng.normal(1, task.noise, size=expressed.shape) * task.rate
+        changed[:, regions] -= changed[:, regions] * loss
+    return changed
+
+
+def write_cohort(simulated: Simulated, folder: Path) -> None:
+    """Write ``volumes.csv``, ``participants.tsv``, ``truth.tsv`` and ``patterns.tsv``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cohort = simulated.cohort
+    names = {
+        name: f"DL_MUSE_Volume_{name.removeprefix('MUSE_')}" for name in cohort.regions if name.startswith("MUSE_")
+    }
+    volumes = cohort.volumes.rename(columns=names)
+    volumes.insert(0, ID, cohort.people[ID])
+    people = pd.concat([cohort.people, cohort.covariates], axis=1)
+    _write(volumes, folder / "volumes.csv")
+    _write(people, folder / "participants.tsv")
+    _write(simulated.severities, folder / "truth.tsv")
+    _write(simulated.patterns, folder / "patterns.tsv")
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    separator = "," if path.suffix == ".csv" else "\t"
+    frame.to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
+
+
+def _task(task: str | Task) -> Task:
+    if isinstance(task, Task):
+        return task
+    if task not in TASKS:
+        raise SimulationError(f"there is no task '{task}': {did_you_mean(task, list(TASKS))}")
+    return TASKS[task]
+
+
+def _healthy_people(
+    task: Task, healthy: Cohort | None, rng: np.random.Generator
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return volumes (N, R), people (ids, and sites of a user's own) and covariates (N, C) before disease."""
+    if healthy is not None:
+        chosen = healthy.take(healthy.is_control) if healthy.n_controls else healthy
+        if len(chosen) < 10:
+            raise SimulationError(f"{len(chosen)} healthy people are too few to put patterns on: give at least 10.")
+        return chosen.volumes, chosen.people.drop(columns=GROUP, errors="ignore").copy(), chosen.covariates
+    number = task.n_controls + task.n_patients
+    volumes, covariates = load_reference().draw(number, rng)
+    digits = len(str(number))
+    return volumes, pd.DataFrame({ID: [f"sub-{place + 1:0{digits}d}" for place in range(number)]}), covariates
+
+
+def _split(number: int, task: Task, own: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return (N,) who becomes a patient, at random, so that the order of ids says nothing."""
+    controls = round(_CONTROL_SHARE * number) if own else task.n_controls
+    patient = np.ones(number, dtype=bool)
+    patient[rng.permutation(number)[:controls]] = False
+    return patient
+
+
+def _place_patterns(task: Task, regions: tuple[str, ...], rng: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Return the regions of each pattern as positions; random ones where the atlas is another."""
+    known = {name: place for place, name in enumerate(regions)}
+    if all(name in known for pattern in task.patterns for name in pattern):
+        return [np.array([known[name] for name in pattern], dtype=np.intp) for pattern in task.patterns]
+    sizes = [min(len(pattern), max(1, len(regions) // 3)) for pattern in task.patterns]
+    return [np.sort(rng.choice(len(regions), size=size, replace=False)) for size in sizes]
+
+
+def _site_effects(
+    measured: Matrix, healthy: Matrix, site: NDArray[np.intp], shift: float, scale: float, rng: np.random.Generator
+) -> Matrix:
+    """Shift and scale every region by site: (N, R), (N,) -> (N, R)."""
+    number = int(site.max()) + 1
+    shifts = rng.normal(0, shift, size=(number, measured.shape[1]))
+    scales = np.exp(rng.normal(0, scale, size=(number, measured.shape[1])))
+    mean, sd = healthy.mean(axis=0), healthy.std(axis=0)
+    moved = mean + sd * shifts[site] + scales[site] * (measured - mean)
+    return np.asarray(np.maximum(moved, _FLOOR * mean) if (mean > 0).all() else moved)
+
+
+def _pattern_frame(volumes: pd.DataFrame, patterns: list[NDArray[np.intp]], task: Task) -> pd.DataFrame:
+    effects = np.zeros((volumes.shape[1], len(patterns)))
+    for k, regions in enumerate(patterns):
+        effects[regions, k] = task.rate
+    frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(patterns))])
+    frame.insert(0, "region", list(volumes.columns))
+    return frame

@@ -1,0 +1,88 @@
+"""The tasks: which regions a disease takes, how much, in whom (Table 5 and section 4.2 of the paper, and beyond)."""
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from rindices.tables.muse import region_name, single_regions
+
+_SMALL_OVERLAP = (
+    "Amygdala Hippocampus EntorhinalArea InferiorTemporalGyrus ParahippocampalGyrus ParietalOperculum TemporalPole",
+    "Hippocampus FrontalOperculum MedialFrontalCortex MiddleFrontalGyrus OpercularPartInferiorFrontalGyrus "
+    "PosteriorInsula TriangularPartInferiorFrontalGyrus",
+    "AngularGyrus LateralOrbitalGyrus MedialFrontalCortex MiddleOccipitalGyrus ParietalOperculum SupramarginalGyrus "
+    "SuperiorParietalLobule",
+)
+_LARGE_OVERLAP = (
+    _SMALL_OVERLAP[0] + " SuperiorParietalLobule",
+    _SMALL_OVERLAP[1] + " Amygdala",
+    _SMALL_OVERLAP[2] + " MiddleFrontalGyrus",
+)
+_SCARCE = (
+    "Amygdala Hippocampus",
+    "MiddleFrontalGyrus OpercularPartInferiorFrontalGyrus",
+    "AngularGyrus SuperiorParietalLobule",
+)
+
+
+def _both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return the region names of patterns: each named structure counts left and right."""
+    codes = {region.label: code for code, region in single_regions().items()}
+    return tuple(
+        tuple(region_name(codes[f"{name}_{side}"]) for name in text.split() for side in "RL") for text in names
+    )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kind of simulated cohort.
+
+    Attributes
+    ----------
+    patterns : tuple of tuple of str
+        The regions of each pattern, as the paper has them on MUSE.
+    n_controls, n_patients : int
+    rate : float
+        Share of volume lost at severity 1.
+    noise : float
+        Standard deviation of the loss within a pattern: N(1, noise).
+    correlation : float
+        Between severities, in a Gaussian copula.
+    beta : tuple of float
+        Marginal distribution of the severities; Beta(1, 1) is uniform.
+    last_onset : float
+        Regions of a pattern begin to lose at severities spread from 0 to this; 0: all at once.
+    """
+
+    patterns: tuple[tuple[str, ...], ...] = _both_sides(_SMALL_OVERLAP)
+    n_controls: int = 492
+    n_patients: int = 900
+    rate: float = 0.3
+    noise: float = 0.05
+    correlation: float = 0.0
+    beta: tuple[float, float] = (1.0, 1.0)
+    last_onset: float = 0.0
+
+
+_BASIC = Task()
+PAPER = ("basic", "overlap", "scarce", "noise", "mild")
+STRESS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22", "staged", "hard", "small", "tiny")
+TASKS = MappingProxyType(
+    {
+        "basic": _BASIC,
+        "overlap": replace(_BASIC, patterns=_both_sides(_LARGE_OVERLAP)),
+        "scarce": replace(_BASIC, patterns=_both_sides(_SCARCE)),
+        "noise": replace(_BASIC, noise=0.2),
+        "mild": replace(_BASIC, rate=0.2),
+        "corr03": replace(_BASIC, correlation=0.3),
+        "corr05": replace(_BASIC, correlation=0.5),
+        "corr07": replace(_BASIC, correlation=0.7),
+        "beta13": replace(_BASIC, beta=(1.0, 3.0)),
+        "beta31": replace(_BASIC, beta=(3.0, 1.0)),
+        "beta22": replace(_BASIC, beta=(2.0, 2.0)),
+        "staged": replace(_BASIC, last_onset=0.6),
+        "hard": replace(_BASIC, correlation=0.5, beta=(1.0, 3.0), last_onset=0.6),
+        "small": replace(_BASIC, n_controls=150, n_patients=200),
+        "tiny": replace(_BASIC, n_controls=80, n_patients=100),
+        "null": replace(_BASIC, patterns=()),
+    }
+)

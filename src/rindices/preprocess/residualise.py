@@ -1,0 +1,171 @@
+"""Linear adjustment for covariates, estimated in controls (section 4.3 of the paper)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rindices.errors import Findings, PreprocessingError, Problem, Severity, count, named
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A covariate that enters as a number; ``low`` and ``high`` are the controls' range."""
+
+    name: str
+    low: float
+    high: float
+
+    def columns(self, values: pd.Series) -> Matrix:
+        """(N,) -> (N, 1)."""
+        return np.asarray(values, dtype=float)[:, None]
+
+    def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
+        """Report people outside the controls' range: the adjustment is a straight line, so it extrapolates."""
+        numbers = np.asarray(values, dtype=float)
+        outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
+        if outside.size:
+            who = f"{count(outside.size, 'person is', 'people are')} outside the controls' range of {self.name}"
+            findings.warn(
+                f"{who} ({self.low:g} to {self.high:g}): {named(ids[int(row)] for row in outside)}",
+                "covariates",
+                "Their adjustment extrapolates; controls of their kind would help",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A covariate that enters as one column a category, the first being the reference."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    def columns(self, values: pd.Series) -> Matrix:
+        """(N,) -> (N, levels - 1)."""
+        texts = np.asarray(values, dtype=object)
+        return (
+            np.stack([texts == level for level in self.levels[1:]], axis=1).astype(float)
+            if self.levels[1:]
+            else (np.zeros((len(texts), 0)))
+        )
+
+    def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
+        """Report people of a category that no control has: there is nothing to adjust them by."""
+        texts = np.asarray(values, dtype=object)
+        unseen = np.flatnonzero(~np.isin(texts.astype(str), self.levels))
+        if unseen.size:
+            strange = sorted({str(texts[row]) for row in unseen})
+            findings.error(
+                f"{self.name} has {named(strange)}, which no control has: {named(ids[int(row)] for row in unseen)}",
+                "covariates",
+                f"Leave these people out, add controls of that category, or do not adjust for {self.name}",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"name": self.name, "kind": "categorical", "levels": list(self.levels)}
+
+
+Coding = Numeric | Categorical
+
+
+@dataclass(frozen=True)
+class Residualiser:
+    """What covariates do to volumes in controls.
+
+    Attributes
+    ----------
+    codings : tuple of Coding
+        How each covariate becomes columns of the design, P in all.
+    centre : (P,)
+        The controls' mean of the design, so that an average control is left as is.
+    coefficients : (P, R)
+        Change of volume per unit of each design column.
+    notes : tuple of Problem
+        What was found while fitting (a constant covariate, collinear ones).
+    """
+
+    codings: tuple[Coding, ...]
+    centre: Matrix
+    coefficients: Matrix
+    notes: tuple[Problem, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def fit(cls, volumes: Matrix, covariates: pd.DataFrame) -> Self:
+        """Learn from controls: volumes (N, R), covariates (N, C)."""
+        codings = tuple(_coding(name, covariates[name]) for name in covariates.columns)
+        design = _design(codings, covariates)
+        if len(volumes) <= design.shape[1] + 1:
+            raise PreprocessingError(
+                f"{count(len(volumes), 'control')} cannot carry {count(design.shape[1], 'covariate column')}: "
+                "adjust for fewer covariates or add controls."
+            )
+        centre = design.mean(axis=0)
+        # lstsq gives a constant column the coefficient 0 and shares the effect among collinear ones
+        scale = np.where(np.ptp(design, axis=0) > 0, design.std(axis=0), 1.0)
+        solution = np.linalg.lstsq((design - centre) / scale, volumes - volumes.mean(axis=0), rcond=None)
+        return cls(codings, centre, solution[0] / scale[:, None], tuple(_fit_notes(codings, design, int(solution[2]))))
+
+    def transform(self, volumes: Matrix, covariates: pd.DataFrame) -> Matrix:
+        """Take the covariates' effect out: (N, R), (N, C) -> (N, R)."""
+        return np.asarray(volumes - (_design(self.codings, covariates) - self.centre) @ self.coefficients)
+
+    def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings) -> None:
+        """Report what the adjustment cannot do for these people."""
+        for coding in self.codings:
+            coding.review(covariates[coding.name], ids, findings)
+
+    def to_arrays(self) -> dict[str, Matrix]:
+        """Return the learnt numbers."""
+        return {"residualise.centre": self.centre, "residualise.coefficients": self.coefficients}
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the coding of the covariates as plain values."""
+        return [coding.as_dict() for coding in self.codings]
+
+    @classmethod
+    def from_parts(cls, codings: Sequence[Mapping[str, Any]], arrays: Mapping[str, Matrix]) -> Self:
+        """Build from `to_dict` and `to_arrays`."""
+        rebuilt = tuple(_coding_from(values) for values in codings)
+        return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
+
+
+def _coding(name: str, values: pd.Series) -> Coding:
+    if pd.api.types.is_numeric_dtype(values):
+        return Numeric(name, float(values.min()), float(values.max()))
+    return Categorical(name, tuple(sorted({str(value) for value in values})))
+
+
+def _coding_from(values: Mapping[str, Any]) -> Coding:
+    if values["kind"] == "numeric":
+        return Numeric(values["name"], float(values["low"]), float(values["high"]))
+    return Categorical(values["name"], tuple(values["levels"]))
+
+
+def _design(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
+    """Return the design (N, P) without an intercept; the centre takes its place."""
+    columns = [coding.columns(covariates[coding.name]) for coding in codings]
+    return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))
+
+
+def _fit_notes(codings: Sequence[Coding], design: Matrix, rank: int) -> list[Problem]:
+    constant = [c.name for c in codings if isinstance(c, Numeric) and c.low == c.high]
+    constant += [c.name for c in codings if isinstance(c, Categorical) and len(c.levels) == 1]
+    notes = []
+    if constant:
+        what = f"{named(constant)} is the same in all controls: it is not adjusted for"
+        notes.append(Problem(Severity.WARNING, what, "covariates", "Remove it from the covariates"))
+    varying = int((np.ptp(design, axis=0) > 0).sum()) if design.size else 0
+    if rank < varying:
+        what = "some covariates follow from the others in controls: their effect is shared between them"
+        notes.append(Problem(Severity.WARNING, what, "covariates", "Remove the redundant one"))
+    return notes

@@ -1,0 +1,46 @@
+"""Standardising to controls: mean 1, standard deviation 0.1, the scale the paper's weights and bars are made for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices.errors import PreprocessingError, named
+
+Matrix = NDArray[np.float64]
+CONTROL_MEAN, CONTROL_SD = 1.0, 0.1
+
+
+@dataclass(frozen=True)
+class Standardiser:
+    """The controls' mean (R,) and standard deviation (R,) of each region."""
+
+    mean: Matrix
+    sd: Matrix
+
+    @classmethod
+    def fit(cls, volumes: Matrix, regions: Sequence[str]) -> Self:
+        """Learn from controls (N, R); a region that does not vary in them is refused by name."""
+        if len(volumes) < 2:
+            raise PreprocessingError(f"{len(volumes)} controls are too few to standardise by: at least 2 are needed.")
+        mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
+        flat = np.flatnonzero(~(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)))
+        if flat.size:
+            names = named(regions[int(place)] for place in flat)
+            raise PreprocessingError(f"constant in the controls: {names}. Leave these regions out (--exclude).")
+        return cls(mean, sd)
+
+    def transform(self, volumes: Matrix) -> Matrix:
+        """(N, R) -> (N, R): controls get mean 1 and standard deviation 0.1."""
+        return np.asarray(CONTROL_MEAN + CONTROL_SD * (volumes - self.mean) / self.sd)
+
+    def to_arrays(self) -> dict[str, Matrix]:
+        """Return the learnt numbers."""
+        return {"standardise.mean": self.mean, "standardise.sd": self.sd}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Matrix]) -> Self:
+        """Build from `to_arrays`."""
+        return cls(arrays["standardise.mean"], arrays["standardise.sd"])

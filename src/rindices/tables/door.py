@@ -1,0 +1,256 @@
+"""The door: a table is validated here, once and in one pass; what comes through is trusted inside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, Problem, Severity, TableError, did_you_mean, named
+from rindices.tables import formats
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.groups import CONTROL, PATIENT
+from rindices.tables.muse import by_name
+from rindices.tables.people import (
+    Groups,
+    People,
+    join_people,
+    offered_covariates,
+    read_covariates,
+    read_groups,
+    read_sites,
+)
+from rindices.tables.sources import Roles, Table, read_regions
+from rindices.tables.units import Unit
+from rindices.tables.values import OnMissing, Rows, as_numbers, check_constant, check_regions, settle_missing
+
+MEASURES = ("volume", "thickness", "area", "any")
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, in one value."""
+
+    volumes: tuple[Path, ...]
+    participants: Path | None
+    roles: Roles
+    controls: tuple[str, ...] = ()
+    patients: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    measure: str = "volume"
+    on_missing: str = "report"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a table turned out to be.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+    cohort : Cohort or None
+        None where an error stands in the way.
+    format : str or None
+    people, controls, patients, regions, sites : int or None
+        None where it could not be told or was not asked for.
+    covariates : tuple of str
+        Those that were named; where none was, those that are there to be named.
+    icv : str or None
+        The column of intracranial volume.
+    unit : str or None
+    aside : dict
+        Number of columns that are not used, by reason.
+    """
+
+    problems: tuple[Problem, ...]
+    cohort: Cohort | None = None
+    format: str | None = None
+    people: int | None = None
+    controls: int | None = None
+    patients: int | None = None
+    regions: int | None = None
+    sites: int | None = None
+    covariates: tuple[str, ...] = ()
+    icv: str | None = None
+    unit: str | None = None
+    aside: dict[str, int] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether no error was found."""
+        return not any(problem.severity is Severity.ERROR for problem in self.problems)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What was read, before it is decided who stays: all have the N rows of the table of regions."""
+
+    table: Table
+    people: People
+    regions: pd.DataFrame
+    covariates: pd.DataFrame
+    groups: Groups | None
+    sites: pd.Series | None
+    icv: pd.Series | None
+
+
+def examine(request: Request) -> Examination:
+    """Read and validate; every problem is in the result, none is raised."""
+    findings = Findings()
+    try:
+        policy = OnMissing(_one_of(request.on_missing, list(OnMissing), "on_missing", findings))
+        _one_of(request.measure, MEASURES, "measure", findings)
+        parts = _read(request, findings)
+    except TableError:
+        return Examination(tuple(findings))
+    lacking = _lacking(parts, policy, findings)
+    unit = _check_values(parts, request.measure, findings)
+    keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
+    if parts.groups is not None:
+        keep &= parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled
+        _check_groups(parts, keep & ~lacking, findings)
+    if not (keep & ~lacking).any():
+        findings.error("no one is left", parts.table.where, "The notes say who was left out and why")
+    return _conclude(parts, keep, keep & ~lacking, unit, findings)
+
+
+def _read(request: Request, findings: Findings) -> _Parts:
+    table = read_regions(request.volumes, request.roles, findings)
+    people = join_people(table, request.participants, request.roles, findings)
+    regions = _regions(table, request.exclude, findings)
+    icv = _icv(table, people)
+    covariates = read_covariates(people, request.roles.covariates, icv, findings)
+    groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
+    return _Parts(table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv)
+
+
+def _regions(table: Table, exclude: Sequence[str], findings: Findings) -> pd.DataFrame:
+    """Return the regions (N, R) as numbers in their canonical order, absent ones as missing."""
+    names = dict(table.layout.regions)
+    for name in exclude:
+        column = _excluded(name, names)
+        if column is None:
+            cure = did_you_mean(name, list(table.layout.regions)).capitalize()
+            findings.error(f"there is no region '{name}' to exclude", table.where, cure)
+        names.pop(column or "", None)
+    if len(names) < 2:
+        found = "only one region was found" if names else "no regions were found"
+        findings.fatal(found, table.where, "Give a table with one column of numbers a region")
+    ordered = sorted(names, key=lambda column: _order(names[column]))
+    numbers = as_numbers(table.frame[ordered], table.ids, table.where, findings).reset_index(drop=True)
+    numbers.columns = pd.Index([names[column] for column in ordered])
+    if table.layout.zero_is_missing and bool((numbers == 0).any(axis=None)):
+        return numbers.where(numbers != 0)
+    return numbers
+
+
+def _excluded(name: str, columns: dict[str, str]) -> str | None:
+    """Return the column meant by a header name, a region name or a MUSE label, in any case."""
+    for column, region in columns.items():
+        known = by_name(region)
+        if name.lower() in {column.lower(), region.lower(), known.label.lower() if known else ""}:
+            return column
+    return None
+
+
+def _order(region: str) -> tuple[int, str]:
+    known = by_name(region)
+    return (known.code if known else 0, region)
+
+
+def _icv(table: Table, people: People) -> pd.Series | None:
+    if table.layout.icv is not None:
+        return table.frame[table.layout.icv]
+    column = formats.find_name(people.frame.columns, ("icv", "etiv", "tiv"))
+    return people.frame[column] if column else None
+
+
+def _lacking(parts: _Parts, policy: OnMissing, findings: Findings) -> Rows:
+    """Report who lacks what, and return (N,) who lacks anything."""
+    people, where = parts.people, parts.people.where
+    gaps: list[tuple[str, Rows, str]] = []
+    values = parts.regions.to_numpy()
+    if not np.isfinite(values.sum()):
+        empty = np.isnan(values).all(axis=0)
+        gaps.append(("a missing region", np.isnan(values[:, ~empty]).any(axis=1), parts.table.where))
+    gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
+    if parts.sites is not None:
+        gaps.append(("no site", parts.sites.isna().to_numpy(), where))
+    if parts.groups is not None:
+        gaps.append(("no group", parts.groups.unlabelled, where))
+    settle_missing(people.unknown, people.ids, "no row among the participants", where, policy, findings)
+    lacking = people.unknown.copy()
+    for what, rows, place in gaps:
+        settle_missing(rows & ~people.unknown, people.ids, what, place, policy, findings)
+        lacking |= rows
+    return lacking
+
+
+def _check_values(parts: _Parts, measure: str, findings: Findings) -> Unit:
+    layout, where, names = parts.table.layout, parts.table.where, list(parts.regions.columns)
+    measures = {name: layout.measures.get(name, "volume") for name in names}
+    kinds = sorted(set(measures.values()))
+    if measure == "volume" and "volume" not in kinds:
+        findings.error(
+            f"all {len(names)} regions are {named(kinds)}, not volume",
+            where,
+            "Export volumes (aparcstats2table --meas volume), or say --measure thickness if that is meant",
+        )
+    elif measure != "volume":
+        measures = dict.fromkeys(names, measure)
+    return check_regions(parts.regions.to_numpy(), names, parts.people.ids, measures, where, findings)
+
+
+def _check_groups(parts: _Parts, keep: Rows, findings: Findings) -> None:
+    assert parts.groups is not None
+    for name in (CONTROL, PATIENT):
+        number = int((parts.groups.rows(name) & keep).sum())
+        if 0 < number < _FEW:
+            cure = f"Results with fewer than {_FEW} are not to be trusted"
+            findings.warn(f"only {number} {name}{'s' if number > 1 else ''}", parts.people.where, cure)
+    controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
+    check_constant(controls, list(parts.regions.columns), "the controls", parts.table.where, findings)
+
+
+def _conclude(parts: _Parts, keep: Rows, clean: Rows, unit: Unit, findings: Findings) -> Examination:
+    layout, groups = parts.table.layout, parts.groups
+    return Examination(
+        problems=tuple(findings),
+        cohort=None if findings.errors() else _cohort(parts, clean, unit),
+        format=layout.format,
+        people=int(keep.sum()),
+        controls=None if groups is None else int((groups.rows(CONTROL) & keep).sum()),
+        patients=None if groups is None else int((groups.rows(PATIENT) & keep).sum()),
+        regions=parts.regions.shape[1],
+        sites=None if parts.sites is None else int(parts.sites[keep].nunique()),
+        covariates=tuple(parts.covariates.columns) or tuple(offered_covariates(parts.people, parts.icv)),
+        icv=layout.icv,
+        unit=str(unit),
+        aside={why: len(columns) for why, columns in layout.aside.items()},
+    )
+
+
+def _cohort(parts: _Parts, clean: Rows, unit: Unit) -> Cohort:
+    """Sort the people by id and session, so that the order of rows in the files cannot matter."""
+    columns: dict[str, object] = {ID: parts.people.ids}
+    if parts.table.sessions is not None:
+        columns[SESSION] = parts.table.sessions
+    if parts.groups is not None:
+        columns[GROUP] = parts.groups.labels.to_numpy()
+    if parts.sites is not None:
+        columns[SITE] = parts.sites.to_numpy()
+    people = pd.DataFrame(columns)
+    order = people.sort_values([name for name in (ID, SESSION) if name in people], kind="stable").index.to_numpy()
+    order = order[clean[order]]
+    frames = [parts.regions, people, parts.covariates]
+    if not np.array_equal(order, np.arange(len(people))):
+        frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
+    return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))
+
+
+def _one_of(value: str, options: Sequence[str], name: str, findings: Findings) -> str:
+    if value not in options:
+        findings.fatal(f"{name} = '{value}' is not known", "", did_you_mean(value, options).capitalize())
+    return value

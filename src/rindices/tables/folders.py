@@ -1,0 +1,66 @@
+"""FastSurfer and FreeSurfer subject folders: one ``stats`` file per person becomes one row."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from rindices.errors import Findings, count, named
+
+STATS_NAMES = ("aseg+DKT.stats", "aseg+DKT.VINN.stats", "aparc.DKTatlas+aseg.deep.volume.stats", "aseg.stats")
+_ETIV = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
+
+
+def read_folder(folder: Path, findings: Findings) -> pd.DataFrame:
+    """Read every person's stats file below a folder of subjects.
+
+    Returns
+    -------
+    DataFrame
+        ``participant_id``, one column a structure, and ``eTIV`` where the files have it. MaskVol, which FastSurfer
+        writes, is not eTIV and is not taken for it.
+    """
+    people = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _stats_file(subject))}
+    if not people:
+        findings.fatal(
+            "no subject folder with stats/aseg+DKT.stats was found",
+            str(folder),
+            "Give the folder that holds one folder per person (SUBJECTS_DIR)",
+        )
+    rows = {name: _read_stats(path) for name, path in people.items()}
+    broken = [name for name, row in rows.items() if not row]
+    if broken:
+        findings.error(
+            f"{count(len(broken), 'stats file')} without a volume: {named(broken)}",
+            str(folder),
+            "Run the segmentation of these people again or move their folders away",
+        )
+    frame = pd.DataFrame([{"participant_id": name, **row} for name, row in rows.items() if row])
+    if frame.empty:
+        findings.fatal("no stats file holds a volume", str(folder), "Run the segmentation again")
+    return frame
+
+
+def _stats_file(subject: Path) -> Path | None:
+    candidates = (subject / "stats" / name for name in STATS_NAMES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _read_stats(path: Path) -> dict[str, float]:
+    """Return the volumes of one person by structure: volume is the 4th, the name the 5th column."""
+    row: dict[str, float] = {}
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        match = _ETIV.match(line)
+        if match:
+            row["eTIV"] = _number(match[1])
+        fields = line.split()
+        if len(fields) >= 5 and not line.startswith("#"):
+            row[fields[4]] = _number(fields[3])
+    return row
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,82 @@
+"""Who is who: joining tables by participant (and session), never by row order."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+_IMAGE = re.compile(r"\.(nii(\.gz)?|mg[hz]|img|hdr|dcm|csv|tsv|stats)$")
+_SUFFIX = re.compile(r"[_.-](t1w?|t1c|mprage|mpr|synthseg|dlmuse|brain|seg|acq[^_]*|run-?\d+|desc-[^_]*)$")
+_PREFIX = re.compile(r"^(sub|subj|subject)[-_]")
+_BIDS = re.compile(r"(sub-[A-Za-z0-9]+)_(ses-[A-Za-z0-9]+)")
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """How the ids of two tables belong together.
+
+    Attributes
+    ----------
+    pairs : dict
+        Left id to right id.
+    loosely : list of tuple
+        The pairs whose spelling differs (prefix, suffix, path, case, leading zeros).
+    ambiguous : list of str
+        Left ids that fit several on the right, or share one: never guessed.
+    """
+
+    pairs: dict[str, str]
+    loosely: list[tuple[str, str]]
+    ambiguous: list[str]
+
+
+def core(name: str) -> str:
+    """Return the part of an id that survives programs: no folder, image suffix, ``sub-``, ``_T1`` or zeros.
+
+    Examples
+    --------
+    >>> core("/data/sub-007_T1w.nii.gz") == core("7") == "7"
+    True
+    """
+    text = _IMAGE.sub("", re.split(r"[/\\]", name.strip().rstrip("/\\"))[-1].lower())
+    while _SUFFIX.search(text):
+        text = _SUFFIX.sub("", text)
+    text = _PREFIX.sub("", text)
+    return text.lstrip("0") or text
+
+
+def match(left: Iterable[str], right: Iterable[str]) -> Matching:
+    """Match ids exactly, then by their core, the latter only one to one."""
+    lefts, rights = list(dict.fromkeys(left)), set(right)
+    pairs = {name: name for name in lefts if name in rights}
+    rest = [name for name in lefts if name not in pairs]
+    if not rest:
+        return Matching(pairs, [], [])
+    by_core: dict[str, list[str]] = defaultdict(list)
+    for name in rights:
+        by_core[core(name)].append(name)
+    shared = Counter(core(name) for name in lefts)
+    loosely, ambiguous = [], []
+    for name in rest:
+        candidates = by_core.get(core(name), [])
+        if len(candidates) == 1 and shared[core(name)] == 1:
+            loosely.append((name, candidates[0]))
+        elif candidates:
+            ambiguous.append(name)
+    return Matching(pairs | dict(loosely), loosely, ambiguous)
+
+
+def split_bids(names: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """Split ids such as ``sub-01_ses-02_T1w`` into person and session, if all of them are of that form."""
+    found = [_BIDS.search(name) for name in names]
+    if not found or not all(found):
+        return None
+    return [m[1] for m in found if m], [m[2] for m in found if m]
+
+
+def repeated(keys: Iterable[Key]) -> list[Key]:
+    """Return the keys that stand more than once, in order of appearance."""
+    return [key for key, times in Counter(keys).items() if times > 1]

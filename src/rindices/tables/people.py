@@ -1,0 +1,176 @@
+"""What is known about the people: participants joined by id, their groups, sites and covariates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, count, did_you_mean, named
+from rindices.tables import formats, groups, identity
+from rindices.tables.sources import Roles, Table, read_people, say_loose
+from rindices.tables.text import to_text
+from rindices.tables.values import Rows, as_numbers
+
+
+@dataclass(frozen=True)
+class People:
+    """Everything about the people that is not a region, row by row as in the table of regions.
+
+    Attributes
+    ----------
+    ids : list of str
+    frame : DataFrame
+        (N, ...), the participants' columns first.
+    unknown : (N,) bool
+        People without a row in the table of participants.
+    where : str
+    """
+
+    ids: list[str]
+    frame: pd.DataFrame
+    unknown: Rows
+    where: str
+
+    def find(self, name: str | None) -> str | None:
+        """Return the column of this name, in any case."""
+        alike = [column for column in self.frame.columns if name and column.lower() == name.lower()]
+        return name if name in alike else alike[0] if len(alike) == 1 else None
+
+    def column(self, name: str | None, role: str, findings: Findings) -> str | None:
+        """Return a column that the user named; an unknown name is an error with a suggestion."""
+        found = self.find(name)
+        if name is not None and found is None:
+            cure = did_you_mean(name, list(self.frame.columns)).capitalize()
+            findings.error(f"there is no column '{name}' for the {role}", self.where, cure)
+        return found
+
+
+def join_people(table: Table, path: Path | None, roles: Roles, findings: Findings) -> People:
+    """Join the participants to the rows of the table of regions, by id and, where both have it, session."""
+    own = table.frame[list(dict.fromkeys(table.layout.others))].reset_index(drop=True)
+    if path is None:
+        return People(table.ids, own, np.zeros(len(own), dtype=bool), table.where)
+    people = read_people(path, roles, table.ids, findings)
+    places = _places(table, people, findings)
+    unused = len(people.ids) - len(set(places[places >= 0]))
+    if unused:
+        findings.note(f"{count(unused, 'participant is', 'participants are')} not in {table.where}", people.where)
+    theirs = people.frame.reset_index(drop=True).reindex(places).reset_index(drop=True)
+    frame = pd.concat([theirs, own[[name for name in own if name not in theirs]]], axis=1)
+    return People(table.ids, frame, places < 0, people.where)
+
+
+def _places(table: Table, people: Table, findings: Findings) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Return for each row of the table (N,) the row of its participant, -1 where there is none."""
+    matching = identity.match(table.ids, people.ids)
+    say_loose(matching, table.where, people.where, findings)
+    if not matching.pairs:
+        findings.fatal(
+            f"none of the ids of {table.where} ({named(table.ids, 2)}) is in {people.where} ({named(people.ids, 2)})",
+            people.where,
+            "Give the participants of these people, or name the id column with --id",
+        )
+    with_session = table.sessions is not None and people.sessions is not None
+    rows = {key: row for row, key in enumerate(people.keys(with_session))}
+    if not with_session and len(rows) < len(people.ids):
+        findings.fatal(
+            f"{people.where} has several sessions a person, {table.where} does not say which was measured",
+            people.where,
+            "Add session_id to the table of volumes",
+        )
+    wanted = [(matching.pairs.get(key[0], ""), *key[1:]) for key in table.keys(with_session)]
+    return np.array([rows.get(want, -1) for want in wanted], dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups: ``labels`` is (N,) control, patient or None; ``unlabelled`` is (N,) who has no label at all."""
+
+    labels: pd.Series
+    unlabelled: Rows
+
+    def rows(self, name: str) -> Rows:
+        """Return (N,) who is in a group."""
+        return np.asarray(self.labels == name, dtype=bool)
+
+
+def read_groups(
+    people: People, name: str | None, controls: Sequence[str], patients: Sequence[str], findings: Findings
+) -> Groups | None:
+    """Return who is control and who patient; None where no groups are known."""
+    column = people.column(name, "group", findings)
+    if name is None:
+        column = _guess_group(people, bool(controls or patients), findings)
+    if column is None:
+        return None
+    labels = people.frame[column]
+    assigned = groups.assign(labels, controls, patients, f"{people.where}, column {column}", findings)
+    if assigned is None:
+        return None
+    unlabelled = np.asarray(to_text(labels).isna(), dtype=bool)
+    return Groups(pd.Series(assigned, index=labels.index, dtype="object"), unlabelled)
+
+
+def _guess_group(people: People, told: bool, findings: Findings) -> str | None:
+    """Return a column with a usual name if its labels are unmistakable or were given."""
+    guess = formats.find_name(people.frame.columns, formats.GROUP_NAMES)
+    if guess is not None and (told or groups.unmistakable(people.frame[guess])):
+        findings.note(f"groups are read from column '{guess}'", people.where)
+        return guess
+    if guess is not None:
+        findings.note(f"column '{guess}' may hold the groups", people.where, f"Say: --group {guess} --controls LABEL")
+    elif told:
+        findings.error("labels were given but no column of groups", people.where, "Name it: --group COLUMN")
+    else:
+        findings.note("no groups are known; fit needs them", people.where, "Name the column: --group COLUMN")
+    return None
+
+
+def read_sites(people: People, roles: Roles, findings: Findings) -> pd.Series | None:
+    """Return the site of each person as text; None where no site was named."""
+    column = people.column(roles.site, "site", findings)
+    if column is not None:
+        return to_text(people.frame[column])
+    guess = formats.find_name(people.frame.columns, formats.SITE_NAMES)
+    if guess and roles.site is None and guess not in roles.covariates:
+        findings.note(f"column '{guess}' may hold the site", people.where, f"Say so: --site {guess}")
+    return None
+
+
+def read_covariates(people: People, names: Sequence[str], icv: pd.Series | None, findings: Findings) -> pd.DataFrame:
+    """Return the named covariates (N, C): numbers as floats, everything else as text."""
+    found: dict[str, pd.Series] = {}
+    for name in names:
+        if name.lower() == "icv" and icv is not None:
+            found["icv"] = _covariate("icv", icv.reset_index(drop=True), people, findings)
+            continue
+        column = people.column(name, "covariate", findings)
+        if column is not None:
+            found[name] = _covariate(name, people.frame[column], people, findings)
+    return pd.DataFrame(found, index=people.frame.index)
+
+
+def _covariate(name: str, values: pd.Series, people: People, findings: Findings) -> pd.Series:
+    """Return one covariate as numbers, or as text where most of it is text."""
+    if not formats.mostly_numbers(values):
+        texts = to_text(values)
+        levels = texts.nunique()
+        if levels > max(10, len(texts) // 3):
+            findings.warn(
+                f"covariate {name} has {levels:,} categories for {count(len(texts), 'person', 'people')}",
+                people.where,
+                "Is it a number written as text, or an id?",
+            )
+        return texts
+    numbers = as_numbers(values.to_frame(name), people.ids, people.where, findings)[name]
+    if np.isinf(numbers.to_numpy()).any():
+        findings.error(f"infinite values in covariate {name}", people.where, "Mend these cells")
+    return numbers
+
+
+def offered_covariates(people: People, icv: pd.Series | None) -> list[str]:
+    """Return the covariates that are there to be named."""
+    found = [formats.find_name(people.frame.columns, [name]) for name in formats.AGE_SEX_NAMES]
+    return [name for name in found if name] + (["icv"] if icv is not None else [])

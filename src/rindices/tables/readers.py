@@ -1,0 +1,110 @@
+"""``read_cohort``: any user's table becomes a validated cohort, or one list of everything that is wrong."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from rindices.errors import Severity, TableError
+from rindices.tables.cohort import Cohort
+from rindices.tables.door import Request, examine
+from rindices.tables.sources import Roles
+
+AnyPath = str | PathLike[str]
+Labels = str | int | Sequence[str | int]
+
+
+def read_cohort(
+    volumes: AnyPath | Sequence[AnyPath],
+    participants: AnyPath | None = None,
+    *,
+    group: str | None = None,
+    controls: Labels = (),
+    patients: Labels = (),
+    covariates: str | Sequence[str] = (),
+    site: str | None = None,
+    id: str | None = None,
+    session: str | None = None,
+    exclude: str | Sequence[str] = (),
+    measure: str = "volume",
+    on_missing: str = "error",
+) -> Cohort:
+    """Read a table of regional volumes and join it with its participants.
+
+    Parameters
+    ----------
+    volumes : path or sequence of paths
+        DLMUSE, FreeSurfer (asegstats2table, aparcstats2table: give both hemispheres), SynthSeg, ENIGMA, SurrealGAN
+        or any wide table, as csv, tsv, semicolon, blanks or parquet; or a folder of FastSurfer subjects.
+    participants : path, optional
+        Who the people are; joined by id (and session), never by row order.
+    group : str, optional
+        The column that tells controls from patients.
+    controls, patients : str or sequence of str
+        Its labels; may be left out where they are unmistakable.
+    covariates : sequence of str
+        Columns to adjust for; ``icv`` is the intracranial volume of the table.
+    site : str, optional
+        The column of the site or scanner.
+    id, session : str, optional
+        The columns, where they have unusual names.
+    exclude : sequence of str
+        Regions to leave out.
+    measure : {'volume', 'thickness', 'any'}
+        A table of nothing but cortical thickness is refused unless it is asked for.
+    on_missing : {'error', 'drop'}
+        What to do with people who lack a region, a covariate or a label.
+
+    Returns
+    -------
+    Cohort
+
+    Raises
+    ------
+    TableError
+        With every error that was found, each with its place and cure.
+    """
+    request = make_request(
+        volumes,
+        participants,
+        Roles(id, session, group, site, tuple(_listed(covariates))),
+        controls=controls,
+        patients=patients,
+        exclude=exclude,
+        measure=measure,
+        on_missing=on_missing,
+    )
+    result = examine(request)
+    if result.cohort is None:
+        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    return result.cohort
+
+
+def make_request(
+    volumes: AnyPath | Sequence[AnyPath],
+    participants: AnyPath | None,
+    roles: Roles,
+    *,
+    controls: Labels = (),
+    patients: Labels = (),
+    exclude: str | Sequence[str] = (),
+    measure: str = "volume",
+    on_missing: str = "report",
+) -> Request:
+    """Gather what a user asked for, one or many of each, into one value."""
+    return Request(
+        volumes=tuple(Path(path) for path in _listed(volumes)),
+        participants=None if participants is None else Path(participants),
+        roles=roles,
+        controls=tuple(_listed(controls)),
+        patients=tuple(_listed(patients)),
+        exclude=tuple(_listed(exclude)),
+        measure=measure,
+        on_missing=on_missing,
+    )
+
+
+def _listed(value: object) -> list[str]:
+    """Return one or many values as a list of text."""
+    if isinstance(value, str | PathLike) or not isinstance(value, Iterable):
+        return [str(value)]
+    return [str(item) for item in value]

@@ -1,0 +1,237 @@
+"""One file (or folder) with regions becomes one table with ids; several become one by joining on the ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from rindices.errors import Findings, count, named
+from rindices.tables import folders, formats, identity
+from rindices.tables.formats import Layout
+from rindices.tables.text import read_frame, to_text
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns the user named; None where it is to be found out."""
+
+    id: str | None = None
+    session: str | None = None
+    group: str | None = None
+    site: str | None = None
+    covariates: tuple[str, ...] = ()
+
+    def named(self) -> list[str]:
+        """Return all columns the user named."""
+        single = (self.id, self.session, self.group, self.site)
+        return [name for name in single if name] + [name for name in self.covariates if name.lower() != "icv"]
+
+    def as_text(self) -> list[str]:
+        """Return the names of columns that must be read as text."""
+        guessed = [*formats.ID_NAMES, *formats.SESSION_NAMES, *formats.GROUP_NAMES, "column 1"]
+        return [name for name in (self.id, self.session, self.group, self.site) if name] + guessed
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose rows have names.
+
+    Attributes
+    ----------
+    ids, sessions : list of str
+        One per row; sessions are None where the table has none.
+    frame : DataFrame
+        The rows, in the same order.
+    layout : Layout
+        What the columns are.
+    where : str
+        The file's name.
+    """
+
+    ids: list[str]
+    sessions: list[str] | None
+    frame: pd.DataFrame
+    layout: Layout
+    where: str
+
+    def keys(self, with_session: bool = True) -> list[Key]:
+        """Return (id, session) or (id,) per row."""
+        if with_session and self.sessions is not None:
+            return list(zip(self.ids, self.sessions, strict=True))
+        return [(name,) for name in self.ids]
+
+
+def read_regions(paths: Sequence[Path], roles: Roles, findings: Findings) -> Table:
+    """Read the tables of volumes and join them (two hemispheres, or aparc and aseg) by id."""
+    tables = [_read_regions(path, roles, findings) for path in paths]
+    joined = tables[0]
+    for table in tables[1:]:
+        joined = _join(joined, table, findings)
+    _check_hemispheres(joined, findings)
+    return joined
+
+
+def read_people(path: Path, roles: Roles, ids: Sequence[str], findings: Findings) -> Table:
+    """Read a table of participants; of several id columns the one that knows most of ``ids`` counts."""
+    frame, header = read_frame(path, roles.as_text(), findings)
+    column = roles.id if roles.id in frame else _best_id(frame, ids)
+    return _table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
+
+
+def _read_regions(path: Path, roles: Roles, findings: Findings) -> Table:
+    if path.is_dir():
+        frame = folders.read_folder(path, findings)
+        header = [str(name) for name in frame.columns]
+    else:
+        frame, header = read_frame(path, roles.as_text(), findings)
+    id_column = _id_column(frame, header, roles, path.name, findings)
+    session = _session_column(frame, roles)
+    people = {id_column, *roles.named(), *([session] if session else [])}
+    layout = formats.detect(header, frame, people)
+    if path.is_dir():
+        layout = replace(layout, format="fastsurfer")
+    layout = replace(layout, others=(*layout.others, *(p for p in people if p in frame and p != id_column)))
+    return _table(frame, header, path.name, replace(roles, id=id_column), layout, findings)
+
+
+def _table(
+    frame: pd.DataFrame, header: list[str], where: str, roles: Roles, layout: Layout, findings: Findings
+) -> Table:
+    id_column = _id_column(frame, header, roles, where, findings)
+    names = to_text(frame[id_column])
+    nameless = [row + 1 for row, missing in enumerate(names.isna()) if missing]
+    if nameless:
+        findings.fatal(
+            f"{count(len(nameless), 'row')} without an id: row {named(nameless)}",
+            where,
+            "Fill the id or delete the row",
+        )
+    ids = [str(name) for name in names]
+    session = _session_column(frame, roles)
+    sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
+    bids = identity.split_bids(ids) if sessions is None else None
+    if bids:
+        findings.note(f"ids hold person and session: {ids[0]} is {bids[0][0]}, {bids[1][0]}", where)
+        ids, sessions = bids
+    table = Table(ids, sessions, frame, layout, where)
+    _check_unique(table, findings)
+    return table
+
+
+def _check_unique(table: Table, findings: Findings) -> None:
+    twice = identity.repeated(table.keys())
+    if twice:
+        cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
+        findings.fatal(
+            f"{count(len(twice), 'id stands', 'ids stand')} more than once: {named(' '.join(key) for key in twice)}",
+            table.where,
+            cure,
+        )
+
+
+def _id_column(frame: pd.DataFrame, header: list[str], roles: Roles, where: str, findings: Findings) -> str:
+    """Return the column of ids: named by the user, by a usual name, or the first column where it must be it."""
+    if roles.id and roles.id in frame:
+        return roles.id
+    usual = formats.find_name(frame.columns, formats.ID_NAMES)
+    if usual:
+        return usual
+    first = str(frame.columns[0])
+    lead = header[0].lower() if header else ""
+    if lead == "" or lead.startswith(("measure:", "lh.", "rh.")):
+        return first
+    texts = frame[first]
+    if not pd.api.types.is_numeric_dtype(texts) and texts.is_unique:
+        findings.note(f"the first column, '{first}', is taken as the id", where, "If not: --id COLUMN")
+        return first
+    return findings.fatal(
+        "no column of ids was found", where, f"Name it: --id COLUMN (there is: {named(frame.columns)})"
+    )
+
+
+def _session_column(frame: pd.DataFrame, roles: Roles) -> str | None:
+    if roles.session and roles.session in frame:
+        return roles.session
+    return formats.find_name(frame.columns, formats.SESSION_NAMES)
+
+
+def _best_id(frame: pd.DataFrame, ids: Sequence[str]) -> str | None:
+    """Return the id-like column with most matches in ``ids``."""
+    wanted = set(ids)
+    candidates = [name for name in frame.columns if formats.find_name([name], formats.ID_NAMES)]
+    hits = {name: int(to_text(frame[name]).isin(wanted).sum()) for name in candidates}
+    best = max(hits, key=lambda name: hits[name], default=None)
+    return best if best is not None and hits[best] > 0 else None
+
+
+def _join(left: Table, right: Table, findings: Findings) -> Table:
+    """Put the columns of a second table beside the first, person by person."""
+    same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
+    if same:
+        findings.fatal(
+            f"{count(len(same), 'region stands', 'regions stand')} in {left.where} as well: {named(same)}",
+            right.where,
+            "Give each region once (one lh and one rh table, not the same twice)",
+        )
+    with_session = left.sessions is not None and right.sessions is not None
+    matching = identity.match(left.ids, right.ids)
+    say_loose(matching, left.where, right.where, findings)
+    rows = {key: row for row, key in enumerate(right.keys(with_session))}
+    wanted = [(matching.pairs.get(key[0], ""), *key[1:]) for key in left.keys(with_session)]
+    lacking = [key[0] for key, want in zip(left.keys(), wanted, strict=True) if want not in rows]
+    extra = len(right.ids) - (len(wanted) - len(lacking))
+    if lacking or extra:
+        findings.warn(
+            f"{len(lacking):,} people of {left.where} are not here ({named(lacking) or 'none'}), {extra:,} only here",
+            right.where,
+            "Their regions count as missing; people who are only in the second table are not read",
+        )
+    places = pd.Index([rows.get(want, -1) for want in wanted])
+    columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
+    columns = [column for column in columns if column not in left.frame]
+    beside = right.frame[columns].reset_index(drop=True).reindex(places).reset_index(drop=True)
+    frame = pd.concat([left.frame.reset_index(drop=True), beside], axis=1)
+    return replace(
+        left, frame=frame, layout=_merge_layouts(left.layout, right.layout), where=f"{left.where} + {right.where}"
+    )
+
+
+def say_loose(matching: identity.Matching, left: str, right: str, findings: Findings) -> None:
+    """Tell the user about ids that were matched though spelt differently, and about those that were not."""
+    if matching.loosely:
+        example = " = ".join(matching.loosely[0])
+        findings.note(
+            f"{count(len(matching.loosely), 'id was', 'ids were')} matched one to one though spelt differently "
+            f"(prefix, suffix, path or zeros): {example}",
+            f"{left}, {right}",
+        )
+    if matching.ambiguous:
+        findings.error(
+            f"{count(len(matching.ambiguous), 'id fits', 'ids fit')} more than one person: {named(matching.ambiguous)}",
+            f"{left}, {right}",
+            "Spell ids alike in both tables",
+        )
+
+
+def _merge_layouts(left: Layout, right: Layout) -> Layout:
+    aside = {why: [*left.aside.get(why, []), *right.aside.get(why, [])] for why in {**left.aside, **right.aside}}
+    return Layout(
+        left.format if left.format == right.format else "freesurfer",
+        {**left.regions, **right.regions},
+        left.icv or right.icv,
+        aside,
+        left.others,
+        {**left.measures, **right.measures},
+    )
+
+
+def _check_hemispheres(table: Table, findings: Findings) -> None:
+    sides = {name[:2] for name in table.layout.regions if name[:3] in {"lh_", "rh_"}}
+    if table.layout.format == "aparc" and len(sides) == 1:
+        have, lack = ("left", "rh") if sides == {"lh"} else ("right", "lh")
+        findings.warn(
+            f"only the {have} hemisphere is here", table.where, f"Give both tables: TABLE_lh TABLE_{lack} side by side"
+        )

@@ -1,0 +1,284 @@
+"""From bytes to a frame: encodings, separators, line ends and limits of text and parquet tables."""
+
+import csv
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, count, named
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MAX_COLUMNS = 20_000
+_HEAD_BYTES = 4_000_000
+_EXTRA_MISSING = [".", "n.a.", "missing"]
+_SPACE = r"\s+"
+_MAGIC = {
+    b"PK\x03\x04": "an Excel or zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"\x1f\x8b": "a gzip file",
+    b"PAR1": "a parquet file without the suffix .parquet",
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text table is written.
+
+    Attributes
+    ----------
+    encoding : str
+    separator : str
+        A character, or a regular expression for blanks.
+    decimal : str
+        ``.`` or ``,``.
+    header : tuple of str
+        The names as written; empty names are kept empty.
+    skip : int
+        Lines up to and with the header.
+    """
+
+    encoding: str
+    separator: str
+    decimal: str
+    header: tuple[str, ...]
+    skip: int
+
+
+def column_names(header: tuple[str, ...]) -> list[str]:
+    """Return usable names: an empty one becomes ``column 1``, ``column 2``, ..."""
+    return [name or f"column {place}" for place, name in enumerate(header, start=1)]
+
+
+def read_frame(path: Path, as_text: "Collection[str]", findings: Findings) -> tuple[pd.DataFrame, list[str]]:
+    """Read any table that users have.
+
+    Parameters
+    ----------
+    path : Path
+    as_text : collection of str
+        Columns that must stay text, so that ``007`` is not 7 (ids, sessions, labels); compared without case.
+    findings : Findings
+        Takes the problems.
+
+    Returns
+    -------
+    frame : DataFrame
+        One row a line; column names are stripped and unique.
+    header : list of str
+        The names as the file has them, before empty ones were named.
+    """
+    where = path.name
+    _check_file(path, findings)
+    if path.suffix.lower() in {".parquet", ".pq"}:
+        frame = _read_parquet(path, findings)
+        header = [str(name) for name in frame.columns]
+    else:
+        dialect = sniff(path, findings)
+        header = list(dialect.header)
+        _check_header(header, where, findings)
+        frame = _read_text(path, dialect, as_text, findings)
+    if frame.empty:
+        findings.fatal("the table has a header and no people", where, "Export it again with its rows")
+    return _without_empty_columns(frame, header), header
+
+
+def sniff(path: Path, findings: Findings) -> Dialect:
+    """Find out how a text table is written from its first lines."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            findings.fatal(f"this is {what}, not a text table", path.name, "Export it as CSV and try again")
+    encoding = _encoding(head)
+    text = head.decode(encoding, errors="replace")
+    if "\x00" in text:
+        findings.fatal("this is a binary file, not a text table", path.name, "Export the table as CSV")
+    lines = re.split(r"\r\n|\n|\r", text)
+    filled = [number for number, line in enumerate(lines) if line.strip(" \t,;")]
+    if not filled:
+        findings.fatal("the file is empty", path.name, "Export it again")
+    if filled[0] == len(lines) - 1 and len(head) == _HEAD_BYTES:
+        findings.fatal(
+            f"the first line is longer than {_HEAD_BYTES:,} bytes",
+            path.name,
+            f"A table has one person a row and at most {MAX_COLUMNS:,} columns; is it transposed?",
+        )
+    first = lines[filled[0]]
+    rows = [lines[number] for number in filled[1:4]]
+    separator = _separator(first)
+    return Dialect(encoding, separator, _decimal(rows, separator), _split(first, separator), filled[0] + 1)
+
+
+def _check_file(path: Path, findings: Findings) -> None:
+    if not path.exists():
+        findings.fatal("there is no such file", str(path), "Check the path")
+    if not path.is_file():
+        findings.fatal("this is not a file", str(path), "Give the path of a table")
+    try:
+        with path.open("rb") as file:
+            size = len(file.read(1))
+    except OSError as error:
+        findings.fatal(f"the file cannot be read ({error.strerror})", str(path), "Check its permissions")
+    if size == 0:
+        findings.fatal("the file is empty", path.name, "Export it again")
+
+
+def _encoding(head: bytes) -> str:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8"
+
+
+def _separator(first: str) -> str:
+    """Return the separator with the most columns; names may hold blanks, so blanks come last."""
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    counts = {char: unquoted.count(char) for char in "\t;,"}
+    best = max(counts, key=lambda char: counts[char])
+    if counts[best]:
+        return best
+    return _SPACE if len(first.split()) > 1 else ","
+
+
+def _decimal(rows: list[str], separator: str) -> str:
+    """Return the decimal mark: a comma only where the separator is not one and numbers show it."""
+    if separator == ",":
+        return "."
+    cells = [cell for row in rows for cell in _split(row, separator)]
+    commas = sum(bool(re.fullmatch(r"-?\d+,\d+", cell)) for cell in cells)
+    points = sum(bool(re.fullmatch(r"-?\d+\.\d+", cell)) for cell in cells)
+    return "," if commas > points else "."
+
+
+def _split(line: str, separator: str) -> tuple[str, ...]:
+    """Split one line into its stripped cells."""
+    if separator == _SPACE:
+        cells = re.findall(r'"[^"]*"|\S+', line)
+        return tuple(cell.strip('"') for cell in cells)
+    limit = csv.field_size_limit()
+    if any(len(cell) >= limit for cell in line.split(separator)):
+        return tuple(line.split(separator))
+    try:
+        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        cells = line.split(separator)
+    return tuple(cell.strip() for cell in cells)
+
+
+def _check_header(header: list[str], where: str, findings: Findings) -> None:
+    if len(header) > MAX_COLUMNS:
+        findings.fatal(
+            f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read",
+            where,
+            "One person a row and one region a column; is it transposed?",
+        )
+    if len(header) < 2:
+        findings.fatal(
+            f"only one column was found: '{named(header)}'",
+            where,
+            "Columns are separated by comma, tab, semicolon or blanks; an id and the regions are needed",
+        )
+    names = Counter(column_names(tuple(header)))
+    twice = [name for name, times in names.items() if times > 1]
+    if twice:
+        findings.fatal(
+            f"{count(len(twice), 'column name')} stand more than once: {named(twice)}",
+            where,
+            "Rename or remove the second one",
+        )
+
+
+def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", findings: Findings) -> pd.DataFrame:
+    names = column_names(dialect.header)
+    wanted = {name.lower() for name in as_text}
+    options: dict[str, Any] = {
+        "sep": dialect.separator,
+        "decimal": dialect.decimal,
+        "header": None,
+        "names": names,
+        "skiprows": dialect.skip,
+        "index_col": False,
+        "dtype": {name: str for name in names if name.lower() in wanted},
+        "na_values": _EXTRA_MISSING,
+        "skipinitialspace": True,
+        "low_memory": False,
+    }
+    try:
+        try:
+            return _parse(path, dialect.encoding, options)
+        except UnicodeDecodeError:
+            findings.note("the text is not UTF-8; it was read as Latin-1", path.name, "Save it as UTF-8")
+            return _parse(path, "latin-1", options)
+    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
+        _refuse_rows(error, path, len(names), findings)
+
+
+def _parse(path: Path, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
+    try:
+        with warnings.catch_warnings():
+            # A row longer than the header would lose its tail with no more than a warning.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame: pd.DataFrame = pd.read_csv(path, encoding=encoding, **options)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame(columns=options["names"])
+    return frame
+
+
+def _refuse_rows(error: Exception, path: Path, columns: int, findings: Findings) -> NoReturn:
+    """Say in the user's words why the rows do not fit the header."""
+    match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+    if match:
+        what = f"line {int(match[2]):,} has {match[3]} values, the header {match[1]} names"
+    elif isinstance(error, pd.errors.ParserWarning):
+        what = f"the rows have more values than the header has names ({columns})"
+    else:
+        what = f"the rows cannot be read ({named([str(error).splitlines()[0]])})"
+    findings.fatal(what, path.name, "Export it again with one name a column (in R: write.csv(row.names = FALSE))")
+
+
+def _read_parquet(path: Path, findings: Findings) -> pd.DataFrame:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        findings.fatal("reading parquet needs pyarrow", path.name, "pip install 'rindices[parquet]'")
+    try:
+        width = len(pq.read_schema(path).names)
+        if width > MAX_COLUMNS:
+            findings.fatal(f"the table has {width:,} columns; at most {MAX_COLUMNS:,} are read", path.name)
+        frame = pd.read_parquet(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        findings.fatal(f"this is not a readable parquet file ({named([error])})", path.name, "Write it again")
+    named_index = [name for name in frame.index.names if name]
+    frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    _check_header(list(frame.columns), path.name, findings)
+    return frame
+
+
+def _without_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:
+    """Drop columns with neither name nor value, as a separator at the end of each line makes them."""
+    nameless = [f"column {place}" for place, name in enumerate(header, start=1) if not name]
+    empty = [name for name in nameless if name in frame and bool(frame[name].isna().all())]
+    return frame.drop(columns=empty) if empty else frame
+
+
+def to_text(values: pd.Series) -> pd.Series:
+    """Return labels as stripped text, whole numbers without ``.0``, missing ones as missing."""
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        numbers = pd.to_numeric(values).astype(float)
+        texts = [_number_text(number) for number in numbers]
+        return pd.Series(texts, index=values.index, dtype="object").where(values.notna(), None)
+    texts = values.astype("object").map(lambda value: str(value).strip(), na_action="ignore")
+    return texts.where(texts.notna() & (texts != ""), None)
+
+
+def _number_text(number: float) -> str:
+    return str(int(number)) if np.isfinite(number) and number == int(number) else repr(number)

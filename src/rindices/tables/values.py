@@ -1,0 +1,224 @@
+"""What can be wrong with the numbers of a table."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rindices.errors import Findings, count, named
+from rindices.tables import muse
+from rindices.tables.units import Unit, guess_unit, strays
+
+Matrix = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+_DROP = 'Mend them or set on_missing = "drop" (--on-missing drop)'
+_TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
+
+
+class OnMissing(StrEnum):
+    """What to do with people who lack a value: stop, leave them out, or (``check``) only report."""
+
+    ERROR = "error"
+    DROP = "drop"
+    REPORT = "report"
+
+
+def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
+    """Return the columns as floats; a cell of text is an error that names person and column."""
+    wrong: list[str] = []
+    texts = [name for name in frame.columns if not _is_number(frame[name])]
+    numbers = {}
+    for name in texts:
+        raw = frame[name].astype("object")
+        numbers[name] = pd.to_numeric(raw, errors="coerce").astype(float)
+        bad = np.flatnonzero(raw.notna() & numbers[name].isna())
+        wrong += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in bad[:3]]
+    if wrong:
+        findings.error(
+            f"text where a number should be: {named(wrong)}",
+            where,
+            "Mend these cells (decimal point, no thousands separators, empty for missing)",
+        )
+    return frame.assign(**numbers).astype(float) if texts else frame.astype(float)
+
+
+def settle_missing(
+    lacking: Rows, ids: Sequence[str], what: str, where: str, policy: OnMissing, findings: Findings
+) -> Rows:
+    """Report people who lack something, and return (N,) who is to be dropped for it."""
+    number = int(lacking.sum())
+    if number == 0:
+        return np.zeros(len(lacking), dtype=bool)
+    who = f"{count(number, 'person has', 'people have')} {what}: {named(_pick(ids, lacking))}"
+    if policy is OnMissing.ERROR:
+        findings.error(who, where, _DROP)
+    elif policy is OnMissing.DROP:
+        findings.note(f"{who}; left out", where)
+    else:
+        findings.note(f"{who}; fit stops here unless told to leave them out", where, _DROP)
+    return lacking if policy is OnMissing.DROP else np.zeros(len(lacking), dtype=bool)
+
+
+def check_regions(
+    values: Matrix,
+    regions: Sequence[str],
+    ids: Sequence[str],
+    measures: Mapping[str, str],
+    where: str,
+    findings: Findings,
+) -> Unit:
+    """Check the volumes (N, R) and return their unit."""
+    _check_finite(values, regions, where, findings)
+    medians = _medians(values)
+    unit = guess_unit(values, medians)
+    kinds = {measures.get(region, "volume") for region in regions}
+    if "volume" in kinds and len(kinds) > 1:
+        unit = Unit.MIXED
+    elif unit is Unit.MM and "volume" in kinds:
+        findings.error(
+            "the values look like cortical thickness in mm, not volumes: all regions lie between 1 and 6",
+            where,
+            "Give volumes, or say --measure thickness if thickness is meant",
+        )
+    if unit is not Unit.STANDARDISED:
+        _check_sign(values, regions, ids, where, findings)
+        _check_scale(values, medians, regions, ids, where, findings)
+        _check_atlas(medians, regions, unit, where, findings)
+    _say_unit(unit, where, findings)
+    return unit
+
+
+def check_constant(values: Matrix, regions: Sequence[str], who: str, where: str, findings: Findings) -> None:
+    """Report regions (N, R) that are the same in everyone: they cannot be standardised."""
+    if len(values) < 2:
+        return
+    constant = np.flatnonzero(np.ptp(values, axis=0) == 0)
+    if constant.size:
+        names = _at(regions, constant)
+        findings.error(
+            f"{count(len(names), 'region is', 'regions are')} constant in {who}: {named(names)}",
+            where,
+            f"Leave them out: --exclude {','.join(names[:5])}",
+        )
+
+
+def _check_finite(values: Matrix, regions: Sequence[str], where: str, findings: Findings) -> None:
+    # one pass over the sums finds the rare bad column; only that one is looked into
+    with np.errstate(invalid="ignore", over="ignore"):
+        suspects = np.flatnonzero(~np.isfinite(values.sum(axis=0)))
+    empty = _at(regions, suspects[np.isnan(values[:, suspects]).all(axis=0)])
+    infinite = _at(regions, suspects[np.isinf(values[:, suspects]).any(axis=0)])
+    if empty:
+        findings.error(
+            f"{count(len(empty), 'region has', 'regions have')} no value at all: {named(empty)}",
+            where,
+            f"Leave them out: --exclude {','.join(empty[:5])}",
+        )
+    if infinite:
+        findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")
+
+
+def _medians(values: Matrix) -> Matrix:
+    """Return the median of each region (R,) over at most 5,000 people spread over the table, NaN if it has none."""
+    some = values[:: max(1, len(values) // 5_000)]
+    filled = np.ma.masked_invalid(some)
+    if not np.ma.is_masked(filled):
+        return np.asarray(np.median(some, axis=0))
+    return np.array([np.median(column.compressed()) if column.count() else np.nan for column in filled.T])
+
+
+def _check_sign(values: Matrix, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings) -> None:
+    with np.errstate(invalid="ignore"):
+        lowest = np.nanmin(values, axis=0, initial=np.inf)
+    negative, zero = np.flatnonzero(lowest < 0), np.flatnonzero(lowest == 0)
+    if negative.size:
+        findings.error(
+            f"negative values in {count(negative.size, 'region')}: {_cells(values < 0, regions, ids)}",
+            where,
+            "A volume cannot be negative: mend the cells, or give the table before it was standardised",
+        )
+    if zero.size:
+        findings.warn(
+            f"a volume of 0 in {count(zero.size, 'region')}: {_cells(values == 0, regions, ids)}",
+            where,
+            "The segmentation may have failed: look at these people, empty the cells if so",
+        )
+
+
+def _check_scale(
+    values: Matrix, medians: Matrix, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings
+) -> None:
+    found = strays(values, medians)
+    if not found.cells:
+        return
+    off = found.cells / max(1, len(found.people) * len(regions))
+    who = named(_at(ids, found.people))
+    if off > 0.3 or found.cells > 0.02 * values.size:
+        findings.error(
+            f"units are mixed: {count(len(found.people), 'person', 'people')} a hundred times and more off the rest: "
+            f"{who} (in {named(_at(regions, found.regions))})",
+            where,
+            "Bring all to one unit (mm3)",
+        )
+    else:
+        findings.warn(
+            f"values a hundred times off the usual: {who} in {named(_at(regions, found.regions))}",
+            where,
+            "Look at these people's segmentations",
+        )
+
+
+def _check_atlas(medians: Matrix, regions: Sequence[str], unit: Unit, where: str, findings: Findings) -> None:
+    """Hold MUSE regions against their typical volume: finds a single column in another unit or place."""
+    known = [muse.by_name(region) for region in regions]
+    if unit not in _TO_MM3:
+        return
+    ratios = [
+        (region.label, median * _TO_MM3[unit] / region.typical_mm3)
+        for region, median in zip(known, medians, strict=True)
+        if region and np.isfinite(median) and median > 0
+    ]
+    wrong = [f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20]
+    if wrong:
+        findings.error(
+            f"{count(len(wrong), 'region is', 'regions are')} far from the usual adult volume: {named(wrong)}",
+            where,
+            "Check the unit and the order of these columns",
+        )
+
+
+def _say_unit(unit: Unit, where: str, findings: Findings) -> None:
+    if unit is Unit.MIXED:
+        findings.note(
+            "volumes and other measures (thickness, area) stand side by side; each region is standardised on its own",
+            where,
+        )
+    elif unit is Unit.STANDARDISED:
+        findings.note("the values look standardised already (z-scores, or 1 with a spread of 0.1)", where)
+    elif unit is Unit.NORMALISED:
+        findings.note(
+            "the values look divided by intracranial volume (or in litres): if so, do not adjust for it again", where
+        )
+    elif unit is Unit.UNKNOWN:
+        findings.warn("the unit cannot be guessed from the magnitudes", where, "mm3 or ml is expected")
+
+
+def _cells(bad: Rows, regions: Sequence[str], ids: Sequence[str]) -> str:
+    """Return the first bad cells of a mask (N, R) as ``region of person``."""
+    rows, places = np.nonzero(bad)
+    return named([f"{regions[p]} of {ids[r]}" for r, p in zip(rows[:50], places[:50], strict=True)])
+
+
+def _pick(ids: Sequence[str], mask: Rows) -> list[str]:
+    return _at(ids, np.flatnonzero(mask))
+
+
+def _at(items: Sequence[str], places: NDArray[np.intp]) -> list[str]:
+    return [items[int(place)] for place in places]
+
+
+def _is_number(values: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)

@@ -1,0 +1,60 @@
+"""What all tests share: real tables where they are to be had, small tables of every format where not."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rindices.tables.muse import paper_codes, single_regions
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip(f"the shared data are not beside the project ({SHARED})")
+    return SHARED
+
+
+def muse_volumes(people: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Volumes of the 145 single regions and 702, by code, as DLMUSE gives them."""
+    rng = np.random.default_rng(seed)
+    size = np.exp(rng.normal(0, 0.1, size=(people, 1)))
+    frame = pd.DataFrame(
+        {
+            str(code): region.typical_mm3 * size[:, 0] * np.exp(rng.normal(0, 0.1, people))
+            for code, region in single_regions().items()
+        }
+    )
+    frame.insert(0, "702", 1.4e6 * size[:, 0])
+    frame.insert(0, "ID", [f"sub-{k:03d}" for k in range(people)])
+    return frame.round(3)
+
+
+def participants_of(volumes: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """Participants of a table of volumes: half controls, half patients."""
+    rng = np.random.default_rng(seed)
+    people = len(volumes)
+    return pd.DataFrame(
+        {
+            "participant_id": volumes.iloc[:, 0],
+            "age": rng.uniform(50, 80, people).round(1),
+            "sex": rng.choice(["F", "M"], people),
+            "diagnosis": ["CN", "AD"] * (people // 2),
+        }
+    )
+
+
+@pytest.fixture
+def volumes() -> pd.DataFrame:
+    return muse_volumes()
+
+
+@pytest.fixture
+def participants(volumes: pd.DataFrame) -> pd.DataFrame:
+    return participants_of(volumes)
+
+
+__all__ = ["muse_volumes", "paper_codes", "participants_of"]

@@ -1,0 +1,39 @@
+"""Units are guessed from magnitudes."""
+
+import numpy as np
+import pytest
+
+from rindices.tables.units import Unit, guess_unit, strays
+from tests.conftest import muse_volumes
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(1.0, Unit.MM3), (1e-3, Unit.ML), (1 / 1.4e6, Unit.NORMALISED), (1e9, Unit.UNKNOWN)]
+)
+def test_volumes(factor: float, unit: Unit) -> None:
+    values = muse_volumes().iloc[:, 2:].to_numpy() * factor
+    assert guess_unit(values, np.median(values, axis=0)) is unit
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(0.0, 1.0), (1.0, 0.1)])
+def test_standardised(mean: float, sd: float) -> None:
+    values = np.random.default_rng(0).normal(mean, sd, size=(50, 30))
+    assert guess_unit(values, np.median(values, axis=0)) is Unit.STANDARDISED
+
+
+def test_thickness() -> None:
+    values = np.random.default_rng(0).uniform(1.8, 3.6, size=(50, 30))
+    assert guess_unit(values, np.median(values, axis=0)) is Unit.MM
+
+
+def test_strays_are_found_where_they_are() -> None:
+    values = np.full((10, 4), 2000.0)
+    values[3, 1], values[7, 2] = 2.0, 2e6
+    values[5, 0] = 0.0  # a zero is another problem
+    found = strays(values, np.median(values, axis=0))
+    assert (list(found.people), list(found.regions), found.cells) == ([3, 7], [1, 2], 2)
+
+
+def test_no_values_at_all() -> None:
+    values = np.full((3, 2), np.nan)
+    assert guess_unit(values, np.full(2, np.nan)) is Unit.UNKNOWN

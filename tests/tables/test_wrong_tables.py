@@ -1,0 +1,234 @@
+"""Wrong tables end in exit 1 with a message that names the offender and the cure, and no traceback."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from rindices.cli.main import app
+from tests.conftest import muse_volumes, participants_of
+
+Change = Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]
+GROUP = ["--group", "diagnosis", "--controls", "CN", "--patients", "AD"]
+STRICT = ["--on-missing", "error"]
+
+
+def volumes_are(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Change:
+    return lambda volumes, people: (change(volumes), people)
+
+
+def people_are(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Change:
+    return lambda volumes, people: (volumes, change(people))
+
+
+def cell(column: str, value: object, row: int = 3) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.astype({column: object})
+        frame.loc[row, column] = value
+        return frame
+
+    return change
+
+
+def scaled(rows: slice, factor: float) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.copy()
+        frame.iloc[rows, 1:] *= factor
+        return frame
+
+    return change
+
+
+def thickness(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same people with values that look like thickness under names that say nothing."""
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"ID": frame["ID"], **{f"area {k}": rng.normal(2.5, 0.2, len(frame)) for k in range(20)}})
+
+
+TABLES: dict[str, tuple[Change, list[str], str, str]] = {
+    # name: (what is done, options, offender in the message, cure in the message)
+    "duplicate ids": (volumes_are(lambda v: pd.concat([v, v.iloc[:2]])), [], "sub-000", "Keep one row"),
+    "duplicate participants": (people_are(lambda p: pd.concat([p, p.iloc[:2]])), [], "sub-000", "Keep one row"),
+    "empty id": (volumes_are(cell("ID", None)), [], "row 4", "Fill the id"),
+    "no controls left": (people_are(lambda p: p.assign(diagnosis="AD")), GROUP, "'CN'", "there is: AD"),
+    "one group only": (people_are(lambda p: p.assign(diagnosis="AD")), ["--group", "diagnosis"], "AD", "--controls"),
+    "controls coded 0": (
+        people_are(lambda p: p.assign(diagnosis=[0, 1] * 20)),
+        ["--group", "diagnosis", "--controls", "-1", "--patients", "1"],
+        "'-1'",
+        "In this column",
+    ),
+    "controls coded -1 and 0": (
+        people_are(lambda p: p.assign(diagnosis=[-1, 0, 1, 1] * 10)),
+        ["--group", "diagnosis"],
+        "0 (10)",
+        "--controls",
+    ),
+    "label misspelt": (people_are(lambda p: p), [*GROUP[:4], "--patients", "ADD"], "'ADD'", "did you mean 'AD'"),
+    "same label twice": (people_are(lambda p: p), [*GROUP[:4], "--patients", "CN"], "CN", "--controls"),
+    "three labels and no word": (
+        people_are(lambda p: p.assign(diagnosis=["CN", "MCI", "AD", "AD"] * 10)),
+        ["--group", "diagnosis"],
+        "MCI (10)",
+        "--controls",
+    ),
+    "group column misspelt": (people_are(lambda p: p), ["--group", "diagnos"], "'diagnos'", "diagnosis"),
+    "group column empty": (
+        people_are(lambda p: p.assign(diagnosis=None)),
+        ["--group", "diagnosis"],
+        "diagnosis",
+        "Fill",
+    ),
+    "covariate misspelt": (people_are(lambda p: p), ["--covariates", "agee"], "'agee'", "'age'"),
+    "site misspelt": (people_are(lambda p: p), ["--site", "scaner"], "'scaner'", "there is"),
+    "labels and no column": (
+        people_are(lambda p: p.drop(columns="diagnosis")),
+        ["--controls", "CN"],
+        "labels",
+        "--group",
+    ),
+    "text in a number column": (volumes_are(cell("47", "n. d.")), [], "'n. d.' for sub-003 in 47", "Mend these cells"),
+    "thousands separators": (volumes_are(cell("47", "3,456.7")), [], "'3,456.7'", "thousands"),
+    "text in a covariate": (people_are(cell("age", "old")), ["--covariates", "age"], "'old' for sub-003", "Mend"),
+    "all-missing region": (volumes_are(lambda v: v.assign(**{"47": np.nan})), [], "MUSE_47", "--exclude MUSE_47"),
+    "missing cell": (volumes_are(cell("47", None)), STRICT, "sub-003", "on_missing"),
+    "missing covariate": (people_are(cell("age", None)), ["--covariates", "age", *STRICT], "sub-003", "on_missing"),
+    "missing group": (people_are(cell("diagnosis", None)), [*GROUP, *STRICT], "sub-003", "on_missing"),
+    "people without participants": (people_are(lambda p: p.iloc[:-2]), STRICT, "sub-038, sub-039", "on_missing"),
+    "participants of other people": (
+        people_are(lambda p: p.assign(participant_id=[f"x{k}" for k in range(40)])),
+        [],
+        "x0",
+        "Give the participants of these people",
+    ),
+    "negative volumes": (volumes_are(cell("47", -12.0)), [], "MUSE_47 of sub-003", "cannot be negative"),
+    "infinite volume": (volumes_are(cell("47", "inf")), [], "MUSE_47", "Mend"),
+    "litres and mm3 mixed": (volumes_are(scaled(slice(0, 5), 1e-6)), [], "sub-000", "one unit"),
+    "ml and mm3 mixed": (volumes_are(scaled(slice(0, 5), 1e-3)), [], "sub-000", "one unit"),
+    "one region in ml": (volumes_are(lambda v: v.assign(**{"47": v["47"] / 1000})), [], "Hippocampus_R", "unit"),
+    "thickness instead of volume": (volumes_are(thickness), [], "thickness", "--measure thickness"),
+    "constant region": (volumes_are(lambda v: v.assign(**{"47": 3500.0})), GROUP, "MUSE_47", "--exclude MUSE_47"),
+    "unknown region excluded": (volumes_are(lambda v: v), ["--exclude", "4711"], "'4711'", "exclude"),
+    "no regions": (volumes_are(lambda v: v[["ID", "702"]]), [], "only one region", "one column of numbers a region"),
+    "no ids": (volumes_are(lambda v: v.rename(columns={"ID": "47.1"}).assign(**{"47.1": 1.0})), [], "ids", "--id"),
+    "same label on both sides": (
+        people_are(lambda p: p),
+        ["--group", "diagnosis", "--controls", "CN,AD", "--patients", "AD"],
+        "AD",
+        "--controls",
+    ),
+    "unknown policy": (volumes_are(lambda v: v), ["--on-missing", "dorp"], "'dorp'", "'drop'"),
+    "unknown measure": (volumes_are(lambda v: v), ["--measure", "volum"], "'volum'", "'volume'"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_wrong_table(name: str, tmp_path: Path) -> None:
+    change, options, offender, cure = TABLES[name]
+    volumes, people = change(muse_volumes(), participants_of(muse_volumes()))
+    volumes.to_csv(tmp_path / "v.csv", index=False)
+    people.to_csv(tmp_path / "p.tsv", sep="\t", index=False, na_rep="n/a")
+    arguments = ["check", str(tmp_path / "v.csv"), "--participants", str(tmp_path / "p.tsv"), *options]
+    refused(arguments, offender, cure)
+
+
+HEADER = b"ID,47,48,31,32\n"
+ROWS = b"a,3000,3100,900,950\nb,3100,3000,950,900\n"
+FILES: dict[str, tuple[bytes, str, str]] = {
+    "empty file": (b"", "empty", "Export it again"),
+    "blank lines only": (b"\n\r\n  \n", "empty", "Export it again"),
+    "header only": (HEADER, "no people", "with its rows"),
+    "one column": (b"ID\na\nb\n", "one column", "separated by"),
+    "BOM and nothing": (b"\xef\xbb\xbf", "empty", "Export"),
+    "two million columns": (
+        b"ID," + b",".join(b"%d" % k for k in range(2_000_000)) + b"\n",
+        "longer than",
+        "transposed",
+    ),
+    "thirty thousand columns": (
+        b"ID," + b",".join(b"c%d" % k for k in range(30_000)) + b"\na\n",
+        "30,001",
+        "transposed",
+    ),
+    "column twice": (b"ID,47,47\na,1,2\n", "47", "Rename or remove"),
+    "row too long": (HEADER + b"a,1,2,3,4,5,6\n", "more values", "write.csv"),
+    "second row too long": (HEADER + ROWS + b"c,1,2,3,4,5,6\n", "line 4 has 7 values", "write.csv"),
+    "row names of R": (b"47 48 31 32 35\na 1 2 3 4 5\nb 1 2 3 4 5\n", "more values", "row.names"),
+    "Excel": (b"PK\x03\x04rest", "Excel", "Export it as CSV"),
+    "gzip": (b"\x1f\x8b\x08rest", "gzip", "Export it as CSV"),
+    "binary": (b"ID,a\x00b\nx,1\n", "binary", "Export"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_wrong_file(name: str, tmp_path: Path) -> None:
+    content, offender, cure = FILES[name]
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    refused(["check", str(path)], offender, cure)
+
+
+def test_not_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    path.write_bytes(b"not parquet")
+    refused(["check", str(path)], "not a readable parquet", "Write it again")
+
+
+def test_same_hemisphere_twice(tmp_path: Path) -> None:
+    columns = {f"lh_{name}_volume": [2000.0, 2100.0] for name in "abcdef"}
+    frame = pd.DataFrame({"lh.aparc.volume": ["x", "y"], **columns})
+    frame.to_csv(tmp_path / "lh.tsv", sep="\t", index=False)
+    refused(["check", *[str(tmp_path / "lh.tsv")] * 2], "lh_a_volume", "one lh and one rh")
+
+
+def test_folder_without_people(tmp_path: Path) -> None:
+    refused(["check", str(tmp_path)], "no subject folder", "SUBJECTS_DIR")
+
+
+def test_bom_and_doubled_line_ends_are_read(tmp_path: Path) -> None:
+    """BOM and CRLF twice are traps, not faults: they are read right."""
+    path = tmp_path / "v.csv"
+    text = muse_volumes().to_csv(index=False, lineterminator="\r\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "dlmuse" in result.output
+
+
+def test_all_problems_in_one_pass(tmp_path: Path) -> None:
+    volumes = cell("47", "bad")(muse_volumes()).assign(**{"48": np.nan})
+    people = cell("age", "old")(participants_of(muse_volumes()))
+    volumes.to_csv(tmp_path / "v.csv", index=False)
+    people.to_csv(tmp_path / "p.csv", index=False)
+    options = ["--participants", str(tmp_path / "p.csv"), "--covariates", "age,weight", "--group", "dx"]
+    output = refused(["check", str(tmp_path / "v.csv"), *options], "'bad'", "Mend")
+    for offender in ("MUSE_48", "'old'", "'weight'", "'dx'"):
+        assert offender in output
+
+
+def refused(arguments: list[str], offender: str, cure: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    errors = [line for line in result.output.splitlines() if line.startswith("error:")]
+    assert any(offender in line for line in errors), result.output
+    assert any(cure in line for line in errors), result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def test_the_program_itself_exits_with_1(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from rindices.cli.main import run; run()", "check", str(tmp_path / "none.csv")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "none.csv: there is no such file." in done.stderr
+    assert "Traceback" not in done.stderr
