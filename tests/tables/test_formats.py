@@ -259,6 +259,15 @@ def test_encodings_of_excel(tmp_path: Path, encoding: str) -> None:
     assert sorted(result.cohort.people["participant_id"]) == sorted(frame["ID"])
 
 
+def test_blanks_after_separators(tmp_path: Path, volumes: pd.DataFrame, participants: pd.DataFrame) -> None:
+    participants.loc[2, "age"] = np.nan
+    text = participants.to_csv(index=False, na_rep="n/a").replace(",", ", ")
+    (tmp_path / "p.csv").write_text(text)
+    result = look(write(volumes, tmp_path / "v.csv"), tmp_path / "p.csv", covariates=["age", "sex"], group="diagnosis")
+    assert "1 person has no age: sub-002" in texts(result)
+    assert (result.controls, result.patients) == (20, 20)
+
+
 def test_leading_zeros_of_ids_survive(tmp_path: Path) -> None:
     frame = muse_volumes().assign(ID=[f"{k:04d}" for k in range(40)])
     result = look(write(frame, tmp_path / "v.csv"))

@@ -37,3 +37,9 @@ def test_strays_are_found_where_they_are() -> None:
 def test_no_values_at_all() -> None:
     values = np.full((3, 2), np.nan)
     assert guess_unit(values, np.full(2, np.nan)) is Unit.UNKNOWN
+
+
+def test_absurd_magnitudes_do_not_overflow() -> None:
+    values = np.array([[1.0, 1.0], [1.9e154, 1.0], [2e300, 1.0]])
+    assert guess_unit(values, np.median(values, axis=0)) is not Unit.STANDARDISED
+    assert strays(values, np.array([1e307, 1.0])).cells == 3

@@ -139,11 +139,10 @@ def _regions(table: Table, exclude: Sequence[str], findings: Findings) -> pd.Dat
         found = "only one region was found" if names else "no regions were found"
         findings.fatal(found, table.where, "Give a table with one column of numbers a region")
     ordered = sorted(names, key=lambda column: _order(names[column]))
-    numbers = as_numbers(table.frame[ordered], table.ids, table.where, findings).reset_index(drop=True)
-    numbers.columns = pd.Index([names[column] for column in ordered])
-    if table.layout.zero_is_missing and bool((numbers == 0).any(axis=None)):
-        return numbers.where(numbers != 0)
-    return numbers
+    values = as_numbers(table.frame[ordered], table.ids, table.where, findings).to_numpy(dtype=float)
+    if table.layout.zero_is_missing:
+        values = np.where(values == 0, np.nan, values)
+    return pd.DataFrame(values, columns=[names[column] for column in ordered], copy=False)
 
 
 def _excluded(name: str, columns: dict[str, str]) -> str | None:
@@ -241,11 +240,10 @@ def _cohort(parts: _Parts, clean: Rows, unit: Unit) -> Cohort:
         columns[GROUP] = parts.groups.labels.to_numpy()
     if parts.sites is not None:
         columns[SITE] = parts.sites.to_numpy()
-    people = pd.DataFrame(columns)
-    order = people.sort_values([name for name in (ID, SESSION) if name in people], kind="stable").index.to_numpy()
-    order = order[clean[order]]
-    frames = [parts.regions, people, parts.covariates]
-    if not np.array_equal(order, np.arange(len(people))):
+    frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
+    keys = parts.table.keys()
+    if not clean.all() or keys != sorted(keys):
+        order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
         frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
     return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))
 

@@ -71,12 +71,17 @@ def match(left: Iterable[str], right: Iterable[str]) -> Matching:
 
 def split_bids(names: Sequence[str]) -> tuple[list[str], list[str]] | None:
     """Split ids such as ``sub-01_ses-02_T1w`` into person and session, if all of them are of that form."""
+    if not names or not _BIDS.search(names[0]):
+        return None
     found = [_BIDS.search(name) for name in names]
-    if not found or not all(found):
+    if not all(found):
         return None
     return [m[1] for m in found if m], [m[2] for m in found if m]
 
 
 def repeated(keys: Iterable[Key]) -> list[Key]:
     """Return the keys that stand more than once, in order of appearance."""
+    keys = list(keys)
+    if len(set(keys)) == len(keys):
+        return []
     return [key for key, times in Counter(keys).items() if times > 1]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, count, named
@@ -102,14 +103,14 @@ def _table(
 ) -> Table:
     id_column = _id_column(frame, header, roles, where, findings)
     names = to_text(frame[id_column])
-    nameless = [row + 1 for row, missing in enumerate(names.isna()) if missing]
+    nameless = [int(row) + 1 for row in np.flatnonzero(names.isna())]
     if nameless:
         findings.fatal(
             f"{count(len(nameless), 'row')} without an id: row {named(nameless)}",
             where,
             "Fill the id or delete the row",
         )
-    ids = [str(name) for name in names]
+    ids: list[str] = names.tolist()
     session = _session_column(frame, roles)
     sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
     bids = identity.split_bids(ids) if sessions is None else None

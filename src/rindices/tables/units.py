@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_FAR = 100.0  # nobody's region is a hundred times the usual one; another unit is
+FAR = 100.0  # nobody's region is a hundred times the usual one; another unit is
 
 
 class Unit(StrEnum):
@@ -52,8 +52,8 @@ def guess_unit(values: NDArray[np.float64], medians: NDArray[np.float64]) -> Uni
 
 def strays(values: NDArray[np.float64], medians: NDArray[np.float64]) -> Strays:
     """Find cells of (N, R) that are more than a hundred times above or below the region's median (R,)."""
-    with np.errstate(invalid="ignore"):
-        off = (values > _FAR * medians) | ((values < medians / _FAR) & (values > 0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = (values > FAR * medians) | ((values < medians / FAR) & (values > 0))
     off &= medians > 0
     return Strays(np.flatnonzero(off.any(axis=1)), np.flatnonzero(off.any(axis=0)), int(off.sum()))
 
@@ -65,5 +65,6 @@ def _standardised(values: NDArray[np.float64], medians: NDArray[np.float64]) -> 
         return False
     if float((some < 0).mean()) > 0.2:
         return True
-    spread = float(np.median(some.std(axis=0).compressed()))
+    with np.errstate(over="ignore", invalid="ignore"):  # absurd magnitudes are reported as strays, not here
+        spread = float(np.median(some.std(axis=0).compressed()))
     return bool(np.median(np.abs(medians - 1)) < 0.25 and spread < 0.3)

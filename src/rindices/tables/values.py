@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rindices.errors import Findings, count, named
 from rindices.tables import muse
-from rindices.tables.units import Unit, guess_unit, strays
+from rindices.tables.units import FAR, Unit, guess_unit, strays
 
 Matrix = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -84,8 +84,10 @@ def check_regions(
             "Give volumes, or say --measure thickness if thickness is meant",
         )
     if unit is not Unit.STANDARDISED:
-        _check_sign(values, regions, ids, where, findings)
-        _check_scale(values, medians, regions, ids, where, findings)
+        low, high = _ranges(values)
+        _check_sign(values, low, regions, ids, where, findings)
+        if (low < medians / FAR).any() or (high > medians * FAR).any():  # rarely; then cell by cell
+            _check_scale(values, medians, regions, ids, where, findings)
         _check_atlas(medians, regions, unit, where, findings)
     _say_unit(unit, where, findings)
     return unit
@@ -130,10 +132,18 @@ def _medians(values: Matrix) -> Matrix:
     return np.array([np.median(column.compressed()) if column.count() else np.nan for column in filled.T])
 
 
-def _check_sign(values: Matrix, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings) -> None:
-    with np.errstate(invalid="ignore"):
-        lowest = np.nanmin(values, axis=0, initial=np.inf)
-    negative, zero = np.flatnonzero(lowest < 0), np.flatnonzero(lowest == 0)
+def _ranges(values: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the lowest and highest value of each region (R,), missing ones aside."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    if np.isnan(low).any():
+        low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    return np.asarray(low), np.asarray(high)
+
+
+def _check_sign(
+    values: Matrix, low: Matrix, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings
+) -> None:
+    negative, zero = np.flatnonzero(low < 0), np.flatnonzero(low == 0)
     if negative.size:
         findings.error(
             f"negative values in {count(negative.size, 'region')}: {_cells(values < 0, regions, ids)}",
