@@ -43,3 +43,8 @@ def test_absurd_magnitudes_do_not_overflow() -> None:
     values = np.array([[1.0, 1.0], [1.9e154, 1.0], [2e300, 1.0]])
     assert guess_unit(values, np.median(values, axis=0)) is not Unit.STANDARDISED
     assert strays(values, np.array([1e307, 1.0])).cells == 3
+
+
+def test_infinite_and_missing_only() -> None:
+    values = np.array([[np.inf, np.nan], [1.0, np.nan], [1e300, np.nan]])
+    assert guess_unit(values, np.array([1.0, np.nan])) is not Unit.STANDARDISED

@@ -66,5 +66,5 @@ def _standardised(values: NDArray[np.float64], medians: NDArray[np.float64]) -> 
     if float((some < 0).mean()) > 0.2:
         return True
     with np.errstate(over="ignore", invalid="ignore"):  # absurd magnitudes are reported as strays, not here
-        spread = float(np.median(some.std(axis=0).compressed()))
-    return bool(np.median(np.abs(medians - 1)) < 0.25 and spread < 0.3)
+        spreads = some.std(axis=0).compressed()
+    return bool(np.median(np.abs(medians - 1)) < 0.25 and spreads.size and np.median(spreads) < 0.3)
