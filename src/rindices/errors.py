@@ -61,6 +61,10 @@ class RindicesError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class InputError(RindicesError, ValueError):
+    """Arrays or parameters that a learner or metric cannot use."""
+
+
 class TableError(RindicesError):
     """A table that cannot become a cohort."""
 

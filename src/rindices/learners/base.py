@@ -1,0 +1,129 @@
+"""What all baselines share: validation, labels, standardisation to controls.
+
+Shape letters: N people, R regions, M patterns.
+"""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from rindices.errors import InputError
+from rindices.learners.nmf_variants import Floats, Integers
+
+__all__ = ["Learner", "RandomState", "nonzero"]
+
+RandomState = int | np.random.RandomState | None
+
+
+class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Validation and standardisation that all baselines share.
+
+    A subclass says how it prepares people, what it learns and how it infers.
+    """
+
+    n_features_in_: int
+    patterns_: Floats
+
+    def __init__(self, n_patterns: int = 3, random_state: RandomState = None) -> None:
+        self.n_patterns = n_patterns
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the preparation from controls and the patterns.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, R)
+            Regional volumes of controls and patients.
+        y : array-like of shape (N,)
+            0 for a control, 1 for a patient.
+
+        Returns
+        -------
+        self
+        """
+        regions, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        patient = _patients(labels)
+        self._check_n_patterns()
+        self.control_mean_ = regions[~patient].mean(axis=0)
+        self.control_scale_ = _spread(regions[~patient])
+        self._learn(regions, patient)
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """R-indices of people, seen in ``fit`` or not.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, R)
+
+        Returns
+        -------
+        ndarray of shape (N, M)
+        """
+        check_is_fitted(self)
+        regions = validate_data(self, X, dtype=np.float64, reset=False)
+        return self._infer(self._prepare(regions))
+
+    @abstractmethod
+    def _prepare(self, regions: Floats) -> Floats:
+        """(N, R) volumes to the (N, R) numbers that are decomposed."""
+
+    @abstractmethod
+    def _learn(self, regions: Floats, patient: NDArray[np.bool_]) -> None:
+        """Set ``patterns_`` and what `_infer` needs."""
+
+    @abstractmethod
+    def _infer(self, prepared: Floats) -> Floats:
+        """(N, R) prepared people to (N, M) R-indices."""
+
+    def _z_scores(self, regions: Floats) -> Floats:
+        return np.asarray((regions - self.control_mean_) / self.control_scale_, dtype=np.float64)
+
+    def _seed(self) -> int:
+        """One number for whatever generator the method takes."""
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_n_patterns(self) -> None:
+        if not isinstance(self.n_patterns, int | np.integer) or self.n_patterns < 1:
+            raise InputError(f"n_patterns is {self.n_patterns!r}; give a whole number from 1.")
+        if self.n_patterns > self.n_features_in_:
+            raise InputError(
+                f"n_patterns is {self.n_patterns} but X has {self.n_features_in_} feature(s); "
+                "ask for at most as many patterns as there are regions."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _patients(labels: Integers) -> NDArray[np.bool_]:
+    """Who is a patient, (N,) -> (N,); refuses labels other than 0 and 1."""
+    found = np.unique(labels)
+    if not np.isin(found, [0, 1]).all():
+        shown = ", ".join(map(str, found[:5]))
+        raise InputError(f"y holds {shown}; recode it to 0 for controls and 1 for patients.")
+    patient = np.asarray(labels == 1, dtype=np.bool_)
+    n_patients = int(patient.sum())
+    if min(n_patients, len(labels) - n_patients) < 2:
+        raise InputError(
+            f"y has {len(labels) - n_patients} controls (0) and {n_patients} patients (1); "
+            "at least 2 of each are needed, and far more for a result to mean anything."
+        )
+    return patient
+
+
+def _spread(controls: Floats) -> Floats:
+    """Return the standard deviation of each region among controls."""
+    return nonzero(controls.std(axis=0))
+
+
+def nonzero(scale: Floats) -> Floats:
+    """1 in place of 0: a region that never varies then stays constant instead of NaN."""
+    return np.where(scale > 0, scale, 1.0)

@@ -1,0 +1,354 @@
+"""How well two sets of R-indices order the same people.
+
+Everything here is arithmetic on arrays: no files, no torch, no randomness.
+Shape letters: N people, M patterns, K inferred columns (K >= M), S members.
+
+The c-index of two columns is the share of pairs of people that both columns
+order alike; *a pair tied in either column counts a half*. With C concordant and
+D discordant pairs out of P = N (N - 1) / 2 it is
+
+    c = (C + (P - C - D) / 2) / P = (1 + (C - D) / P) / 2,
+
+that is (Kendall's tau-a + 1) / 2. Tied pairs stay in the denominator whichever
+column ties them, for two reasons: the measure is then symmetric, which an
+agreement between two members must be; and a column that collapsed to one value
+scores 0.5 against everything, itself included, so that members that say nothing
+can never seem to agree.
+"""
+
+import math
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import kendalltau
+
+from rindices.errors import InputError
+
+__all__ = [
+    "Agreement",
+    "MembersAgreement",
+    "PatternCIndex",
+    "agreement",
+    "align",
+    "c_index",
+    "c_index_matrix",
+    "members_agreement",
+    "pattern_c_index",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+TIE_BREAK = 1e-9
+
+
+class PatternCIndex(NamedTuple):
+    """The pattern-c-index of the paper, section 4.2.
+
+    Attributes
+    ----------
+    mean : float
+        Mean of `per_pattern`.
+    per_pattern : ndarray of shape (M,)
+        c-index of each true pattern with the column matched to it.
+    matching : ndarray of shape (M,)
+        ``inferred[:, matching[k]]`` is the column matched to true pattern k.
+    """
+
+    mean: float
+    per_pattern: Floats
+    matching: Integers
+
+
+class Agreement(NamedTuple):
+    """Agreement of two members, all three measured under one matching.
+
+    Attributes
+    ----------
+    concordance : float
+        The paper's pattern-agr-index: mean c-index of matched columns.
+    dimension : float
+        Mean Pearson correlation of matched columns.
+    difference : float
+        Mean Pearson correlation of the differences r_i - r_j, over the pairs
+        of patterns i < j. With M = 1 there is no difference to correlate and
+        the value is NaN; write it as null, and do not rank M = 1 by it.
+    matching : ndarray of shape (M,)
+        ``second[:, matching[k]]`` is the column matched to ``first[:, k]``.
+    """
+
+    concordance: float
+    dimension: float
+    difference: float
+    matching: Integers
+
+
+class MembersAgreement(NamedTuple):
+    """Agreement among S members: means over their S (S - 1) / 2 pairs.
+
+    Attributes
+    ----------
+    concordance, dimension, difference : float
+        Means over pairs; see `Agreement`.
+    per_member : ndarray of shape (S,)
+        Mean concordance of each member with all the others; the paper derives
+        its R-indices from the member where this is highest (section 4.3).
+    pairwise : ndarray of shape (S, S)
+        Concordance of every pair; NaN on the diagonal, which is no agreement.
+    """
+
+    concordance: float
+    dimension: float
+    difference: float
+    per_member: Floats
+    pairwise: Floats
+
+
+def c_index(truth: ArrayLike, inferred: ArrayLike) -> float:
+    """Share of pairs of people ordered alike, a pair tied in either a half.
+
+    Parameters
+    ----------
+    truth, inferred : array-like of shape (N,)
+        Finite numbers, one per person, N >= 2. The two are interchangeable.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; 0.5 where either column is constant. O(N log N).
+
+    Examples
+    --------
+    >>> c_index([1, 2, 3], [10, 20, 30])
+    1.0
+    >>> c_index([1, 2, 3], [5, 5, 5])
+    0.5
+    """
+    first, second = _column(truth, "truth"), _column(inferred, "inferred")
+    _same_people(first, second)
+    return _c_index(first, second)
+
+
+def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> Floats:
+    """c-index of every true column with every inferred one.
+
+    Parameters
+    ----------
+    truth : array-like of shape (N, M)
+    inferred : array-like of shape (N, K)
+
+    Returns
+    -------
+    ndarray of shape (M, K)
+    """
+    first, second = _table(truth, "truth"), _table(inferred, "inferred")
+    _same_people(first, second)
+    return np.array([[_c_index(a, b) for b in second.T] for a in first.T])
+
+
+def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
+    """Mean c-index over patterns under the best one-to-one matching.
+
+    Parameters
+    ----------
+    truth : array-like of shape (N, M) or (N,)
+    inferred : array-like of shape (N, K) or (N,)
+        K >= M; columns beyond the best M stay unmatched and cost nothing.
+
+    Returns
+    -------
+    PatternCIndex
+    """
+    scores = c_index_matrix(truth, inferred)
+    if scores.shape[0] > scores.shape[1]:
+        raise InputError(
+            f"inferred has {scores.shape[1]} columns for {scores.shape[0]} true patterns; "
+            "every true pattern needs a column of its own."
+        )
+    matching = _best_matching(scores)
+    per_pattern = scores[np.arange(len(matching)), matching]
+    return PatternCIndex(float(per_pattern.mean()), per_pattern, matching)
+
+
+def align(member: ArrayLike, reference: ArrayLike) -> Integers:
+    """Order of a member's columns that matches another member's.
+
+    Parameters
+    ----------
+    member, reference : array-like of shape (N, M)
+
+    Returns
+    -------
+    ndarray of shape (M,)
+        ``member[:, align(member, reference)]`` runs parallel to `reference`.
+    """
+    return agreement(reference, member).matching
+
+
+def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
+    """Concordance, dimension and difference agreement of two members.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (N, M)
+        R-indices of the same people, in the same order.
+
+    Returns
+    -------
+    Agreement
+        Symmetric in the two members (the matching is inverted).
+    """
+    a, b = _table(first, "first"), _table(second, "second")
+    if a.shape != b.shape:
+        raise InputError(
+            f"members have shapes {a.shape} and {b.shape}; compare members with as many patterns, on the same people."
+        )
+    scores, correlations = c_index_matrix(a, b), _unit(a).T @ _unit(b)
+    # Correlation breaks ties between matchings, so that the order of the members cannot.
+    matching = _best_matching(scores + TIE_BREAK * correlations)
+    matched, rows = b[:, matching], np.arange(len(matching))
+    return Agreement(
+        float(scores[rows, matching].mean()),
+        float(correlations[rows, matching].mean()),
+        _difference(a, matched),
+        matching,
+    )
+
+
+def members_agreement(members: ArrayLike) -> MembersAgreement:
+    """Agreement among many members, averaged over their pairs.
+
+    Parameters
+    ----------
+    members : array-like of shape (S, N, M)
+        R-indices of S >= 2 members for the same people.
+
+    Returns
+    -------
+    MembersAgreement
+    """
+    stack = _stack(members)
+    n_members = len(stack)
+    pairwise = np.full((n_members, n_members), np.nan)
+    results = []
+    for i, j in combinations(range(n_members), 2):
+        results.append(agreement(stack[i], stack[j]))
+        pairwise[i, j] = pairwise[j, i] = results[-1].concordance
+    return MembersAgreement(
+        float(np.mean([r.concordance for r in results])),
+        float(np.mean([r.dimension for r in results])),
+        float(np.mean([r.difference for r in results])),
+        np.nanmean(pairwise, axis=1),
+        pairwise,
+    )
+
+
+def _c_index(first: Floats, second: Floats) -> float:
+    """c-index of two valid columns (N,); undoes tau-b's correction for ties."""
+    untied = _untied_pairs(first), _untied_pairs(second)
+    if 0 in untied:
+        return 0.5
+    if len(first) == 2:  # scipy divides by N - 2 on its way to a p-value
+        return float(first[0] < first[1]) if second[0] < second[1] else float(first[0] > first[1])
+    tau_b = float(kendalltau(first, second, method="asymptotic").statistic)
+    # Python integers: the product passes 2**63 from a hundred thousand people.
+    surplus = tau_b * math.sqrt(untied[0] * untied[1])
+    n_pairs = len(first) * (len(first) - 1) // 2
+    return (1.0 + surplus / n_pairs) / 2.0
+
+
+def _untied_pairs(column: Floats) -> int:
+    """Pairs of people that a column (N,) puts in an order."""
+    counts = np.unique(column, return_counts=True)[1].astype(np.int64)
+    tied = int((counts * (counts - 1) // 2).sum())
+    return len(column) * (len(column) - 1) // 2 - tied
+
+
+def _best_matching(scores: Floats) -> Integers:
+    """(M, K) scores, M <= K -> (M,) column of each row in the best assignment."""
+    return np.asarray(linear_sum_assignment(scores, maximize=True)[1], dtype=np.intp)
+
+
+def _correlations(first: Floats, second: Floats) -> Floats:
+    """Pearson correlation of parallel columns, (N, M) x2 -> (M,); 0 where constant."""
+    a, b = _unit(first), _unit(second)
+    return np.asarray(np.sum(a * b, axis=0), dtype=np.float64)
+
+
+def _unit(table: Floats) -> Floats:
+    """Centre columns (N, M) and scale them to length 1; constant ones become 0."""
+    # By range first: squares of very large or very small numbers leave float64.
+    span = np.ptp(table, axis=0)
+    varies = span > 0
+    scaled = (table - table.mean(axis=0)) / np.where(varies, span, 1.0)
+    length = np.linalg.norm(scaled, axis=0)
+    return np.where(varies, scaled / np.where(varies, length, 1.0), 0.0)
+
+
+def _difference(first: Floats, second: Floats) -> float:
+    """Mean correlation of pairwise differences of columns; NaN with one column."""
+    if first.shape[1] < 2:
+        return float("nan")
+    i, j = np.triu_indices(first.shape[1], k=1)
+    return float(np.mean(_correlations(first[:, i] - first[:, j], second[:, i] - second[:, j])))
+
+
+def _column(values: ArrayLike, name: str) -> Floats:
+    column = _numbers(values, name)
+    if column.ndim != 1:
+        raise InputError(
+            f"{name} has shape {column.shape}; the c-index takes one number per person. "
+            "For several patterns use pattern_c_index."
+        )
+    return _checked(column, name)
+
+
+def _table(values: ArrayLike, name: str) -> Floats:
+    table = _numbers(values, name)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or table.shape[1] == 0:
+        raise InputError(f"{name} has shape {table.shape}; give people in rows, patterns in columns.")
+    return _checked(table, name)
+
+
+def _stack(members: ArrayLike) -> Floats:
+    try:
+        stack = np.asarray(members, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "members differ in shape or are not numbers; give (members, people, patterns), "
+            "every member with as many patterns, on the same people."
+        ) from None
+    if stack.ndim != 3 or len(stack) < 2:
+        raise InputError(
+            f"members have shape {stack.shape}; give (members, people, patterns) "
+            "with at least two members: one alone has nobody to agree with."
+        )
+    return stack
+
+
+def _numbers(values: ArrayLike, name: str) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not a table of numbers; convert its columns first.") from None
+
+
+def _checked(values: Floats, name: str) -> Floats:
+    """Refuse too few people and values that have no order."""
+    if len(values) < 2:
+        raise InputError(f"{name} has {len(values)} people; an ordering needs at least two.")
+    bad = ~np.isfinite(values)
+    if bad.any():
+        rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))
+        shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise InputError(f"{name} is not finite in {len(rows)} rows: {shown}. Drop or fill those people first.")
+    return values
+
+
+def _same_people(first: Floats, second: Floats) -> None:
+    if len(first) != len(second):
+        raise InputError(f"{len(first)} and {len(second)} people; give the same people in the same order.")
