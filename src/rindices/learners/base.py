@@ -1,4 +1,4 @@
-"""What all baselines share: validation, labels, standardisation to controls.
+"""What all learners share: validation, labels, standardisation to controls.
 
 Shape letters: N people, R regions, M patterns.
 """
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from threadpoolctl import threadpool_limits
 
 from rindices.errors import InputError
 from rindices.learners.nmf_variants import Floats, Integers
@@ -20,7 +21,7 @@ RandomState = int | np.random.RandomState | None
 
 
 class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Validation and standardisation that all baselines share.
+    """The protocol of learners: ``fit(X, y)`` on controls and patients, ``transform(X)``, ``patterns_``.
 
     A subclass says how it prepares people, what it learns and how it infers.
     """
@@ -51,7 +52,9 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_n_patterns()
         self.control_mean_ = regions[~patient].mean(axis=0)
         self.control_scale_ = _spread(regions[~patient])
-        self._learn(regions, patient)
+        # One thread: matrices of brain regions are small, and the sums come out the same on any number of cores.
+        with threadpool_limits(1, user_api="blas"):
+            self._learn(regions, patient)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -80,6 +83,11 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _infer(self, prepared: Floats) -> Floats:
         """(N, R) prepared people to (N, M) R-indices."""
+
+    def get_feature_names_out(self, input_features: object = None) -> "NDArray[np.object_]":
+        """Return the names of the R-indices, r1 to rM, for ``set_output(transform="pandas")``."""
+        check_is_fitted(self)
+        return np.array([f"r{k + 1}" for k in range(len(self.patterns_))], dtype=object)
 
     def _z_scores(self, regions: Floats) -> Floats:
         return np.asarray((regions - self.control_mean_) / self.control_scale_, dtype=np.float64)

@@ -1,0 +1,203 @@
+"""All learners on all cohorts of a suite: run in parallel, resume, summarise."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+from sklearn.model_selection import StratifiedKFold
+
+from rindices import __version__
+from rindices.errors import InputError
+from rindices.experiments.bounds import supervised_c_index
+from rindices.experiments.contenders import contender
+from rindices.experiments.suites import Case, suite_tasks
+from rindices.learners.supervised import supervised_scores
+from rindices.selection.agreement import pattern_c_index
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a benchmark measures: every learner on every cohort of every task."""
+
+    suite: str
+    learners: tuple[str, ...]
+    cohorts: int = 10
+    folds: int = 5
+    data: Path | None = None
+    tasks: tuple[str, ...] = ()
+
+    def jobs(self) -> list["Job"]:
+        """Return the independent pieces of work, in a fixed order."""
+        known = suite_tasks(self.suite, self.data)
+        unknown = [task for task in self.tasks if task not in known]
+        if unknown:
+            raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(known)}.")
+        for learner in self.learners:
+            contender(learner)
+        names = self.tasks or tuple(known)
+        return [Job(self, t, n, s) for t in names for n in self.learners for s in range(self.cohorts)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One learner on one cohort."""
+
+    plan: Plan
+    task: str
+    learner: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """A name that is the same for the same work, and for nothing else."""
+        return f"{self.plan.suite}-{self.task}-{self.learner}-{self.seed}-f{self.plan.folds}-v{__version__}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one learner reached on one cohort.
+
+    Attributes
+    ----------
+    pattern_c_index : float
+        On the patients it was fitted on.
+    unseen : float or None
+        On patients it has not seen: mean over folds.
+    agreement : float or None
+        Among members, for learners that have any.
+    """
+
+    task: str
+    learner: str
+    cohort_seed: int
+    pattern_c_index: float
+    per_pattern: list[float]
+    unseen: float | None
+    agreement: float | None
+    seconds: float
+
+
+def run(
+    plan: Plan, store: Path | None = None, workers: int = -1, told: Callable[[int, int], None] | None = None
+) -> list[Result]:
+    """Run a plan; finished pieces are kept in ``store`` and not run again.
+
+    Parameters
+    ----------
+    plan : Plan
+    store : Path, optional
+        Folder for one small file a finished piece.
+    workers : int
+        Processes; -1 for all cores. The numbers do not depend on it.
+    told : callable, optional
+        Called with the number of finished and of all pieces.
+    """
+    jobs = plan.jobs()
+    done = {job: result for job in jobs if (result := _load(store, job)) is not None}
+    rest = [job for job in jobs if job not in done]
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        finished: Iterator[tuple[Job, Result]] = Parallel(n_jobs=workers, return_as="generator_unordered")(
+            delayed(_measured)(job) for job in rest
+        )
+        for job, result in finished:
+            done[job] = result
+            _save(store, job, result)
+            if told is not None:
+                told(len(done), len(jobs))
+    return [done[job] for job in jobs]
+
+
+def measure(job: Job) -> Result:
+    """Run one piece of work."""
+    case = suite_tasks(job.plan.suite, job.plan.data)[job.task](job.seed)
+    entrant = contender(job.learner)
+    if entrant.make is None:
+        return _measure_supervised(job, case, entrant.supervised)
+    start = time.perf_counter()
+    patients = case.X[case.y == 1]
+    learner = entrant.make(case.truth.shape[1], job.seed)
+    inferred = learner.fit(case.X, case.y).transform(patients)
+    seconds = time.perf_counter() - start
+    score = pattern_c_index(case.truth, inferred)
+    unseen = _unseen(job, case) if job.plan.folds else None
+    agreement = getattr(learner, "agreement_", None)
+    per_pattern = [float(value) for value in score.per_pattern]
+    return Result(job.task, job.learner, job.seed, score.mean, per_pattern, unseen, agreement, seconds)
+
+
+def _measured(job: Job) -> tuple[Job, Result]:
+    return job, measure(job)
+
+
+def _unseen(job: Job, case: Case) -> float:
+    """Return the mean pattern-c-index over folds of people that the learner did not see."""
+    make = contender(job.learner).make
+    assert make is not None
+    everyone = np.full((len(case.y), case.truth.shape[1]), np.nan)
+    everyone[case.y == 1] = case.truth
+    scores = []
+    folds = StratifiedKFold(job.plan.folds, shuffle=True, random_state=job.seed)
+    for seen, held in folds.split(case.X, case.y):
+        learner = make(case.truth.shape[1], job.seed).fit(case.X[seen], case.y[seen])
+        ill = held[case.y[held] == 1]
+        scores.append(pattern_c_index(everyone[ill], learner.transform(case.X[ill])).mean)
+    return float(np.mean(scores))
+
+
+def _measure_supervised(job: Job, case: Case, model: Any) -> Result:
+    start = time.perf_counter()
+    predicted = supervised_scores(case.X[case.y == 1], case.truth, model, job.plan.folds or 5, job.seed)
+    score = supervised_c_index(case.truth, predicted)
+    seconds = time.perf_counter() - start
+    return Result(job.task, job.learner, job.seed, score.train, [], score.test, None, seconds)
+
+
+def summarise(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Return mean and standard error per task and learner, for people seen and unseen."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.task, result.learner), []).append(result)
+    return [
+        {"task": task, "learner": learner, **_mean_se([r.pattern_c_index for r in group], "")}
+        | _mean_se([r.unseen for r in group if r.unseen is not None], "unseen_")
+        | {"seconds": float(np.mean([r.seconds for r in group]))}
+        for (task, learner), group in groups.items()
+    ]
+
+
+def _mean_se(values: Sequence[float], prefix: str) -> dict[str, Any]:
+    if not values:
+        return {f"{prefix}mean": None, f"{prefix}se": None, f"{prefix}n": 0}
+    se = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+    return {f"{prefix}mean": float(np.mean(values)), f"{prefix}se": se, f"{prefix}n": len(values)}
+
+
+def as_json(results: Sequence[Result]) -> dict[str, Any]:
+    """Return results and summary in the shape that ``benchmark --json`` prints."""
+    return {"results": [asdict(result) for result in results], "summary": summarise(results)}
+
+
+def _load(store: Path | None, job: Job) -> Result | None:
+    path = store / f"{job.key}.json" if store else None
+    if path is None or not path.is_file():
+        return None
+    try:
+        return Result(**json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError):  # damaged: measure again
+        return None
+
+
+def _save(store: Path | None, job: Job, result: Result) -> None:
+    if store is None:
+        return
+    store.mkdir(parents=True, exist_ok=True)
+    whole = store / f"{job.key}.json"
+    part = whole.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps(asdict(result)), "utf-8")
+    part.replace(whole)

@@ -1,0 +1,50 @@
+"""Who takes part in a benchmark, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rindices.errors import InputError, did_you_mean
+from rindices.learners.baselines import DNMFBaseline, FactorAnalysisBaseline, LDABaseline, NMFBaseline, OpNMFBaseline
+from rindices.learners.contrastive import ContrastiveICA
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A learner in a benchmark.
+
+    Attributes
+    ----------
+    make : callable or None
+        Number of patterns and seed to an unfitted learner; None for a supervised reference.
+    supervised : str
+        The regression, for a reference that is told the truth.
+    """
+
+    make: Callable[[int, int], Any] | None = None
+    supervised: str = ""
+
+
+def _learner(kind: Any, **parameters: Any) -> Contender:
+    return Contender(lambda patterns, seed: kind(n_patterns=patterns, random_state=seed, **parameters))
+
+
+CONTENDERS: dict[str, Contender] = {
+    "contrastive": _learner(ContrastiveICA),
+    "contrastive-ica": _learner(ContrastiveICA, rotation="ica"),
+    "nmf": _learner(NMFBaseline),
+    "fa": _learner(FactorAnalysisBaseline),
+    "lda": _learner(LDABaseline),
+    "opnmf": _learner(OpNMFBaseline),
+    "dnmf": _learner(DNMFBaseline),
+    "linear": Contender(supervised="linear"),
+    "ridge": Contender(supervised="ridge"),
+    "svr": Contender(supervised="svr"),
+}
+
+
+def contender(name: str) -> Contender:
+    """Return a contender by name."""
+    if name not in CONTENDERS:
+        raise InputError(f"there is no learner '{name}': {did_you_mean(name, list(CONTENDERS))}")
+    return CONTENDERS[name]
