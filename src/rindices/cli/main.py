@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices import __version__
-from rindices.cli import check, simulate
+from rindices.cli import benchmark, check, simulate
 from rindices.cli.console import say_problems
 from rindices.errors import RindicesError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check", epilog=check.EPILOG)(check.check)
+app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 
 

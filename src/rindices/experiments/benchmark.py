@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from rindices import __version__
 from rindices.errors import InputError
-from rindices.experiments.bounds import supervised_c_index
+from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
 from rindices.experiments.contenders import contender
 from rindices.experiments.suites import Case, suite_tasks
 from rindices.learners.supervised import supervised_scores
@@ -119,6 +119,8 @@ def measure(job: Job) -> Result:
     entrant = contender(job.learner)
     if entrant.make is None:
         return _measure_supervised(job, case, entrant.supervised)
+    if entrant.bound:
+        return _measure_bound(job, case, entrant.make)
     start = time.perf_counter()
     patients = case.X[case.y == 1]
     learner = entrant.make(case.truth.shape[1], job.seed)
@@ -148,6 +150,14 @@ def _unseen(job: Job, case: Case) -> float:
         ill = held[case.y[held] == 1]
         scores.append(pattern_c_index(everyone[ill], learner.transform(case.X[ill])).mean)
     return float(np.mean(scores))
+
+
+def _measure_bound(job: Job, case: Case, make: Callable[[int, int], Any]) -> Result:
+    start = time.perf_counter()
+    bound = practical_upper_bound(lambda size: make(size, job.seed), case.X, case.y, case.truth)
+    seconds = time.perf_counter() - start
+    per_pattern = [float(value) for value in bound.best.per_pattern]
+    return Result(job.task, job.learner, job.seed, bound.best.mean, per_pattern, None, None, seconds)
 
 
 def _measure_supervised(job: Job, case: Case, model: Any) -> Result:

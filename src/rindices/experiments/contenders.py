@@ -19,14 +19,17 @@ class Contender:
         Number of patterns and seed to an unfitted learner; None for a supervised reference.
     supervised : str
         The regression, for a reference that is told the truth.
+    bound : bool
+        Whether the truth picks the best components of M = 3 to 10 (the paper's "practical upper bound").
     """
 
     make: Callable[[int, int], Any] | None = None
     supervised: str = ""
+    bound: bool = False
 
 
-def _learner(kind: Any, **parameters: Any) -> Contender:
-    return Contender(lambda patterns, seed: kind(n_patterns=patterns, random_state=seed, **parameters))
+def _learner(kind: Any, bound: bool = False, **parameters: Any) -> Contender:
+    return Contender(lambda patterns, seed: kind(n_patterns=patterns, random_state=seed, **parameters), bound=bound)
 
 
 CONTENDERS: dict[str, Contender] = {
@@ -37,6 +40,11 @@ CONTENDERS: dict[str, Contender] = {
     "lda": _learner(LDABaseline),
     "opnmf": _learner(OpNMFBaseline),
     "dnmf": _learner(DNMFBaseline),
+    "nmf-bound": _learner(NMFBaseline, bound=True),
+    "fa-bound": _learner(FactorAnalysisBaseline, bound=True),
+    "lda-bound": _learner(LDABaseline, bound=True),
+    "opnmf-bound": _learner(OpNMFBaseline, bound=True),
+    "dnmf-bound": _learner(DNMFBaseline, bound=True),
     "linear": Contender(supervised="linear"),
     "ridge": Contender(supervised="ridge"),
     "svr": Contender(supervised="svr"),

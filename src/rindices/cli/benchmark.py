@@ -1,0 +1,56 @@
+"""``rindices benchmark``: simulated truth, all learners, one table and one figure."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rindices.cli.console import print_json, split
+
+if TYPE_CHECKING:
+    from rindices.experiments.benchmark import Result
+
+EPILOG = "Example: rindices benchmark --suite paper --learners contrastive,nmf --cohorts 10 --out benchmark"
+
+
+def benchmark(
+    suite: Annotated[str, typer.Option(help="paper, stress or real.")] = "paper",
+    learners: Annotated[list[str] | None, typer.Option(help="Names, e.g. contrastive,nmf,ridge.")] = None,
+    cohorts: Annotated[int, typer.Option(min=1, help="Cohorts a task, seeds 0, 1, ...")] = 10,
+    tasks: Annotated[list[str] | None, typer.Option(help="Only these tasks of the suite.")] = None,
+    folds: Annotated[int, typer.Option(min=0, help="Folds for people not seen; 0 for none.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Folder for results; run again to resume.")] = None,
+    data: Annotated[Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for real.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes; -1 for all cores.")] = -1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure learners on cohorts with known truth, on people they were fitted on and people they have not seen."""
+    from rindices.cli.progress import Progress
+    from rindices.experiments.benchmark import Plan, run
+    from rindices.experiments.benchmark import as_json as to_json
+    from rindices.experiments.figures import markdown
+
+    folder = data if data is not None else Path(os.pardir, "shared", "data")
+    plan = Plan(suite, split(learners) or ("contrastive",), cohorts, folds, folder, split(tasks))
+    with Progress(f"benchmark {suite}") as progress:
+        results = run(plan, None if out is None else out / "runs", workers, progress.update)
+    if out is not None:
+        _write(out, suite, results)
+    if as_json:
+        print_json(to_json(results))
+    else:
+        typer.echo(markdown(results))
+
+
+def _write(out: Path, suite: str, results: "list[Result]") -> None:
+    """Write ``results.json``, ``table.md`` and ``figure.png``."""
+    import json
+
+    from rindices.experiments.benchmark import as_json as to_json
+    from rindices.experiments.figures import draw, markdown
+
+    (out / "results.json").write_text(json.dumps(to_json(results), indent=1) + "\n", "utf-8")
+    (out / "table.md").write_text(markdown(results), "utf-8")
+    draw(results, out / "figure.png", f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)")
+    typer.echo(f"results.json, table.md and figure.png written to {out}", err=True)
