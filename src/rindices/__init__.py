@@ -11,12 +11,14 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from rindices.errors import Problem, RindicesError, Severity, TableError
     from rindices.experiments.simulate import simulate_cohort
+    from rindices.learners.contrastive import ContrastiveICA
     from rindices.preprocess.pipeline import Preprocessing
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
 
 _HOMES = {
     "Cohort": "rindices.tables.cohort",
+    "ContrastiveICA": "rindices.learners.contrastive",
     "Preprocessing": "rindices.preprocess.pipeline",
     "Problem": "rindices.errors",
     "RindicesError": "rindices.errors",
@@ -28,6 +30,7 @@ _HOMES = {
 
 __all__ = [
     "Cohort",
+    "ContrastiveICA",
     "Preprocessing",
     "Problem",
     "RindicesError",

@@ -21,15 +21,26 @@ class Contender:
         The regression, for a reference that is told the truth.
     bound : bool
         Whether the truth picks the best components of M = 3 to 10 (the paper's "practical upper bound").
+    slow : bool
+        Whether a fit takes so long that people it has not seen are not measured.
     """
 
     make: Callable[[int, int], Any] | None = None
     supervised: str = ""
     bound: bool = False
+    slow: bool = False
+
+    @property
+    def needs_truth(self) -> bool:
+        """Whether it is told the true severities, so that it is no fair competitor."""
+        return self.bound or bool(self.supervised)
 
 
-def _learner(kind: Any, bound: bool = False, **parameters: Any) -> Contender:
-    return Contender(lambda patterns, seed: kind(n_patterns=patterns, random_state=seed, **parameters), bound=bound)
+def _learner(kind: Any, bound: bool = False, slow: bool = False, **parameters: Any) -> Contender:
+    def make(patterns: int, seed: int) -> Any:
+        return kind(n_patterns=patterns, random_state=seed, **parameters)
+
+    return Contender(make, bound=bound, slow=slow)
 
 
 CONTENDERS: dict[str, Contender] = {
@@ -37,7 +48,7 @@ CONTENDERS: dict[str, Contender] = {
     "contrastive-ica": _learner(ContrastiveICA, rotation="ica"),
     "nmf": _learner(NMFBaseline),
     "fa": _learner(FactorAnalysisBaseline),
-    "lda": _learner(LDABaseline),
+    "lda": _learner(LDABaseline, slow=True),
     "opnmf": _learner(OpNMFBaseline),
     "dnmf": _learner(DNMFBaseline),
     "nmf-bound": _learner(NMFBaseline, bound=True),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rindices.experiments.benchmark import Result, summarise
+from rindices.experiments.contenders import CONTENDERS
 from rindices.experiments.paper import REPORTED, SURREAL_GAN
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart
@@ -52,7 +53,7 @@ def draw(results: Sequence[Result], path: Path, title: str) -> None:
     axes.set_xticks(range(len(tasks)), tasks)
     axes.set_xlim(-0.6, len(tasks) - 0.4)
     axes.set_ylabel("pattern-c-index")
-    axes.set_title(title)
+    axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
@@ -70,13 +71,17 @@ def _draw_learner(
         spread = np.linspace(-0.22, 0.22, len(scores)) * step if len(scores) > 1 else np.zeros(1)
         axes.scatter(number + offset + spread, scores, s=9, color=colour, alpha=0.45, linewidths=0)
         ends = (number + offset - 0.4 * step, number + offset + 0.4 * step)
-        axes.hlines(np.mean(scores), *ends, colour, lw=2.5, label=learner if number == 0 else "_")
+        axes.hlines(np.mean(scores), *ends, colour, lw=2.5, label=_label(learner) if number == 0 else "_")
+
+
+def _label(learner: str) -> str:
+    return f"{learner} (told the truth)" if CONTENDERS[learner].needs_truth else learner
 
 
 def _score(result: Result) -> float:
     """Return the score that is fair to compare: regressions that were told the truth are judged on unseen people."""
-    told_the_truth = not result.per_pattern and result.unseen is not None
-    return result.unseen if told_the_truth and result.unseen is not None else result.pattern_c_index
+    regression = bool(CONTENDERS[result.learner].supervised)
+    return result.unseen if regression and result.unseen is not None else result.pattern_c_index
 
 
 def _ordered(results: Sequence[Result]) -> tuple[list[str], list[str]]:
