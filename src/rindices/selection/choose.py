@@ -1,0 +1,196 @@
+"""Choosing a grid point and its members by agreement (sections 4.2 and 4.3 of the paper).
+
+A grid point is a number of patterns M and a weight of orthogonality lambda; its members were trained alike but for
+their random streams. Where they agree, the result is not an accident of training; the grid point whose members agree
+most is chosen. Everything here is arithmetic on arrays.
+
+Shape letters: S members, N people, M patterns.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices.errors import InputError
+from rindices.selection.agreement import MembersAgreement, align, members_agreement
+
+Floats = NDArray[np.float64]
+
+STABLE = 0.65  # concordance that members of a stable grid point reach; unrelated ones have about 0.52
+CLOSE = 0.10  # a member agrees if its mean concordance is at most this far below the best member's
+_DRAWS = 1_000
+_LEVEL = 0.95
+
+
+class GridPoint(NamedTuple):
+    """One setting of the study.
+
+    Attributes
+    ----------
+    n_patterns : int
+        M.
+    orthogonality : float or None
+        lambda; None for learners that have none.
+    """
+
+    n_patterns: int
+    orthogonality: float | None = None
+
+
+class Candidate(NamedTuple):
+    """The members of one grid point.
+
+    Attributes
+    ----------
+    point : GridPoint
+    indices : (S, N, M)
+        R-indices of the same people by every converged member.
+    numbers : (S,)
+        The members' numbers.
+    trained : int
+        How many were trained, converged or not.
+    """
+
+    point: GridPoint
+    indices: Floats
+    numbers: tuple[int, ...]
+    trained: int
+
+
+class Judgement(NamedTuple):
+    """How well the members of one grid point agree.
+
+    Attributes
+    ----------
+    agreement : MembersAgreement or None
+        None where fewer than two members converged.
+    interval : tuple of float
+        95 % bootstrap interval of the concordance, over members.
+    stable : bool
+        Whether at least half of the members converged and they agree.
+    why : str
+        In words, where it is not stable.
+    """
+
+    point: GridPoint
+    trained: int
+    converged: int
+    agreement: MembersAgreement | None
+    interval: tuple[float, float]
+    stable: bool
+    why: str
+
+    @property
+    def concordance(self) -> float:
+        """Mean concordance among members; NaN where there is none."""
+        return self.agreement.concordance if self.agreement is not None else float("nan")
+
+
+class Choice(NamedTuple):
+    """What was chosen, and from what.
+
+    Attributes
+    ----------
+    judgements : tuple of Judgement
+        One per grid point, in the order given.
+    best : int or None
+        Place of the chosen grid point; None where none is stable.
+    ties : tuple of int
+        Other places whose concordance cannot be told from the best one's.
+    member : int
+        Place, among the converged members, of the one with the highest mean agreement (the paper's choice).
+    agreeing : tuple of int
+        Places of the members that agree with it; their aligned mean is the consensus.
+    orders : tuple of (M,) arrays
+        For each agreeing member the order of its columns that runs parallel to the chosen member.
+    """
+
+    judgements: tuple[Judgement, ...]
+    best: int | None
+    ties: tuple[int, ...] = ()
+    member: int = 0
+    agreeing: tuple[int, ...] = ()
+    orders: tuple[NDArray[np.intp], ...] = ()
+
+
+def choose(candidates: Sequence[Candidate], seed: int = 0) -> Choice:
+    """Choose the grid point whose members agree most, its best member and those that agree with it.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+    seed : int
+        Of the bootstrap of the intervals.
+    """
+    if not candidates:
+        raise InputError("there is no grid point to choose from: give at least one number of patterns.")
+    agreements = [members_agreement(c.indices) if len(c.indices) > 1 else None for c in candidates]
+    draws = [_bootstrap(a, np.random.default_rng([seed, place])) for place, a in enumerate(agreements)]
+    judgements = tuple(_judge(c, a, d) for c, a, d in zip(candidates, agreements, draws, strict=True))
+    stable = [place for place, judgement in enumerate(judgements) if judgement.stable]
+    if not stable:
+        return Choice(judgements, None)
+    best = max(stable, key=lambda place: judgements[place].concordance)
+    ties = tuple(place for place in stable if place != best and _tied(draws[best], draws[place]))
+    member, agreeing, orders = _members(candidates[best].indices, judgements[best])
+    return Choice(judgements, best, ties, member, agreeing, orders)
+
+
+def consensus(indices: Floats, agreeing: Sequence[int], orders: Sequence[NDArray[np.intp]]) -> Floats:
+    """Return the mean of the aligned, agreeing members: (S, N, M) -> (N, M)."""
+    aligned = [indices[place][:, order] for place, order in zip(agreeing, orders, strict=True)]
+    return np.asarray(np.mean(aligned, axis=0))
+
+
+def _members(indices: Floats, judgement: Judgement) -> tuple[int, tuple[int, ...], tuple[NDArray[np.intp], ...]]:
+    """Return the best member, those close to it, and how their columns line up with its own."""
+    if judgement.agreement is None:  # a learner with a single member has nobody to agree with
+        return 0, (0,), (np.arange(indices.shape[2]),)
+    per_member = judgement.agreement.per_member
+    member = int(np.argmax(per_member))
+    agreeing = tuple(int(place) for place in np.flatnonzero(per_member >= per_member[member] - CLOSE))
+    return member, agreeing, tuple(align(indices[place], indices[member]) for place in agreeing)
+
+
+def _judge(candidate: Candidate, agreement: MembersAgreement | None, draws: Floats | None) -> Judgement:
+    converged = len(candidate.indices)
+    common = (candidate.point, candidate.trained, converged)
+    if candidate.trained == 1 == converged:
+        return Judgement(*common, None, (np.nan, np.nan), True, "a single member: its agreement is not known")
+    if agreement is None or draws is None:
+        why = f"{converged} of {candidate.trained} members converged"
+        return Judgement(*common, None, (np.nan, np.nan), False, why)
+    tail = (1 - _LEVEL) / 2
+    interval = (float(np.quantile(draws, tail)), float(np.quantile(draws, 1 - tail)))
+    why = _complaint(agreement.concordance, converged, candidate.trained)
+    return Judgement(*common, agreement, interval, not why, why)
+
+
+def _complaint(concordance: float, converged: int, trained: int) -> str:
+    if 2 * converged < trained:
+        return f"only {converged} of {trained} members converged"
+    if concordance < STABLE:
+        return f"members do not agree (concordance {concordance:.2f}, {STABLE} is needed)"
+    return ""
+
+
+def _bootstrap(agreement: MembersAgreement | None, rng: np.random.Generator) -> Floats | None:
+    """Return the concordance among members drawn with replacement, pairs of one and the same left out."""
+    if agreement is None:
+        return None
+    pairwise = agreement.pairwise
+    number = len(pairwise)
+    drawn = rng.integers(number, size=(_DRAWS, number))
+    values = pairwise[drawn[:, :, None], drawn[:, None, :]]
+    distinct = ~np.isnan(values).all(axis=(1, 2))
+    return np.asarray(np.nanmean(values[distinct], axis=(1, 2)))
+
+
+def _tied(best: Floats | None, other: Floats | None) -> bool:
+    """Return whether two concordances cannot be told apart: the interval of their difference holds 0."""
+    if best is None or other is None:
+        return True
+    size = min(len(best), len(other))
+    return bool(np.quantile(best[:size] - other[:size], (1 - _LEVEL) / 2) <= 0)

@@ -1,0 +1,103 @@
+"""Selection: agreement ranks, ties are called ties, unstable settings are said to be, consensus is aligned."""
+
+import numpy as np
+import pytest
+
+from rindices.errors import InputError
+from rindices.selection.agreement import pattern_c_index
+from rindices.selection.choose import Candidate, GridPoint, choose, consensus
+
+N = 300
+
+
+def members(noise: float, number: int = 8, patterns: int = 3, seed: int = 0, lost: int = 0) -> np.ndarray:
+    """Members that see the same truth through noise, their columns in random order; ``lost`` ones see nothing."""
+    rng = np.random.default_rng(seed)
+    truth = np.random.default_rng(99).uniform(size=(N, patterns))
+    seen = [truth + noise * rng.normal(size=truth.shape) for _ in range(number - lost)]
+    blind = [rng.uniform(size=truth.shape) for _ in range(lost)]
+    return np.stack([r[:, rng.permutation(patterns)] for r in seen + blind])
+
+
+def candidate(indices: np.ndarray, lam: float = 0.2, trained: int | None = None) -> Candidate:
+    point = GridPoint(indices.shape[2], lam)
+    return Candidate(point, indices, tuple(range(len(indices))), trained or len(indices))
+
+
+def test_the_point_with_more_agreement_wins() -> None:
+    choice = choose([candidate(members(0.5)), candidate(members(0.1), 0.4), candidate(members(0.3), 0.6)])
+    assert choice.best == 1
+    assert choice.ties == ()
+    concordances = [judgement.concordance for judgement in choice.judgements]
+    assert concordances[1] > concordances[2] > concordances[0]
+    for judgement in choice.judgements:
+        assert judgement.interval[0] < judgement.concordance < judgement.interval[1] + 0.02
+
+
+def test_a_tie_is_called_a_tie() -> None:
+    choice = choose([candidate(members(0.2, seed=1)), candidate(members(0.2, seed=2), 0.4), candidate(members(0.8))])
+    assert choice.best in (0, 1)
+    assert choice.ties == (1 - choice.best,)
+
+
+def test_members_that_differ_are_left_out_of_the_consensus() -> None:
+    indices = members(0.2, lost=2)
+    choice = choose([candidate(indices)])
+    assert choice.agreeing == (0, 1, 2, 3, 4, 5)
+    assert choice.member in choice.agreeing
+    truth = np.random.default_rng(99).uniform(size=(N, 3))
+    found = consensus(indices, choice.agreeing, choice.orders)
+    alone = [pattern_c_index(truth, r).mean for r in indices]
+    assert pattern_c_index(truth, found).mean > max(alone)
+
+
+def test_orders_run_parallel_to_the_chosen_member() -> None:
+    indices = members(0.05)
+    choice = choose([candidate(indices)])
+    for place, order in zip(choice.agreeing, choice.orders, strict=True):
+        correlation = np.corrcoef(indices[choice.member].T, indices[place][:, order].T)[:3, 3:]
+        assert np.diag(correlation).min() > 0.9
+
+
+def test_unstable_settings_are_said_to_be() -> None:
+    blind = candidate(members(0.1, lost=8))
+    few = candidate(members(0.1, number=3), trained=10)
+    one = candidate(members(0.1, number=1), trained=10)
+    choice = choose([blind, few, one])
+    assert choice.best is None
+    whys = [judgement.why for judgement in choice.judgements]
+    assert "do not agree" in whys[0]
+    assert "only 3 of 10" in whys[1]
+    assert "1 of 10" in whys[2]
+    assert choose([blind, candidate(members(0.3))]).best == 1
+
+
+def test_one_pattern() -> None:
+    choice = choose([candidate(members(0.2, patterns=1)), candidate(members(0.1, patterns=1), 0.4)])
+    assert choice.best == 1
+    assert all((order == 0).all() for order in choice.orders)
+
+
+def test_a_single_member_is_taken_and_said() -> None:
+    choice = choose([candidate(members(0.2, number=1))])
+    assert choice.best == 0
+    assert choice.agreeing == (0,)
+    assert "single member" in choice.judgements[0].why
+
+
+def test_unrelated_members_are_below_the_bar() -> None:
+    """The bar is far above what the best matching gives to chance, for any number of patterns."""
+    for patterns in (1, 2, 5, 10):
+        choice = choose([candidate(members(0.1, patterns=patterns, lost=8))])
+        assert choice.judgements[0].concordance < 0.6
+
+
+def test_the_same_seed_gives_the_same_intervals() -> None:
+    points = [candidate(members(0.3)), candidate(members(0.2), 0.4)]
+    one, two = choose(points, seed=3), choose(points, seed=3)
+    assert [j.interval for j in one.judgements] == [j.interval for j in two.judgements]
+
+
+def test_nothing_to_choose_from() -> None:
+    with pytest.raises(InputError, match="no grid point"):
+        choose([])
