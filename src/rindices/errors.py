@@ -73,6 +73,14 @@ class PreprocessingError(RindicesError):
     """Covariates or regions that the adjustment cannot handle."""
 
 
+class ModelError(RindicesError):
+    """A model file that cannot be trusted, or a table that does not fit a model."""
+
+
+class StudyError(RindicesError):
+    """A study that cannot be run as written."""
+
+
 class SimulationError(RindicesError):
     """A simulated cohort that cannot be made as asked."""
 

@@ -9,6 +9,8 @@
 Shape letters: N people, R regions, M patterns.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
@@ -16,8 +18,9 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, nonzero
+from rindices.learners.heads import ContrastiveHead
 from rindices.learners.rotation import Evidence, independent_sources, likely_basis, start_points
-from rindices.learners.shares import proportionality, to_shares, to_shifts
+from rindices.learners.shares import proportionality, to_shifts
 from rindices.learners.sparse_patterns import covariance, refine_patterns, severity_weights
 
 Floats = NDArray[np.float64]
@@ -48,6 +51,8 @@ class ContrastiveICA(Learner):
         negative. Strongest pattern first.
     spectrum_ : ndarray of shape (R,)
         Patients' variance against controls', direction by direction, descending. Directions of disease stand out.
+    head_ : ContrastiveHead
+        What inference needs, as plain arrays.
     share_ : float
         c of the transform; 0 where changes are shifts already.
     n_features_in_ : int
@@ -74,29 +79,27 @@ class ContrastiveICA(Learner):
                 f"{patient.sum()} patients cannot give {self.n_patterns} patterns; lower n_patterns or add patients."
             )
         z = self._z_scores(regions)
-        self.share_ = proportionality([z[~patient], z[patient]]) if self.rotation == "likelihood" else 0.0
-        shifts = to_shifts(z, self.share_)
-        self.shift_mean_, self.shift_scale_ = shifts[~patient].mean(axis=0), nonzero(shifts[~patient].std(axis=0))
-        people = self._prepare(regions)
+        share = proportionality([z[~patient], z[patient]]) if self.rotation == "likelihood" else 0.0
+        shifts = to_shifts(z[~patient], share)
+        standing = (shifts.mean(axis=0), nonzero(shifts.std(axis=0)))
+        head = ContrastiveHead(
+            self.control_mean_, self.control_scale_, np.array(share), *standing, np.zeros((z.shape[1], self.n_patterns))
+        )
+        people = head.prepare(regions)
         learn = _learn_likelihood if self.rotation == "likelihood" else _learn_ica
         weights, patterns, self.spectrum_ = learn(people[~patient], people[patient], self.n_patterns, self._seed())
         severe = np.quantile(people[patient] @ weights, SEVERE, axis=0)
         unit = np.where(severe > 1e-12, severe, 1.0)
-        self.weights_ = weights / unit
-        self.patterns_ = self._in_control_sd(patterns * unit)
+        self.head_ = replace(head, weights=weights / unit)
+        self.shifts_ = (patterns * unit).T
+        self.share_ = share
+        self.patterns_ = self.head_.in_control_sd(self.shifts_)
 
     def _prepare(self, regions: Floats) -> Floats:
-        shifts = to_shifts(self._z_scores(regions), self.share_)
-        return np.asarray((shifts - self.shift_mean_) / self.shift_scale_)
+        return regions
 
     def _infer(self, prepared: Floats) -> Floats:
-        return np.asarray(prepared @ self.weights_)
-
-    def _in_control_sd(self, patterns: Floats) -> Floats:
-        """Undo the transform for the average control: (R, M) -> (M, R)."""
-        typical = to_shares(self.shift_mean_, self.share_)
-        changed = to_shares(self.shift_mean_ + self.shift_scale_ * patterns.T, self.share_)
-        return np.asarray(changed - typical)
+        return self.head_.infer(prepared)
 
 
 def control_covariance(controls: Floats) -> Floats:

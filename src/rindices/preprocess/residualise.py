@@ -23,11 +23,16 @@ class Numeric:
 
     def columns(self, values: pd.Series) -> Matrix:
         """(N,) -> (N, 1)."""
+        if not pd.api.types.is_numeric_dtype(values):
+            raise PreprocessingError(
+                f"{self.name} was a number in training ({self.low:g} to {self.high:g}), here it is text: "
+                f"{named(sorted({str(value) for value in values}))}. Code it as then."
+            )
         return np.asarray(values, dtype=float)[:, None]
 
     def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
         """Report people outside the controls' range: the adjustment is a straight line, so it extrapolates."""
-        numbers = np.asarray(values, dtype=float)
+        numbers = self.columns(values)[:, 0]
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
         if outside.size:
             who = f"{count(outside.size, 'person is', 'people are')} outside the controls' range of {self.name}"

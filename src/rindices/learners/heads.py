@@ -1,0 +1,160 @@
+"""Inference with numpy alone: what a finished learner needs to turn people into R-indices.
+
+A head is a frozen value of plain arrays. Learners infer through the very head that a model file stores, so that
+applying a model and fitting it are one numerical path. Shape letters: N people, R regions, M patterns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices.learners.shares import to_shares, to_shifts
+
+Floats = NDArray[np.float64]
+SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
+
+
+class Head(Protocol):
+    """Turns prepared people into R-indices."""
+
+    kind: ClassVar[str]
+
+    def infer(self, values: Floats) -> Floats:
+        """(N, R) -> (N, M)."""
+        ...
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return the head as plain arrays by name."""
+        ...
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> Self:
+        """Build from `to_arrays`."""
+        ...
+
+    @classmethod
+    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each array must have."""
+        ...
+
+
+class _Arrays:
+    """A dataclass whose fields are arrays, stored under their own names."""
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return the head as plain arrays by name."""
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> Self:
+        """Build from `to_arrays`."""
+        return cls(**{field.name: arrays[field.name] for field in fields(cls)})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class ContrastiveHead(_Arrays):
+    """Standardise, turn shares into shifts, weigh.
+
+    Attributes
+    ----------
+    control_mean, control_scale : (R,)
+    share : ()
+        c of the transform.
+    shift_mean, shift_scale : (R,)
+        Of the controls after the transform.
+    weights : (R, M)
+    """
+
+    kind: ClassVar[str] = "contrastive"
+    control_mean: Floats
+    control_scale: Floats
+    share: Floats
+    shift_mean: Floats
+    shift_scale: Floats
+    weights: Floats
+
+    def prepare(self, values: Floats) -> Floats:
+        """Return people as the weights expect them: (N, R) -> (N, R)."""
+        shifts = to_shifts((values - self.control_mean) / self.control_scale, float(self.share))
+        return np.asarray((shifts - self.shift_mean) / self.shift_scale)
+
+    def infer(self, values: Floats) -> Floats:
+        """(N, R) -> (N, M)."""
+        return np.asarray(self.prepare(values) @ self.weights)
+
+    def in_control_sd(self, patterns: Floats) -> Floats:
+        """Undo the transform for the average control: shifts (M, R) -> change in control standard deviations."""
+        share = float(self.share)
+        typical = to_shares(self.shift_mean, share)
+        return np.asarray(to_shares(self.shift_mean + self.shift_scale * patterns, share) - typical)
+
+    @classmethod
+    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each array must have."""
+        per_region = ("control_mean", "control_scale", "shift_mean", "shift_scale")
+        return dict.fromkeys(per_region, (n_regions,)) | {"share": (), "weights": (n_regions, n_patterns)}
+
+
+@dataclass(frozen=True)
+class SurrealHead(_Arrays):
+    """g = g2 after g1 (Table 4 of the paper); biases of g1 are the last row of its weight.
+
+    Attributes
+    ----------
+    g1 : (R + 1, M * R)
+    g2_weight1, g2_bias1 : (R, H), (1, H)
+    g2_weight2, g2_bias2 : (H, L), (1, L)
+    g2_weight3, g2_bias3 : (L, 1), (1, 1)
+    """
+
+    kind: ClassVar[str] = "surreal"
+    g1: Floats
+    g2_weight1: Floats
+    g2_bias1: Floats
+    g2_weight2: Floats
+    g2_bias2: Floats
+    g2_weight3: Floats
+    g2_bias3: Floats
+
+    def infer(self, values: Floats) -> Floats:
+        """R = g2(g1(y)): (N, R) -> (N, M).
+
+        g1's output is linear and goes straight into g2's first layer, so the two are multiplied once, block by block,
+        instead of making M * R numbers for every person.
+        """
+        regions = self.g2_weight1.shape[0]
+        people = _leaky(np.asarray(values, dtype=np.float64))
+        columns = []
+        for block in np.split(self.g1.astype(np.float64), self.g1.shape[1] // regions, axis=1):
+            joined = block @ self.g2_weight1
+            hidden = _leaky(people @ joined[:-1] + (joined[-1] + self.g2_bias1))
+            hidden = _leaky(hidden @ self.g2_weight2 + self.g2_bias2)
+            columns.append((hidden @ self.g2_weight3 + self.g2_bias3)[:, 0])
+        return np.stack(columns, axis=1)
+
+    @classmethod
+    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each array must have."""
+        wide, narrow = max(1, n_regions // 2), max(1, n_regions // 4)
+        return {
+            "g1": (n_regions + 1, n_patterns * n_regions),
+            "g2_weight1": (n_regions, wide),
+            "g2_bias1": (1, wide),
+            "g2_weight2": (wide, narrow),
+            "g2_bias2": (1, narrow),
+            "g2_weight3": (narrow, 1),
+            "g2_bias3": (1, 1),
+        }
+
+
+HEADS: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {
+    ContrastiveHead.kind: ContrastiveHead,
+    SurrealHead.kind: SurrealHead,
+}
+
+
+def _leaky(x: Floats) -> Floats:
+    return np.where(x > 0, x, SLOPE * x)

@@ -1,0 +1,1 @@
+"""A finished model: one file, no code in it, applied with numpy alone."""

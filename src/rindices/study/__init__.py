@@ -1,0 +1,1 @@
+"""Studies: many members over a grid, planned, run, resumed and turned into one answer."""

@@ -1,0 +1,161 @@
+"""The study file: what is to be learnt from which table, as one frozen value that checks itself."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from rindices.errors import Problem, Severity, StudyError, did_you_mean
+from rindices.tables.door import Request
+from rindices.tables.readers import make_request
+from rindices.tables.sources import Roles
+
+RECIPES = ("default", "contrastive", "paper")
+ENGINES = ("local",)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Data(_Section):
+    """Which table, who is who, what to adjust for; see `rindices.read_cohort`."""
+
+    volumes: tuple[str, ...]
+    participants: str | None = None
+    group: str | None = None
+    controls: tuple[str, ...] = ()
+    patients: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
+    site: str | None = None
+    id: str | None = None
+    session: str | None = None
+    exclude: tuple[str, ...] = ()
+    measure: str = "volume"
+    on_missing: Literal["error", "drop"] = "error"
+
+    @field_validator("volumes", "controls", "patients", "covariates", "exclude", mode="before")
+    @classmethod
+    def _many(cls, value: Any) -> Any:
+        """Take one for many."""
+        many = [value] if isinstance(value, str | int | float) else value
+        return [str(item) if isinstance(item, int | float) else item for item in many]
+
+    def request(self, folder: Path) -> Request:
+        """Return what is to be read, paths taken from the folder of the study file."""
+        paths = [folder / path for path in self.volumes]
+        participants = None if self.participants is None else folder / self.participants
+        roles = Roles(self.id, self.session, self.group, self.site, self.covariates)
+        return make_request(
+            paths,
+            participants,
+            roles,
+            controls=self.controls,
+            patients=self.patients,
+            exclude=self.exclude,
+            measure=self.measure,
+            on_missing=self.on_missing,
+        )
+
+
+class Model(_Section):
+    """What is learnt, and how often it is repeated.
+
+    ``recipe_changes`` holds values of the recipe to change, by name, for instance ``max_steps = 5000``.
+    """
+
+    patterns: tuple[int, ...] = (2, 3, 4)
+    orthogonality: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
+    members: int = Field(default=10, ge=1, le=1000)
+    recipe: Literal["default", "contrastive", "paper"] = "default"
+    recipe_changes: dict[str, float | int | bool] = Field(default_factory=dict)
+    correlated: bool = False
+
+    @field_validator("patterns", "orthogonality", mode="before")
+    @classmethod
+    def _many(cls, value: Any) -> Any:
+        """Take one for many."""
+        return [value] if isinstance(value, int | float) else value
+
+    @field_validator("patterns")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError("give at least one number of patterns, each 1 or more")
+        return value
+
+    @field_validator("orthogonality")
+    @classmethod
+    def _weights(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or min(value) < 0:
+            raise ValueError("give at least one weight, each 0 or more")
+        return value
+
+
+class Run(_Section):
+    """Where it runs."""
+
+    engine: Literal["local"] = "local"
+    seed: int = Field(default=0, ge=0)
+    workers: int = -1
+
+
+class Study(_Section):
+    """A whole study."""
+
+    data: Data
+    model: Model = Model()
+    run: Run = Run()
+
+
+def read_study(path: Path) -> Study:
+    """Read a study file; everything that is wrong with it is said at once."""
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read ({error.strerror}): check the path.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path.name} is not a study file: {error}.") from error
+    return make_study(values, path.name)
+
+
+def make_study(values: dict[str, Any], where: str = "study") -> Study:
+    """Check plain values and return the study they describe."""
+    try:
+        return Study(**values)
+    except ValidationError as error:
+        raise StudyError([_problem(fault, where) for fault in error.errors()]) from error
+    except TypeError as error:
+        raise StudyError(f"{where}: a study has the tables [data], [model] and [run].") from error
+
+
+def study_toml(study: Study) -> str:
+    """Return a study as the text of a study file, without what is left at its default."""
+    lines: list[str] = []
+    for name in ("data", "model", "run"):
+        section: _Section = getattr(study, name)
+        values = section.model_dump(exclude_defaults=True)
+        lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items()), ""]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(value)
+
+
+def _problem(fault: Any, where: str) -> Problem:
+    """Say in the user's words what pydantic found."""
+    place = ".".join(str(part) for part in fault["loc"])
+    section = {"data": Data, "model": Model, "run": Run}.get(str(fault["loc"][0]), Study)
+    if fault["type"] == "extra_forbidden":
+        cure = did_you_mean(str(fault["loc"][-1]), list(section.model_fields)).capitalize()
+        return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure)
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    given = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"
+    return Problem(Severity.ERROR, f"{place}: {message[0].lower()}{message[1:]}{given}", where, "Change it there")

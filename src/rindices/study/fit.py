@@ -1,0 +1,185 @@
+"""``fit``: from a cohort to a selected model."""
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices import __version__
+from rindices.errors import StudyError, named
+from rindices.learners.members import Member, Outcome
+from rindices.model.fitted import CITATION, FittedModel, Training
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
+from rindices.study.config import Model, make_study
+from rindices.study.engine import Told, run_local
+from rindices.study.plan import MemberSet, make_plan
+from rindices.study.store import RunStore
+from rindices.tables.cohort import Cohort
+
+Floats = NDArray[np.float64]
+
+
+def fit(
+    cohort: Cohort,
+    patterns: int | Sequence[int] = (2, 3, 4),
+    *,
+    recipe: str = "default",
+    members: int = 10,
+    orthogonality: float | Sequence[float] = (0.1, 0.2, 0.4, 0.6, 0.8),
+    correlated: bool = False,
+    recipe_changes: dict[str, Any] | None = None,
+    seed: int = 0,
+    workers: int = -1,
+    runs: str | Path | None = None,
+) -> FittedModel:
+    """Learn R-indices from a cohort and choose among settings by agreement.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        With controls and patients.
+    patterns : int or sequence of int
+        Numbers of patterns M to try.
+    recipe : {'default', 'contrastive', 'paper'}
+        How members are trained.
+    members : int
+        Members a grid point.
+    orthogonality : float or sequence of float
+        Weights lambda to try; the contrastive recipe has none.
+    correlated : bool
+        Learn a copula between the severities (recipe ``paper``).
+    recipe_changes : dict, optional
+        Values of the recipe to change, by name.
+    seed : int
+        The same seed gives the same numbers on any number of workers.
+    workers : int
+        Processes; -1 for all cores.
+    runs : path, optional
+        Folder for finished member sets; run again to resume.
+
+    Returns
+    -------
+    FittedModel
+        With ``selection``, how the setting was chosen.
+    """
+    values: dict[str, Any] = {"patterns": patterns, "members": members, "recipe": recipe, "orthogonality": orthogonality}
+    values |= {"correlated": correlated, "recipe_changes": recipe_changes or {}}
+    study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": seed}}, "fit")
+    if runs is not None:
+        return fit_cohort(cohort, study.model, seed, RunStore(Path(runs)), workers)
+    with TemporaryDirectory() as folder:
+        return fit_cohort(cohort, study.model, seed, RunStore(Path(folder)), workers)
+
+
+def fit_cohort(
+    cohort: Cohort, model: Model, seed: int, store: RunStore, workers: int = -1, told: Told | None = None
+) -> FittedModel:
+    """Run the plan of a study, choose, and build the model."""
+    if not cohort.n_controls or not cohort.n_patients:
+        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+    preprocessing = Preprocessing.fit(cohort)
+    X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
+    plan = make_plan(model, seed, cohort.fingerprint())
+    run_local(plan, X, y, store, workers, told)
+    gathered = gather(plan, store)
+    candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
+    choice = choose(candidates, seed)
+    selection = selection_record(choice)
+    if choice.best is None:
+        raise StudyError(f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}")
+    return _build(cohort, preprocessing, X, gathered, choice, model, seed, selection)
+
+
+def gather(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
+    """Return all members by grid point."""
+    gathered: dict[GridPoint, list[Member]] = {}
+    for work in plan:
+        members = store.load(work)
+        if members is None:
+            raise StudyError(f"{store.path(work)} vanished or was damaged while the study ran: run it again.")
+        gathered.setdefault(work.point, []).extend(members)
+    return gathered
+
+
+def selection_record(choice: Choice) -> dict[str, Any]:
+    """Return what was compared and chosen, as plain values for ``selection.json``."""
+    grid = [_judgement_record(judgement) for judgement in choice.judgements]
+    best = None if choice.best is None else grid[choice.best]
+    ties = [grid[place]["setting"] for place in choice.ties]
+    return {"chosen": best, "ties": ties, "grid": grid}
+
+
+def _judgement_record(judgement: Judgement) -> dict[str, Any]:
+    agreement = judgement.agreement
+    numbers = {name: _plain(getattr(agreement, name, None)) for name in ("concordance", "dimension", "difference")}
+    return {
+        "setting": judgement.point._asdict(),
+        "agreement": numbers,
+        "concordance_interval": [_plain(value) for value in judgement.interval],
+        "members": {"trained": judgement.trained, "converged": judgement.converged},
+        "stable": judgement.stable,
+        "why": judgement.why,
+    }
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def _candidate(point: GridPoint, members: Sequence[Member], patients: Floats) -> Candidate:
+    converged = [member for member in members if member.outcome is Outcome.CONVERGED]
+    shape = (0, len(patients), point.n_patterns)
+    indices = np.stack([member.head.infer(patients) for member in converged]) if converged else np.zeros(shape)
+    return Candidate(point, indices, tuple(member.number for member in converged), len(members))
+
+
+def _build(
+    cohort: Cohort,
+    preprocessing: Preprocessing,
+    X: Floats,
+    gathered: dict[GridPoint, list[Member]],
+    choice: Choice,
+    model: Model,
+    seed: int,
+    selection: dict[str, Any],
+) -> FittedModel:
+    assert choice.best is not None
+    judgement = choice.judgements[choice.best]
+    converged = [m for m in gathered[judgement.point] if m.outcome is Outcome.CONVERGED]
+    chosen = [converged[place] for place in choice.agreeing]
+    aligned = [m.patterns[:, list(order)] for m, order in zip(chosen, choice.orders, strict=True)]
+    card = {
+        "unit": cohort.unit,
+        "source": cohort.source,
+        "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
+        "orthogonality": judgement.point.orthogonality,
+        "agreement": selection["chosen"]["agreement"],
+        "concordance_interval": selection["chosen"]["concordance_interval"],
+        "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
+        "recipe": model.model_dump(mode="json", include={"recipe", "recipe_changes", "correlated"}),
+        "seed": seed,
+        "fingerprint": cohort.fingerprint(),
+        "rindices_version": __version__,
+        "versions": {"python": platform.python_version(), "numpy": version("numpy")},
+        "citation": CITATION,
+    }
+    training = Training(X.mean(axis=0), np.cov(X, rowvar=False))
+    heads = tuple(member.head for member in chosen)
+    orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
+    return FittedModel(preprocessing, heads, orders, np.mean(aligned, axis=0), training, card, selection)
+
+
+def _complaints(judgements: Sequence[Judgement]) -> str:
+    return named([f"M = {j.point.n_patterns}: {j.why}" for j in judgements], 3)
+
+
+def _advice(model: Model) -> str:
+    if model.recipe == "paper":
+        return "Train longer (max_steps), with fewer patterns, or use more people."
+    return "Try fewer patterns, or more people."
