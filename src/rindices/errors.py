@@ -136,6 +136,11 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
     return f"did you mean '{lower[close[0]]}'?" if close else f"there is: {named(options, 12) or 'nothing'}"
 
 
+def capital(text: str) -> str:
+    """Return text with a capital first letter; names inside keep their spelling."""
+    return text[:1].upper() + text[1:]
+
+
 def count(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun in the right form."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

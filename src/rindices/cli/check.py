@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json, say_problems, split
+from rindices.errors import named
 
 EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
 
@@ -43,7 +44,8 @@ def check(
 
 
 def _as_json(result: Any) -> dict[str, Any]:
-    names = ["format", "people", "controls", "patients", "regions", "covariates", "sites", "icv", "unit", "aside"]
+    promised = ("format", "people", "controls", "patients", "regions", "covariates")
+    names = (*promised, "sites", "icv", "unit", "aside", "kinds", "region_names")
     values = {name: getattr(result, name) for name in names}
     return values | {"problems": [problem.as_dict() for problem in result.problems]}
 
@@ -55,10 +57,20 @@ def _facts(result: Any) -> list[tuple[str, str]]:
         ("format", result.format or "unknown"),
         ("people", f"{result.people:,}" if result.people is not None else ""),
         ("groups", groups),
-        ("regions", f"{result.regions:,} ({result.unit})" if result.regions else ""),
+        ("regions", f"{result.regions:,} ({result.unit}): {named(result.region_names)}" if result.regions else ""),
         ("not used", aside),
-        ("covariates", ", ".join(result.covariates)),
+        ("covariates", ", ".join(_covariate(name, result.kinds or {}) for name in result.covariates)),
         ("ICV", f"column {result.icv}" if result.icv else ""),
         ("sites", f"{result.sites:,}" if result.sites else ""),
-        ("verdict", "ready" if result.ok else "not ready: see the errors above"),
+        ("verdict", _verdict(result)),
     ]
+
+
+def _covariate(name: str, kinds: dict[str, str]) -> str:
+    return f"{name} ({kinds[name]})" if name in kinds else name
+
+
+def _verdict(result: Any) -> str:
+    if not result.ok:
+        return "not ready: see the errors above"
+    return "ready" if not any(problem.cure for problem in result.problems) else "ready, with what is said above"

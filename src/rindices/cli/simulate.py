@@ -9,6 +9,7 @@ from rindices.cli.console import print_json, say_problems
 
 if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
+    from rindices.tables.door import Examination
 
 EPILOG = "Example: rindices simulate --task basic --seed 0 --out demo"
 
@@ -21,6 +22,8 @@ def simulate(
         Path | None, typer.Option(metavar="TABLE", help="Put the patterns on your own healthy people.")
     ] = None,
     participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
+    group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
+    label: Annotated[str | None, typer.Option(help="The healthy ones' label in it.")] = None,
     site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -29,7 +32,7 @@ def simulate(
     from rindices.errors import SimulationError
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
-    healthy = None if controls is None else _read_healthy(controls, participants, site)
+    healthy = None if controls is None else _read_healthy(controls, participants, group, label, site)
     simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
     try:
         write_cohort(simulated, out)
@@ -44,17 +47,25 @@ def simulate(
         typer.echo(f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}", err=True)
 
 
-def _read_healthy(table: Path, participants: Path | None, site: str | None) -> "Cohort":
+def _read_healthy(
+    table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
+) -> "Cohort":
     """Read the user's healthy people with every covariate that is there."""
     from rindices.errors import Severity, TableError
     from rindices.tables.door import Request, examine
     from rindices.tables.sources import Roles
 
-    first = examine(Request((table,), participants, Roles(site=site), on_missing="drop", measure="any"))
-    result = examine(
-        Request((table,), participants, Roles(site=site, covariates=first.covariates), on_missing="drop", measure="any")
-    )
+    def read(covariates: tuple[str, ...]) -> "Examination":
+        roles = Roles(group=group, site=site, covariates=covariates)
+        labels = (label,) if label else ()
+        others = ("*",) if label else ()
+        return examine(Request((table,), participants, roles, labels, others, measure="any", on_missing="drop"))
+
+    result = read(read(()).covariates)
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    unclear = [problem for problem in result.problems if "may hold the groups" in problem.what]
+    if unclear:
+        raise TableError(f"{unclear[0].what}: say who is healthy with --group COLUMN --label LABEL.")
     say_problems(result.problems)
     return result.cohort

@@ -11,7 +11,7 @@ from scipy.stats import beta, norm
 from rindices.errors import SimulationError, did_you_mean
 from rindices.experiments.reference import load_reference
 from rindices.experiments.tasks import TASKS, Task
-from rindices.tables.cohort import GROUP, ID, SITE, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.groups import CONTROL, PATIENT
 
 Matrix = NDArray[np.float64]
@@ -148,10 +148,14 @@ def _healthy_people(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return volumes (N, R), people (ids, and sites of a user's own) and covariates (N, C) before disease."""
     if healthy is not None:
+        if healthy.unit == "standardised":
+            raise SimulationError("the table is standardised: a share of a z-score has no meaning; give volumes.")
         chosen = healthy.take(healthy.is_control) if healthy.n_controls else healthy
+        chosen = chosen.take(~chosen.people[ID].duplicated().to_numpy())  # one scan a person
         if len(chosen) < 10:
             raise SimulationError(f"{len(chosen)} healthy people are too few to put patterns on: give at least 10.")
-        return chosen.volumes, chosen.people.drop(columns=GROUP, errors="ignore").copy(), chosen.covariates
+        people = chosen.people.drop(columns=[GROUP, SESSION], errors="ignore").copy()
+        return chosen.volumes, people, chosen.covariates
     number = task.n_controls + task.n_patients
     volumes, covariates = load_reference().draw(number, rng)
     digits = len(str(number))

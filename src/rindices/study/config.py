@@ -152,7 +152,8 @@ def _toml(value: Any) -> str:
 def _problem(fault: Any, where: str) -> Problem:
     """Say in the user's words what pydantic found."""
     place = ".".join(str(part) for part in fault["loc"])
-    section = {"data": Data, "model": Model, "run": Run}.get(str(fault["loc"][0]), Study)
+    sections: dict[str, type[_Section]] = {"data": Data, "model": Model, "run": Run}
+    section = sections.get(str(fault["loc"][0]), Study)
     if fault["type"] == "extra_forbidden":
         cure = did_you_mean(str(fault["loc"][-1]), list(section.model_fields)).capitalize()
         return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure)

@@ -1,6 +1,5 @@
 """Running member sets: on this machine, a process a core."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -29,11 +28,7 @@ def train_set(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], chec
     checkpoint : Path, optional
         File to keep the state of a long training in, and to resume from.
     """
-    if work.recipe == "contrastive":
-        return contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
-    from rindices.learners.surreal.members import surreal_members
-
-    return surreal_members(X, y, work.point, work.numbers, work.seed, json.loads(work.values), checkpoint)
+    return contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
 
 
 def run_local(

@@ -68,7 +68,12 @@ def fit(
     FittedModel
         With ``selection``, how the setting was chosen.
     """
-    values: dict[str, Any] = {"patterns": patterns, "members": members, "recipe": recipe, "orthogonality": orthogonality}
+    values: dict[str, Any] = {
+        "patterns": patterns,
+        "members": members,
+        "recipe": recipe,
+        "orthogonality": orthogonality,
+    }
     values |= {"correlated": correlated, "recipe_changes": recipe_changes or {}}
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": seed}}, "fit")
     if runs is not None:

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rindices.errors import StudyError, named
 from rindices.selection.choose import GridPoint
 from rindices.study.config import Model
 
@@ -53,15 +54,11 @@ def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
         if model.recipe_changes or model.correlated:
             raise_unused(model)
         return "contrastive", {}
-    from rindices.learners.surreal.recipe import recipe_values
-
-    return "paper", recipe_values("paper", correlated=model.correlated, **model.recipe_changes)
+    raise StudyError("the recipe 'paper' is not here yet: use 'contrastive'.")
 
 
 def raise_unused(model: Model) -> None:
     """Refuse settings that the contrastive recipe has no use for."""
-    from rindices.errors import StudyError, named
-
     unused = [*model.recipe_changes, *(["correlated"] if model.correlated else [])]
     raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: set recipe = 'paper' or leave it out.")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rindices.errors import ModelError, StudyError
 from rindices.learners.heads import HEADS
@@ -36,7 +37,7 @@ class RunStore:
 
     def save(self, work: MemberSet, members: Sequence[Member]) -> None:
         """Write a finished member set, then forget its checkpoint."""
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for place, member in enumerate(members):
             arrays |= {f"{place}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{place}.patterns"] = member.patterns

@@ -1,5 +1,6 @@
 """The door: a table is validated here, once and in one pass; what comes through is trusted inside."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, Severity, TableError, did_you_mean, named
-from rindices.tables import formats
+from rindices.errors import Findings, Problem, Severity, TableError, capital, count, did_you_mean, named
+from rindices.tables import formats, freesurfer
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.groups import CONTROL, PATIENT
 from rindices.tables.muse import by_name
 from rindices.tables.people import (
     Groups,
     People,
+    describe_covariate,
     join_people,
     offered_covariates,
     read_covariates,
@@ -62,6 +64,9 @@ class Examination:
     unit : str or None
     aside : dict
         Number of columns that are not used, by reason.
+    kinds : dict
+        How each named covariate is understood: as a number, or as so many categories.
+    region_names : tuple of str
     """
 
     problems: tuple[Problem, ...]
@@ -76,6 +81,8 @@ class Examination:
     icv: str | None = None
     unit: str | None = None
     aside: dict[str, int] | None = None
+    kinds: dict[str, str] | None = None
+    region_names: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -95,6 +102,24 @@ class _Parts:
     sites: pd.Series | None
     icv: pd.Series | None
 
+    def take(self, rows: Rows) -> "_Parts":
+        """Return the parts of some people."""
+        if rows.all():
+            return self
+
+        def some(frame: pd.DataFrame) -> pd.DataFrame:
+            return frame[rows].reset_index(drop=True)
+
+        return _Parts(
+            self.table.take(rows),
+            self.people.take(rows),
+            some(self.regions),
+            some(self.covariates),
+            None if self.groups is None else self.groups.take(rows),
+            None if self.sites is None else some(self.sites),
+            None if self.icv is None else some(self.icv),
+        )
+
 
 def examine(request: Request) -> Examination:
     """Read and validate; every problem is in the result, none is raised."""
@@ -105,11 +130,13 @@ def examine(request: Request) -> Examination:
         parts = _read(request, findings)
     except TableError:
         return Examination(tuple(findings))
+    if parts.groups is not None:  # people of other groups cannot stop a study that leaves them out
+        parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     lacking = _lacking(parts, policy, findings)
     unit = _check_values(parts, request.measure, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
+    _say_sessions(parts, findings)
     if parts.groups is not None:
-        keep &= parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled
         _check_groups(parts, keep & ~lacking, findings)
     if not (keep & ~lacking).any():
         findings.error("no one is left", parts.table.where, "The notes say who was left out and why")
@@ -119,6 +146,10 @@ def examine(request: Request) -> Examination:
 def _read(request: Request, findings: Findings) -> _Parts:
     table = read_regions(request.volumes, request.roles, findings)
     people = join_people(table, request.participants, request.roles, findings)
+    for option, name in (("id", request.roles.id), ("session", request.roles.session)):
+        if name and name not in table.frame and name not in people.frame:
+            cure = capital(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
+            findings.error(f"there is no column '{name}' for --{option}", table.where, cure)
     regions = _regions(table, request.exclude, findings)
     icv = _icv(table, people)
     covariates = read_covariates(people, request.roles.covariates, icv, findings)
@@ -132,12 +163,17 @@ def _regions(table: Table, exclude: Sequence[str], findings: Findings) -> pd.Dat
     for name in exclude:
         column = _excluded(name, names)
         if column is None:
-            cure = did_you_mean(name, list(table.layout.regions)).capitalize()
+            cure = capital(did_you_mean(name, list(table.layout.regions)))
             findings.error(f"there is no region '{name}' to exclude", table.where, cure)
         names.pop(column or "", None)
     if len(names) < 2:
         found = "only one region was found" if names else "no regions were found"
         findings.fatal(found, table.where, "Give a table with one column of numbers a region")
+    twice = [region for region, times in Counter(names.values()).items() if times > 1]
+    if twice:
+        columns = [column for column, region in names.items() if region == twice[0]]
+        what = f"{count(len(twice), 'region stands', 'regions stand')} in two columns: {named(columns)}"
+        findings.fatal(what, table.where, "Keep one of each (raw or harmonised): remove the others or --exclude them")
     ordered = sorted(names, key=lambda column: _order(names[column]))
     values = as_numbers(table.frame[ordered], table.ids, table.where, findings).to_numpy(dtype=float)
     if table.layout.zero_is_missing:
@@ -161,8 +197,9 @@ def _order(region: str) -> tuple[int, str]:
 
 def _icv(table: Table, people: People) -> pd.Series | None:
     if table.layout.icv is not None:
-        return table.frame[table.layout.icv]
-    column = formats.find_name(people.frame.columns, ("icv", "etiv", "tiv"))
+        values = table.frame[table.layout.icv]
+        return values.where(values != 0) if table.layout.zero_is_missing else values
+    column = formats.find_name(people.frame.columns, freesurfer.ICV_NAMES)
     return people.frame[column] if column else None
 
 
@@ -173,7 +210,11 @@ def _lacking(parts: _Parts, policy: OnMissing, findings: Findings) -> Rows:
     values = parts.regions.to_numpy()
     if not np.isfinite(values.sum()):
         empty = np.isnan(values).all(axis=0)
-        gaps.append(("a missing region", np.isnan(values[:, ~empty]).any(axis=1), parts.table.where))
+        missing = np.isnan(values[:, ~empty])
+        worst = np.argsort(-missing.sum(axis=0), kind="stable")[:3]
+        filled = parts.regions.columns[~empty]
+        which = named(f"{filled[int(p)]} {missing[:, p].sum():,} times" for p in worst if missing[:, p].any())
+        gaps.append((f"a missing region ({which})", missing.any(axis=1), parts.table.where))
     gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
     if parts.sites is not None:
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
@@ -195,18 +236,34 @@ def _check_values(parts: _Parts, measure: str, findings: Findings) -> Unit:
         findings.error(
             f"all {len(names)} regions are {named(kinds)}, not volume",
             where,
-            "Export volumes (aparcstats2table --meas volume), or say --measure thickness if that is meant",
+            f"Export volumes (aparcstats2table --meas volume), or say --measure {_asked_measure(kinds)} if it is meant",
         )
+    elif measure not in ("volume", "any") and measure not in kinds and kinds != ["volume"]:
+        findings.error(f"the regions are {named(kinds)}, not {measure}", where, f"Say --measure {kinds[0]}")
     elif measure != "volume":
         measures = dict.fromkeys(names, measure)
     return check_regions(parts.regions.to_numpy(), names, parts.people.ids, measures, where, findings)
+
+
+def _asked_measure(kinds: Sequence[str]) -> str:
+    return kinds[0] if len(kinds) == 1 and kinds[0] in MEASURES else "any"
+
+
+def _say_sessions(parts: _Parts, findings: Findings) -> None:
+    people, scans = len(set(parts.people.ids)), len(parts.people.ids)
+    if people < scans:
+        what = f"{people:,} people have {scans:,} scans: repeated scans of a person are not independent"
+        findings.warn(what, parts.table.where, "For training keep one scan a person")
 
 
 def _check_groups(parts: _Parts, keep: Rows, findings: Findings) -> None:
     assert parts.groups is not None
     for name in (CONTROL, PATIENT):
         number = int((parts.groups.rows(name) & keep).sum())
-        if 0 < number < _FEW:
+        if number == 0 and not findings.errors():
+            cure = "See the notes: they lack a value that is needed"
+            findings.error(f"no {name} is left", parts.people.where, cure)
+        elif 0 < number < _FEW:
             cure = f"Results with fewer than {_FEW} are not to be trusted"
             findings.warn(f"only {number} {name}{'s' if number > 1 else ''}", parts.people.where, cure)
     controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
@@ -225,6 +282,8 @@ def _conclude(parts: _Parts, keep: Rows, clean: Rows, unit: Unit, findings: Find
         regions=parts.regions.shape[1],
         sites=None if parts.sites is None else int(parts.sites[keep].nunique()),
         covariates=tuple(parts.covariates.columns) or tuple(offered_covariates(parts.people, parts.icv)),
+        kinds={name: describe_covariate(parts.covariates[name]) for name in parts.covariates},
+        region_names=tuple(parts.regions.columns),
         icv=layout.icv,
         unit=str(unit),
         aside={why: len(columns) for why, columns in layout.aside.items()},
@@ -250,5 +309,5 @@ def _cohort(parts: _Parts, clean: Rows, unit: Unit) -> Cohort:
 
 def _one_of(value: str, options: Sequence[str], name: str, findings: Findings) -> str:
     if value not in options:
-        findings.fatal(f"{name} = '{value}' is not known", "", did_you_mean(value, options).capitalize())
+        findings.fatal(f"{name} = '{value}' is not known", "", capital(did_you_mean(value, options)))
     return value

@@ -27,7 +27,7 @@ def read_folder(folder: Path, findings: Findings) -> pd.DataFrame:
             str(folder),
             "Give the folder that holds one folder per person (SUBJECTS_DIR)",
         )
-    rows = {name: _read_stats(path) for name, path in people.items()}
+    rows = {name: _with_etiv(_read_stats(path), path) for name, path in people.items()}
     broken = [name for name, row in rows.items() if not row]
     if broken:
         findings.error(
@@ -44,6 +44,15 @@ def read_folder(folder: Path, findings: Findings) -> pd.DataFrame:
 def _stats_file(subject: Path) -> Path | None:
     candidates = (subject / "stats" / name for name in STATS_NAMES)
     return next((path for path in candidates if path.is_file()), None)
+
+
+def _with_etiv(row: dict[str, float], path: Path) -> dict[str, float]:
+    """Add eTIV from the aseg.stats beside, where the file itself has none."""
+    beside = path.with_name("aseg.stats")
+    if not row or "eTIV" in row or not beside.is_file():
+        return row
+    etiv = _read_stats(beside).get("eTIV")
+    return row if etiv is None else row | {"eTIV": etiv}
 
 
 def _read_stats(path: Path) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Which program wrote a table, and what each of its columns is: told from the header."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,11 +21,23 @@ _OTHER_TEXT = """
     field_strength magnetic_field_strength euler avg_en qc iq fiq viq piq
 """
 ID_NAMES = tuple(_ID_TEXT.split())
-SESSION_NAMES = ("session_id", "session", "ses", "visit", "viscode", "timepoint", "time_point")
+SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")
 GROUP_NAMES = ("group", "diagnosis", "dx", "diag", "dx_group", "clinical_group")
 SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study")
 AGE_SEX_NAMES = ("age", "sex", "gender", "age_at_scan", "age_years")
 _PEOPLE_NAMES = {*ID_NAMES, *SESSION_NAMES, *GROUP_NAMES, *SITE_NAMES, *AGE_SEX_NAMES, *_OTHER_TEXT.split()}
+_PEOPLE_WORDS_TEXT = """
+    age sex gender male female educ education pteducat score scores total uid id ids date visit month months year years
+    mmse mms moca cdr cdrsb adas ravlt faq gds updrs apoe abeta tau ptau fdg bmi weight height race ethnicity iq
+    scanner site centre center group dx diagnosis handedness unnamed imageuid
+"""
+_PEOPLE_WORDS = set(_PEOPLE_WORDS_TEXT.split())
+_ADNI_OTHER = re.compile(
+    r"ST\d+(SA|TA|TS|HS)"
+)  # UCSF's FreeSurfer tables: area, thickness and its sd, hippocampal rest
+_MARKED = re.compile(r"-?\d[\d.,' ]*")
+_UKB = re.compile(r"(\d+)-\d+\.\d+")
+_UKB_OTHER = {31, 34, 52, 53, 54, 21003, *range(25000, 25011), *range(25756, 25760)}
 _MUSE_AT_LEAST = 10
 _FREESURFER_AT_LEAST = 5
 
@@ -101,14 +114,16 @@ _ICV_KEYS = {_key(name) for name in freesurfer.ICV_NAMES}
 
 
 def _is_about_people(column: str) -> bool:
-    return _key(column) in _PEOPLE_KEYS
+    """Return whether a name, or one of its words, is about a person and not about a region."""
+    words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
+    return _key(column) in _PEOPLE_KEYS or any(word in _PEOPLE_WORDS for word in words)
 
 
 def _dlmuse(columns: list[str]) -> Layout | None:
     codes = muse.codes_in(columns)
     singles = muse.single_regions()
     known = {column: code for column, code in codes.items() if code in singles}
-    numbered = [column for column in columns if column.isdigit()]
+    numbered = [column for column in columns if muse.looks_numbered(column)]
     if len(known) < _MUSE_AT_LEAST or sum(column in codes for column in numbered) < 0.9 * len(numbered):
         return None
     regions = {column: singles[code].name for column, code in known.items() if not singles[code].is_ventricle}
@@ -136,9 +151,16 @@ def _freesurfer(columns: list[str], first: str) -> Layout | None:
     icvs = [column for column, kind in kinds.items() if kind == "icv"]
     icv = find_name(icvs, freesurfer.ICV_NAMES)
     others = tuple(column for column, kind in kinds.items() if kind is None)
-    measures = {column: freesurfer.measure(column) for column in regions}
     name = _freesurfer_format(columns, first)
-    return Layout(name, {column: column for column in regions}, icv, _filled(aside), others, measures)
+    names = {column: freesurfer.canonical(column) for column in regions}
+    measures = {names[column]: _measured(column, first) for column in regions}
+    return Layout(name, names, icv, _filled(aside), others, measures)
+
+
+def _measured(column: str, first: str) -> str:
+    """Return what a column measures; the head of an aseg table (``Measure:mean``) says it for all."""
+    told = first.removeprefix("measure:") if first.startswith("measure:") else "volume"
+    return freesurfer.measure(column) if told == "volume" else told
 
 
 def _freesurfer_format(columns: list[str], first: str) -> str:
@@ -168,10 +190,36 @@ def _surrealgan(columns: list[str], frame: pd.DataFrame) -> Layout | None:
 def _plain(columns: list[str], frame: pd.DataFrame) -> Layout:
     """Take every column of numbers that is not about the people as a region."""
     icv = find_name(columns, freesurfer.ICV_NAMES)
-    regions = [c for c in columns if c != icv and not _is_about_people(c) and mostly_numbers(frame[c])]
+    rest = [column for column in columns if column != icv and not _is_about_people(column)]
+    numbers = [column for column in rest if mostly_numbers(frame[column])]
+    kinds = {column: _plain_kind(column, frame[column]) for column in numbers}
+    regions = [column for column in numbers if kinds[column] == "region"]
+    aside = {why: [c for c, kind in kinds.items() if kind == why] for why in dict.fromkeys(kinds.values())}
+    aside.pop("region", None)
     others = tuple(column for column in columns if column not in regions and column != icv)
     measures = {column: freesurfer.measure(column) for column in regions}
-    return Layout("table", {column: column for column in regions}, icv, {}, others, measures)
+    return Layout("table", {column: column for column in regions}, icv, aside, others, measures)
+
+
+def _plain_kind(column: str, values: pd.Series) -> str:
+    """Return ``region``, or why a column of numbers in an unknown table is hardly one."""
+    known = freesurfer.kind(column)
+    if known in {"ventricle", "composite", "no tissue"}:
+        return known
+    if _ADNI_OTHER.fullmatch(column):
+        return "not a volume"
+    field = _UKB.fullmatch(column)
+    if field and int(field[1]) in _UKB_OTHER:
+        return "not a region"
+    return "few whole numbers" if _few_whole_numbers(values) else "region"
+
+
+def _few_whole_numbers(values: pd.Series) -> bool:
+    """Return whether a column holds codes or counts: whole numbers, few of them distinct."""
+    if not pd.api.types.is_numeric_dtype(values) or len(values) < 30:
+        return False
+    found = values.dropna().unique()
+    return 1 < len(found) <= 10 and bool((found == found.round()).all())
 
 
 def mostly_numbers(values: pd.Series) -> bool:
@@ -180,8 +228,13 @@ def mostly_numbers(values: pd.Series) -> bool:
         return False
     if pd.api.types.is_numeric_dtype(values):
         return True
-    filled = values.dropna()
-    return bool(pd.to_numeric(filled.astype("object"), errors="coerce").notna().mean() >= 0.5) if len(filled) else True
+    filled = values.dropna().astype("object")
+    if not len(filled):
+        return True
+    numbers = pd.to_numeric(filled, errors="coerce").notna()
+    # 1.234,5 and 1,234.5 are meant as numbers, though they cannot be read as they stand
+    marked = filled.map(lambda cell: bool(_MARKED.fullmatch(str(cell).strip())))
+    return bool((numbers | marked).mean() >= 0.5)
 
 
 def _filled(aside: dict[str, list[str]]) -> dict[str, list[str]]:

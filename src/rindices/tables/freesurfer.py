@@ -21,13 +21,13 @@ _SIDED = _SIDED_TEXT.split()
 _TISSUE = {"brain-stem", *(f"{side}-{name}".lower() for side in ("left", "right") for name in _SIDED)}
 _ENIGMA = {f"{side}{name}" for side in "lr" for name in ("thal", "caud", "put", "pal", "hippo", "amyg", "accumb")}
 _VENTRICLE = re.compile(
-    r"((left|right)-)?(lateral-ventricle|inf-lat-vent|inferior-lateral-ventricle|3rd-ventricle|4th-ventricle|5th-ventricle"
-    r"|csf|choroid-plexus)|[lr]latvent",
+    r"((left|right)-)?(lateral-ventricle|inf-lat-vent|inferior-lateral-ventricle|[345](rd|th)-ventricle|csf"
+    r"|choroid-plexus)|[lr]latvent|ventricles|ventriclechoroidvol"
 )
 _COMPOSITE = re.compile(
-    r"brainseg\w*(-to-etiv)?|[lr]h(cortex|cerebralwhitematter|corticalwhitematter)vol|(cortex|cerebralwhitematter"
-    r"|corticalwhitematter)vol|subcortgrayvol|totalgrayvol|supratentorial\w*|maskvol(-to-etiv)?|[lr]h_(meanthickness_thickness|whitesurfarea_area)"
-    r"|[lr](thickness|surfarea)|[lr]full_?surfarea|surfaceholes|[lr]hsurfaceholes|[lr]h_totalvolume_volume",
+    r"brainseg\w*(-to-etiv)?|[lr]?h?(cortex|cerebralwhitematter|corticalwhitematter)vol|subcortgrayvol|totalgrayvol"
+    r"|supratentorial\w*|maskvol(-to-etiv)?|[lr]?h?surfaceholes|wholebrain"
+    r"|[lr]h_(meanthickness_thickness|whitesurfarea_area|totalvolume_volume)|[lr](full_?)?(thickness|surfarea)"
 )
 _NO_TISSUE = re.compile(r"((left|right)-)?(vessel|(non-)?wm-hypointensities)|optic-chiasm|cc_\w+|wm-hypointensities")
 _PARCEL = re.compile(r"(?:(?:wm-)?[lr]h[_-]|ctx-[lr]h-|[lr]_)[\w&.+-]+")
@@ -37,6 +37,11 @@ _MEASURE = re.compile(r"_(volume|thickness|thicknessstd|thickavg|area|surfavg|me
 def plain(column: str) -> str:
     """Return a column name as FreeSurfer would spell it, in lower case: blanks become hyphens."""
     return re.sub(r"\s+", "-", column.strip().lower())
+
+
+def canonical(column: str) -> str:
+    """Return the name that a region has in all versions of FreeSurfer."""
+    return column.replace("Thalamus-Proper", "Thalamus")
 
 
 def measure(column: str) -> str:
@@ -71,4 +76,4 @@ def is_whole_cortex(column: str) -> bool:
 
 
 def _is_parcel(name: str) -> bool:
-    return bool(_MEASURE.search(name)) or name.startswith("ctx-")
+    return bool(_MEASURE.search(name)) or name.startswith(("ctx-", "wm-lh-", "wm-rh-"))

@@ -29,8 +29,8 @@ def assign(
 ) -> "NDArray[np.object_] | None":
     """Return ``control``, ``patient`` or None for each person; None where the labels cannot be told apart.
 
-    People with another label than the two are left out with a note; a label that is not there is an error, never
-    a silent NaN.
+    ``*`` for the patients means everyone who is no control. People with another label than the two are left out with a
+    note; a label that is not there is an error, never a silent NaN.
     """
     texts = label_texts(labels)
     counts = texts.value_counts().to_dict()
@@ -72,6 +72,8 @@ def _choose(
     if not controls and not patients:
         return _guess_or_ask(counts, where, findings)
     known = [_resolve(label, found, where, findings) for label in controls]
+    if patients == ["*"]:  # everyone else
+        patients = [label for label in found if label not in known]
     ill = [_resolve(label, found, where, findings) for label in patients]
     if None in known + ill:
         return None

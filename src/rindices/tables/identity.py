@@ -44,8 +44,19 @@ def core(name: str) -> str:
     text = _IMAGE.sub("", re.split(r"[/\\]", name.strip().rstrip("/\\"))[-1].lower())
     while _SUFFIX.search(text):
         text = _SUFFIX.sub("", text)
-    text = _PREFIX.sub("", text)
+    text = re.sub(r"^(\d+)\.0$", r"\1", _PREFIX.sub("", text))
     return text.lstrip("0") or text
+
+
+def session_core(name: str) -> str:
+    """Return the part of a session that survives programs: ``ses-01``, ``01`` and ``1`` are the same."""
+    text = re.sub(r"^(ses|session)[-_]?", "", name.strip().lower())
+    return text.lstrip("0") or text
+
+
+def is_counter(values: Sequence[str]) -> bool:
+    """Return whether values only count the rows, from 0 or 1."""
+    return any(list(values) == [str(k) for k in range(start, start + len(values))] for start in (0, 1))
 
 
 def match(left: Iterable[str], right: Iterable[str]) -> Matching:

@@ -8,7 +8,8 @@ from importlib.resources import files
 
 ICV_CODE = 702
 _COMPOSITES = range(300, 1000)
-_COLUMN = re.compile(r"(?:.*muse.*_)?(\d{1,3})", re.IGNORECASE)
+_PREFIX = re.compile(r"\w*muse_(?:volumes?_)?", re.IGNORECASE)
+_COLUMN = re.compile(r"(?:X|ROI_|\w*muse_(?:volumes?_)?)?(\d{1,3})(?:\.0)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,20 @@ def label(name: str) -> str:
 def codes_in(header: Iterable[str]) -> dict[str, int]:
     """Return the MUSE code of every column that carries one, single or composite.
 
-    Headers differ (``702``, ``DL_MUSE_Volume_702``, ``MUSE_Volume_702``, ``Hippocampus_R``), codes do not.
+    Headers differ (``702``, ``DL_MUSE_Volume_702``, ``X702``, ``Hippocampus_R``), codes do not.
     """
     labels = {region.label.lower(): code for code, region in single_regions().items()}
+    labels["icv"] = ICV_CODE
     codes = {column: _code(column, labels) for column in header}
     return {column: code for column, code in codes.items() if code is not None}
 
 
+def looks_numbered(column: str) -> bool:
+    """Return whether a column bears a number where MUSE has its code."""
+    return bool(_COLUMN.fullmatch(column))
+
+
 def _code(column: str, labels: dict[str, int]) -> int | None:
     match = _COLUMN.fullmatch(column)
-    code = int(match[1]) if match else labels.get(column.lower())
+    code = int(match[1]) if match else labels.get(_PREFIX.sub("", column).lower())
     return code if code is not None and (code in single_regions() or code in _COMPOSITES) else None

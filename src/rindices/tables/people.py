@@ -1,5 +1,6 @@
 """What is known about the people: participants joined by id, their groups, sites and covariates."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, count, did_you_mean, named
+from rindices.errors import Findings, capital, count, did_you_mean, named
 from rindices.tables import formats, groups, identity
 from rindices.tables.sources import Roles, Table, read_people, say_loose
 from rindices.tables.text import to_text
 from rindices.tables.values import Rows, as_numbers
+
+_MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class People:
     unknown: Rows
     where: str
 
+    def take(self, rows: Rows) -> "People":
+        """Return some of the people."""
+        ids = [name for name, kept in zip(self.ids, rows, strict=True) if kept]
+        return People(ids, self.frame[rows].reset_index(drop=True), self.unknown[rows], self.where)
+
     def find(self, name: str | None) -> str | None:
         """Return the column of this name, in any case."""
         alike = [column for column in self.frame.columns if name and column.lower() == name.lower()]
@@ -42,7 +50,7 @@ class People:
         """Return a column that the user named; an unknown name is an error with a suggestion."""
         found = self.find(name)
         if name is not None and found is None:
-            cure = did_you_mean(name, list(self.frame.columns)).capitalize()
+            cure = capital(did_you_mean(name, list(self.frame.columns)))
             findings.error(f"there is no column '{name}' for the {role}", self.where, cure)
         return found
 
@@ -91,6 +99,10 @@ class Groups:
     labels: pd.Series
     unlabelled: Rows
 
+    def take(self, rows: Rows) -> "Groups":
+        """Return the groups of some people."""
+        return Groups(self.labels[rows].reset_index(drop=True), self.unlabelled[rows])
+
     def rows(self, name: str) -> Rows:
         """Return (N,) who is in a group."""
         return np.asarray(self.labels == name, dtype=bool)
@@ -115,8 +127,12 @@ def read_groups(
 
 def _guess_group(people: People, told: bool, findings: Findings) -> str | None:
     """Return a column with a usual name if its labels are unmistakable or were given."""
-    guess = formats.find_name(people.frame.columns, formats.GROUP_NAMES)
-    if guess is not None and (told or groups.unmistakable(people.frame[guess])):
+    columns = people.frame.columns
+    found = [name for name in (formats.find_name(columns, [word]) for word in formats.GROUP_NAMES) if name]
+    clear = [name for name in found if groups.unmistakable(people.frame[name])]
+    in_words = [name for name in clear if not formats.mostly_numbers(people.frame[name])]
+    guess = next(iter([*in_words, *clear, *found]), None)
+    if guess is not None and (told or clear):
         findings.note(f"groups are read from column '{guess}'", people.where)
         return guess
     if guess is not None:
@@ -153,9 +169,10 @@ def read_covariates(people: People, names: Sequence[str], icv: pd.Series | None,
 
 
 def _covariate(name: str, values: pd.Series, people: People, findings: Findings) -> pd.Series:
-    """Return one covariate as numbers, or as text where most of it is text."""
-    if not formats.mostly_numbers(values):
+    """Return one covariate as numbers, or as text where most of it is text or where it names a site."""
+    if not formats.mostly_numbers(values) or formats.find_name([name], formats.SITE_NAMES):
         texts = to_text(values)
+        _check_levels(name, texts, people.where, findings)
         levels = texts.nunique()
         if levels > max(10, len(texts) // 3):
             findings.warn(
@@ -165,9 +182,50 @@ def _covariate(name: str, values: pd.Series, people: People, findings: Findings)
             )
         return texts
     numbers = as_numbers(values.to_frame(name), people.ids, people.where, findings)[name]
-    if np.isinf(numbers.to_numpy()).any():
-        findings.error(f"infinite values in covariate {name}", people.where, "Mend these cells")
+    _check_range(name, numbers, people, findings)
     return numbers
+
+
+def _check_levels(name: str, texts: pd.Series, where: str, findings: Findings) -> None:
+    """Report categories that are hardly meant as they stand."""
+    levels = sorted({str(text) for text in texts.dropna()})
+    if formats.find_name([name], ("age", "age_at_scan", "age_years")) and levels:
+        cure = "Give years as numbers, with a decimal point"
+        findings.error(f"covariate {name} is text, not numbers: {named(levels, 3)}", where, cure)
+    initials = Counter(level[:1].lower() for level in levels)
+    double = [level for level in levels if initials[level[:1].lower()] > 1]
+    if double and formats.find_name([name], ("sex", "gender", "handedness")):
+        what = f"categories of {name} look like the same ones spelt twice: {named(double)}"
+        findings.warn(what, where, "Spell them alike")
+
+
+def _check_range(name: str, numbers: pd.Series, people: People, findings: Findings) -> None:
+    """Report numbers that cannot be meant: infinite ones, ages of nobody, codes for missing, a head of no size."""
+    values = numbers.to_numpy(dtype=float)
+    median = float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
+    wrong = np.isinf(values)
+    with np.errstate(invalid="ignore"):
+        if formats.find_name([name], ("age", "age_at_scan", "age_years")):
+            wrong |= (values < 0) | (values > 120)
+        elif name == "icv":
+            wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
+    if wrong.any():
+        cells = named(f"{values[int(row)]:g} for {people.ids[int(row)]}" for row in np.flatnonzero(wrong))
+        findings.error(f"covariate {name} cannot be: {cells}", people.where, "Mend these cells, empty for missing")
+        return
+    codes = np.isin(values, _MISSING_CODES)
+    others = values[~codes & np.isfinite(values)]
+    codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
+    if codes.any():
+        cells = named(f"{values[int(row)]:g} for {people.ids[int(row)]}" for row in np.flatnonzero(codes))
+        findings.warn(f"covariate {name} may hold codes for missing: {cells}", people.where, "Empty these cells if so")
+
+
+def describe_covariate(values: pd.Series) -> str:
+    """Return how a covariate is understood."""
+    if pd.api.types.is_numeric_dtype(values):
+        return "number"
+    return f"{values.nunique()} categories"
 
 
 def offered_covariates(people: People, icv: pd.Series | None) -> list[str]:

@@ -10,6 +10,7 @@ import pandas as pd
 from rindices.errors import Findings, count, named
 from rindices.tables import folders, formats, identity
 from rindices.tables.formats import Layout
+from rindices.tables.identity import session_core
 from rindices.tables.text import read_frame, to_text
 
 Key = tuple[str, ...]
@@ -58,10 +59,17 @@ class Table:
     layout: Layout
     where: str
 
+    def take(self, rows: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Table":
+        """Return some rows."""
+        places = np.flatnonzero(rows)
+        sessions = None if self.sessions is None else [self.sessions[int(row)] for row in places]
+        frame = self.frame.iloc[places].reset_index(drop=True)
+        return replace(self, ids=[self.ids[int(row)] for row in places], sessions=sessions, frame=frame)
+
     def keys(self, with_session: bool = True) -> list[Key]:
         """Return (id, session) or (id,) per row."""
         if with_session and self.sessions is not None:
-            return list(zip(self.ids, self.sessions, strict=True))
+            return [(name, session_core(s)) for name, s in zip(self.ids, self.sessions, strict=True)]
         return [(name,) for name in self.ids]
 
 
@@ -77,8 +85,8 @@ def read_regions(paths: Sequence[Path], roles: Roles, findings: Findings) -> Tab
 
 def read_people(path: Path, roles: Roles, ids: Sequence[str], findings: Findings) -> Table:
     """Read a table of participants; of several id columns the one that knows most of ``ids`` counts."""
-    frame, header = read_frame(path, roles.as_text(), findings)
-    column = roles.id if roles.id in frame else _best_id(frame, ids)
+    frame, header = _without_counter(*read_frame(path, roles.as_text(), findings), path.name, findings)
+    column = roles.id if roles.id in frame else _best_id(frame, ids, path.name, findings)
     return _table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
 
 
@@ -87,14 +95,15 @@ def _read_regions(path: Path, roles: Roles, findings: Findings) -> Table:
         frame = folders.read_folder(path, findings)
         header = [str(name) for name in frame.columns]
     else:
-        frame, header = read_frame(path, roles.as_text(), findings)
+        frame, header = _without_counter(*read_frame(path, roles.as_text(), findings), path.name, findings)
     id_column = _id_column(frame, header, roles, path.name, findings)
     session = _session_column(frame, roles)
-    people = {id_column, *roles.named(), *([session] if session else [])}
+    wanted = {name.lower() for name in roles.named()}
+    people = {id_column, *(name for name in frame.columns if name.lower() in wanted), *([session] if session else [])}
     layout = formats.detect(header, frame, people)
     if path.is_dir():
         layout = replace(layout, format="fastsurfer")
-    layout = replace(layout, others=(*layout.others, *(p for p in people if p in frame and p != id_column)))
+    layout = replace(layout, others=(*layout.others, *sorted(people - {id_column})))
     return _table(frame, header, path.name, replace(roles, id=id_column), layout, findings)
 
 
@@ -102,6 +111,8 @@ def _table(
     frame: pd.DataFrame, header: list[str], where: str, roles: Roles, layout: Layout, findings: Findings
 ) -> Table:
     id_column = _id_column(frame, header, roles, where, findings)
+    if frame[id_column].isna().any():  # rows of nothing but separators, as spreadsheets leave them
+        frame = frame.dropna(how="all").reset_index(drop=True)
     names = to_text(frame[id_column])
     nameless = [int(row) + 1 for row in np.flatnonzero(names.isna())]
     if nameless:
@@ -159,13 +170,40 @@ def _session_column(frame: pd.DataFrame, roles: Roles) -> str | None:
     return formats.find_name(frame.columns, formats.SESSION_NAMES)
 
 
-def _best_id(frame: pd.DataFrame, ids: Sequence[str]) -> str | None:
-    """Return the id-like column with most matches in ``ids``."""
-    wanted = set(ids)
+def _without_counter(
+    frame: pd.DataFrame, header: list[str], where: str, findings: Findings
+) -> tuple[pd.DataFrame, list[str]]:
+    """Drop a nameless first column that only counts the rows, as pandas and R write it: it is nobody's id."""
+    first = str(frame.columns[0])
+    nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
+    if not nameless or not identity.is_counter(to_text(frame[first]).tolist()):
+        return frame, header
+    findings.note("the nameless first column only counts the rows; it is not used", where)
+    return frame.drop(columns=first), header[1:]
+
+
+def _best_id(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> str | None:
+    """Return the id-like column that knows most of ``ids``; between two that mean different people none is guessed."""
     candidates = [name for name in frame.columns if formats.find_name([name], formats.ID_NAMES)]
-    hits = {name: int(to_text(frame[name]).isin(wanted).sum()) for name in candidates}
-    best = max(hits, key=lambda name: hits[name], default=None)
-    return best if best is not None and hits[best] > 0 else None
+    if len(candidates) < 2:
+        return str(candidates[0]) if candidates else None
+    rows = {name: _rows_of(ids, to_text(frame[name]).tolist()) for name in candidates}
+    best = max(candidates, key=lambda name: len(rows[name]))
+    rivals = [name for name in candidates if 2 * len(rows[name]) > len(rows[best]) and rows[name] != rows[best]]
+    if rivals:
+        findings.fatal(
+            f"columns {named([best, *rivals])} all look like ids and mean different people",
+            where,
+            "Name one: --id COLUMN",
+        )
+    findings.note(f"of the columns {named(candidates)}, '{best}' is taken as the id", where)
+    return str(best)
+
+
+def _rows_of(ids: Sequence[str], column: Sequence[str | None]) -> dict[str, int]:
+    """Return the row of each id that a column knows, exactly or loosely."""
+    places = {name: row for row, name in enumerate(column) if name is not None}
+    return {left: places[right] for left, right in identity.match(ids, places).pairs.items()}
 
 
 def _join(left: Table, right: Table, findings: Findings) -> Table:
@@ -204,6 +242,11 @@ def say_loose(matching: identity.Matching, left: str, right: str, findings: Find
     """Tell the user about ids that were matched though spelt differently, and about those that were not."""
     if matching.loosely:
         example = " = ".join(matching.loosely[0])
+        counted = identity.is_counter([pair[0] for pair in matching.loosely])
+        counted |= identity.is_counter([pair[1] for pair in matching.loosely])
+        if counted:
+            what = "the ids of one table only count 1, 2, 3, ...: make sure that they are not row numbers"
+            findings.warn(what, f"{left}, {right}", f"They were matched so: {example}")
         findings.note(
             f"{count(len(matching.loosely), 'id was', 'ids were')} matched one to one though spelt differently "
             f"(prefix, suffix, path or zeros): {example}",

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 MAX_COLUMNS = 20_000
 _HEAD_BYTES = 4_000_000
 _HEAD_LINES = 200
-_EXTRA_MISSING = [".", "n.a.", "missing"]
+_MISSING_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
+_MISSING = ["", " ", *_MISSING_TEXT.split()]
 _SPACE = r"\s+"
+_REMARK = re.compile(r"\s*#|sep=.$", re.IGNORECASE)  # before the header: comments, and Excel's separator line
 _MAGIC = {
     b"PK\x03\x04": "an Excel or zip file",
     b"\xd0\xcf\x11\xe0": "an old Excel file",
@@ -106,7 +108,7 @@ def sniff(path: Path, findings: Findings) -> Dialect:
     if "\x00" in text:
         findings.fatal("this is a binary file, not a text table", path.name, "Export the table as CSV")
     lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
-    filled = [number for number, line in enumerate(lines) if line.strip(" \t,;")]
+    filled = [number for number, line in enumerate(lines) if line.strip(" \t,;") and not _REMARK.match(line)]
     if not filled:
         findings.fatal("the file is empty", path.name, "Export it again")
     if len(lines) == 1 and len(head) == _HEAD_BYTES:
@@ -116,7 +118,7 @@ def sniff(path: Path, findings: Findings) -> Dialect:
             f"A table has one person a row and at most {MAX_COLUMNS:,} columns; is it transposed?",
         )
     first = lines[filled[0]]
-    rows = [lines[number] for number in filled[1:4]]
+    rows = [lines[number] for number in filled[1:]]
     separator = _separator(first)
     blanks = any(f"{separator} " in line for line in [first, *rows])
     return Dialect(encoding, separator, _decimal(rows, separator), _split(first, separator), filled[0] + 1, blanks)
@@ -137,9 +139,16 @@ def _check_file(path: Path, findings: Findings) -> None:
 
 
 def _encoding(head: bytes) -> str:
+    """Return the encoding of a file from its first bytes."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8"
+    if head.startswith(b"\xef\xbb\xbf"):
+        return "utf-8-sig"
+    try:
+        head[:-4].decode("utf-8")  # the last character may be cut
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
 
 
 def _separator(first: str) -> str:
@@ -157,9 +166,11 @@ def _decimal(rows: list[str], separator: str) -> str:
     if separator == ",":
         return "."
     cells = [cell for row in rows for cell in _split(row, separator)]
-    commas = sum(bool(re.fullmatch(r"-?\d+,\d+", cell)) for cell in cells)
+    commas = [cell for cell in cells if re.fullmatch(r"-?\d+,\d+", cell)]
     points = sum(bool(re.fullmatch(r"-?\d+\.\d+", cell)) for cell in cells)
-    return "," if commas > points else "."
+    # 3,400 and 12,150 and never 4123,5: these commas mark thousands
+    thousands = all(re.fullmatch(r"-?\d{1,3},\d{3}", cell) for cell in commas)
+    return "," if len(commas) > points and not thousands else "."
 
 
 def _split(line: str, separator: str) -> tuple[str, ...]:
@@ -194,7 +205,7 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
     twice = [name for name, times in names.items() if times > 1]
     if twice:
         findings.fatal(
-            f"{count(len(twice), 'column name')} stand more than once: {named(twice)}",
+            f"{count(len(twice), 'column name stands', 'column names stand')} more than once: {named(twice)}",
             where,
             "Rename or remove the second one",
         )
@@ -202,7 +213,7 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
 
 def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", findings: Findings) -> pd.DataFrame:
     names = column_names(dialect.header)
-    wanted = {name.lower() for name in as_text}
+    wanted = {_key(name) for name in as_text}
     options: dict[str, Any] = {
         "sep": dialect.separator,
         "decimal": dialect.decimal,
@@ -210,8 +221,9 @@ def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", finding
         "names": names,
         "skiprows": dialect.skip,
         "index_col": False,
-        "dtype": {name: str for name in names if name.lower() in wanted},
-        "na_values": _EXTRA_MISSING,
+        "dtype": {name: str for name in names if _key(name) in wanted},
+        "keep_default_na": False,  # its list has None, which is a label of some
+        "na_values": _MISSING,
         "skipinitialspace": dialect.blanks,
     }
     try:
@@ -222,6 +234,10 @@ def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", finding
             return _parse(path, "latin-1", options)
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
         _refuse_rows(error, path, len(names), findings)
+
+
+def _key(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isalnum())
 
 
 def _parse(path: Path, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
@@ -278,6 +294,8 @@ def _without_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFra
 
 def to_text(values: pd.Series) -> pd.Series:
     """Return labels as stripped text, whole numbers without ``.0``, missing ones as missing."""
+    if pd.api.types.is_integer_dtype(values):  # not by way of floats, which cannot hold long ids
+        return values.map(str, na_action="ignore").astype("object").where(values.notna(), None)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         numbers = pd.to_numeric(values).astype(float)
         texts = [_number_text(number) for number in numbers]

@@ -191,6 +191,14 @@ def _check_atlas(medians: Matrix, regions: Sequence[str], unit: Unit, where: str
         for region, median in zip(known, medians, strict=True)
         if region and np.isfinite(median) and median > 0
     ]
+    typical = float(np.median([ratio for _, ratio in ratios])) if ratios else 1.0
+    if not 0.3 < typical < 3:
+        findings.error(
+            f"all regions are about {typical:.2g} times the usual adult volume, taken as {unit}",
+            where,
+            "Check the unit: mm3 or ml is expected, or volumes divided by ICV",
+        )
+        return
     wrong = [f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20]
     if wrong:
         findings.error(
