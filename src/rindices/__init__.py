@@ -12,18 +12,25 @@ if TYPE_CHECKING:
     from rindices.errors import Problem, RindicesError, Severity, TableError
     from rindices.experiments.simulate import simulate_cohort
     from rindices.learners.contrastive import ContrastiveICA
+    from rindices.learners.surreal.estimator import SurrealGAN
+    from rindices.model.fitted import FittedModel, load
     from rindices.preprocess.pipeline import Preprocessing
+    from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
 
 _HOMES = {
     "Cohort": "rindices.tables.cohort",
     "ContrastiveICA": "rindices.learners.contrastive",
+    "FittedModel": "rindices.model.fitted",
     "Preprocessing": "rindices.preprocess.pipeline",
     "Problem": "rindices.errors",
     "RindicesError": "rindices.errors",
     "Severity": "rindices.errors",
+    "SurrealGAN": "rindices.learners.surreal.estimator",
     "TableError": "rindices.errors",
+    "fit": "rindices.study.fit",
+    "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
     "simulate_cohort": "rindices.experiments.simulate",
 }
@@ -31,12 +38,16 @@ _HOMES = {
 __all__ = [
     "Cohort",
     "ContrastiveICA",
+    "FittedModel",
     "Preprocessing",
     "Problem",
     "RindicesError",
     "Severity",
+    "SurrealGAN",
     "TableError",
     "__version__",
+    "fit",
+    "load",
     "read_cohort",
     "simulate_cohort",
 ]

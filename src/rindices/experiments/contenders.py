@@ -43,9 +43,16 @@ def _learner(kind: Any, bound: bool = False, slow: bool = False, **parameters: A
     return Contender(make, bound=bound, slow=slow)
 
 
+def _surreal(patterns: int, seed: int, **parameters: Any) -> Any:
+    from rindices.learners.surreal.estimator import SurrealGAN
+
+    return SurrealGAN(n_patterns=patterns, random_state=seed, **parameters)
+
+
 CONTENDERS: dict[str, Contender] = {
     "contrastive": _learner(ContrastiveICA),
     "contrastive-ica": _learner(ContrastiveICA, rotation="ica"),
+    "surreal-paper": Contender(_surreal, slow=True),
     "nmf": _learner(NMFBaseline),
     "fa": _learner(FactorAnalysisBaseline),
     "lda": _learner(LDABaseline, slow=True),

@@ -1,7 +1,6 @@
 """Members: repetitions of a training whose agreement says whether a result can be trusted."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from rindices.errors import InputError
 from rindices.learners.contrastive import ContrastiveICA
 from rindices.learners.heads import ContrastiveHead, SurrealHead
+from rindices.learners.outcome import Outcome
 
 Floats = NDArray[np.float64]
 
@@ -17,14 +17,6 @@ SEVERITIES = (0.25, 0.5, 0.75, 1.0)
 """Severities at which a member's patterns are recorded."""
 SHARE = 0.8
 """Share of the people that a contrastive member is fitted on."""
-
-
-class Outcome(StrEnum):
-    """Why a member stopped."""
-
-    CONVERGED = "converged"
-    STEP_LIMIT = "step limit"
-    DIVERGED = "diverged"
 
 
 class Member(NamedTuple):

@@ -1,5 +1,6 @@
 """Running member sets: on this machine, a process a core."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -28,7 +29,12 @@ def train_set(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], chec
     checkpoint : Path, optional
         File to keep the state of a long training in, and to resume from.
     """
-    return contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+    if work.recipe == "contrastive":
+        return contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+    from rindices.learners.surreal.members import surreal_members
+
+    values = json.loads(work.values)
+    return surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, values, checkpoint)
 
 
 def run_local(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from rindices import __version__
 from rindices.errors import StudyError, named
-from rindices.learners.members import Member, Outcome
+from rindices.learners.members import Member
+from rindices.learners.outcome import Outcome
 from rindices.model.fitted import CITATION, FittedModel, Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose

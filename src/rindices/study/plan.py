@@ -54,7 +54,9 @@ def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
         if model.recipe_changes or model.correlated:
             raise_unused(model)
         return "contrastive", {}
-    raise StudyError("the recipe 'paper' is not here yet: use 'contrastive'.")
+    from rindices.learners.surreal.recipe import as_values, recipe
+
+    return "paper", as_values(recipe("paper", correlated=model.correlated, **model.recipe_changes))
 
 
 def raise_unused(model: Model) -> None:
@@ -74,11 +76,17 @@ def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
         Fingerprint of the cohort.
     """
     recipe, values = resolve_recipe(model)
-    text = json.dumps(values, sort_keys=True)
     weights: tuple[float | None, ...] = (
         (None,) if recipe == "contrastive" else tuple(dict.fromkeys(model.orthogonality))
     )
     points = [GridPoint(patterns, weight) for patterns in dict.fromkeys(model.patterns) for weight in weights]
     starts = range(0, model.members, STACK)
     sets = [tuple(range(start, min(start + STACK, model.members))) for start in starts]
-    return [MemberSet(point, numbers, recipe, text, seed, data) for point in points for numbers in sets]
+    return [MemberSet(p, numbers, recipe, _values_at(values, p), seed, data) for p in points for numbers in sets]
+
+
+def _values_at(values: dict[str, Any], point: GridPoint) -> str:
+    """Return the recipe's values at a grid point, its lambda among the weights."""
+    if point.orthogonality is not None:
+        values = values | {"weights": values["weights"] | {"orthogonality": point.orthogonality}}
+    return json.dumps(values, sort_keys=True)

@@ -6,7 +6,8 @@ from typing import Any
 
 from rindices.errors import ModelError, StudyError
 from rindices.learners.heads import HEADS
-from rindices.learners.members import SEVERITIES, Member, Outcome
+from rindices.learners.members import SEVERITIES, Member
+from rindices.learners.outcome import Outcome
 from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.study.plan import MemberSet
 

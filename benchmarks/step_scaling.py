@@ -1,0 +1,152 @@
+"""How the cost of a step grows: people, regions, patterns, members.
+
+    python benchmarks/step_scaling.py --out benchmarks/step_scaling.json
+
+Seconds per step of one stack (processor time, one thread, least of several), the
+memory of its weights, moments and buffers, and the exponent fitted to each growth.
+Writes a table (.md) and, where matplotlib is at hand, a figure (.png) beside the JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from rindices.learners.surreal import step
+from rindices.learners.surreal.group import Group, Plan, new_group
+from rindices.learners.surreal.recipe import recipe
+
+BASE = {"people": 1392, "regions": 139, "patterns": 3, "members": 1, "cap": None}
+GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
+    "people, batch by the paper's rule": ("people", [1392, 5000, 15_000, 50_000], None),
+    "people, batch at most 256": ("people", [1392, 5000, 50_000, 500_000], 256),
+    "regions": ("regions", [50, 100, 139, 250, 500, 1000], None),
+    "patterns": ("patterns", [1, 2, 3, 5, 7, 10], None),
+    "members": ("members", [1, 2, 5, 10, 20, 50], None),
+}
+
+
+def make(people: int, regions: int, patterns: int, members: int, cap: int | None) -> Group:
+    """A stack on made-up people, a third of them controls as in the paper."""
+    controls = int(people * 492 / 1392)
+    x = 1 + 0.1 * torch.randn(controls, regions)
+    y = 0.9 + 0.1 * torch.randn(people - controls, regions)
+    plan = Plan(patterns, recipe("paper", max_batch=cap), members=tuple(range(members)), stack=members)
+    return new_group(plan.members, plan, x, y)
+
+
+@torch.inference_mode()
+def seconds(group: Group, budget: float) -> float:
+    """Least processor time of one step, batch included."""
+    best, end = float("inf"), time.monotonic() + budget
+    taken = 0
+    while taken < 3 or time.monotonic() < end:
+        start = time.process_time()
+        group.batches.fill(group.work.people, group.stack.streams)
+        step.take_step(group.stack, group.work)
+        best, taken = min(best, time.process_time() - start), taken + 1
+    return best
+
+
+def tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
+    """All tensors within a state object."""
+    if isinstance(value, Tensor):
+        yield value
+    elif depth < 4:
+        inner: Iterable[object] = ()
+        if isinstance(value, (tuple, list)):
+            inner = value
+        elif hasattr(value, "__dict__"):
+            inner = vars(value).values()
+        for each in inner:
+            yield from tensors(each, depth + 1)
+
+
+def megabytes(group: Group) -> float:
+    """Storage of weights, moments, buffers and people, each counted once."""
+    parts = tensors([group.stack, group.work, group.batches.table, group.batches.orders])
+    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
+    return sum(sizes.values()) / 1e6
+
+
+def measure(name: str, budget: float) -> dict[str, Any]:
+    """One growth."""
+    axis, values, cap = GROWTHS[name]
+    rows = []
+    for value in values:
+        group = make(**(BASE | {axis: value, "cap": cap}))
+        cost = seconds(group, budget)
+        rows.append({axis: value, "batch": group.work.batch, "ms": 1e3 * cost, "mb": megabytes(group)})
+        print(name, rows[-1], file=sys.stderr, flush=True)
+    return {"growth": name, "axis": axis, "rows": rows} | exponents(axis, rows)
+
+
+def exponents(axis: str, rows: list[dict[str, float]]) -> dict[str, float]:
+    """Slope of log cost over log size: over all sizes, and over the last two."""
+    x, y = (np.log([row[key] for row in rows]) for key in (axis, "ms"))
+    last = (y[-1] - y[-2]) / (x[-1] - x[-2])
+    return {"exponent": float(np.polyfit(x, y, 1)[0]), "last_exponent": float(last)}
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    lines = [
+        "| growth | size | batch | ms per step | MB | exponent (all; last two) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        slopes = f"{result['exponent']:.2f}; {result['last_exponent']:.2f}"
+        for row in result["rows"]:
+            first = row is result["rows"][0]
+            cells = [
+                result["growth"] if first else "",
+                f"{row[result['axis']]:,}",
+                str(row["batch"]),
+            ]
+            cells += [f"{row['ms']:.2f}", f"{row['mb']:.1f}", slopes if first else ""]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def figure(results: list[dict[str, Any]], path: Path) -> None:
+    """One panel per growth, log-log."""
+    from matplotlib import pyplot as plt
+
+    shown, axes = plt.subplots(1, len(results), figsize=(3 * len(results), 3), sharey=True)
+    for axis, result in zip(axes, results, strict=True):
+        x = [row[result["axis"]] for row in result["rows"]]
+        axis.loglog(x, [row["ms"] for row in result["rows"]], "o-")
+        axis.set(title=f"{result['growth']}\nexponent {result['exponent']:.2f}", xlabel=result["axis"])
+    axes[0].set_ylabel("ms per step, one thread")
+    shown.tight_layout()
+    shown.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--budget", type=float, default=1.5, help="seconds per size")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    results = [measure(name, args.budget) for name in GROWTHS]
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(table(results))
+    try:
+        figure(results, args.out.with_suffix(".png"))
+    except ImportError:
+        print("matplotlib is not installed: no figure", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Surreal-GAN: networks, losses, step and training loop, in torch."""

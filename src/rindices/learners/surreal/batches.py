@@ -1,0 +1,68 @@
+"""Batches of controls and patients: shuffled passes, each member in its own order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rindices.learners.surreal.networks import with_one
+
+
+@dataclass
+class Batches:
+    """Where S members stand in their passes over the people.
+
+    A pass visits each person once, in random order; people left over when no full
+    batch remains wait for the next pass. Controls and patients pass at their own pace.
+
+    Parameters
+    ----------
+    table : Tensor
+        Controls, then patients, each row ending in a one, (N, R + 1).
+    orders : list of Tensor
+        For controls and for patients, rows of ``table`` in the order of the current
+        pass, (S, N_cn) and (S, N_pt).
+    cursors : list of int
+        People already taken from each order.
+    """
+
+    table: Tensor
+    orders: list[Tensor]
+    cursors: list[int]
+
+    def fill(self, people: Tensor, streams: Sequence[torch.Generator]) -> None:
+        """The next batch of every member: B controls, then B patients, (S, 2 B, R + 1)."""
+        size = people.shape[1] // 2
+        rows = torch.cat([self._next(group, size, streams) for group in (0, 1)], dim=1)
+        torch.index_select(self.table, 0, rows.flatten(), out=people.flatten(0, 1))
+
+    def _next(self, group: int, size: int, streams: Sequence[torch.Generator]) -> Tensor:
+        order, start = self.orders[group], self.cursors[group]
+        if start + size > order.shape[1]:
+            self._shuffle(order, streams)
+            start = 0
+        self.cursors[group] = start + size
+        return order[:, start : start + size]
+
+    @staticmethod
+    def _shuffle(order: Tensor, streams: Sequence[torch.Generator]) -> None:
+        for row, stream in zip(order, streams, strict=True):
+            row.copy_(row[torch.randperm(len(row), generator=stream).to(row.device)])
+
+    def keep(self, places: Sequence[int]) -> Batches:
+        """The same for only the members at these places of the S axis."""
+        index = torch.tensor(list(places), dtype=torch.long, device=self.table.device)
+        orders = [order[index] for order in self.orders]
+        return Batches(self.table, orders, list(self.cursors))
+
+
+def new_batches(controls: Tensor, patients: Tensor, members: int) -> Batches:
+    """Members at the start, before the first shuffle."""
+    table = with_one(torch.cat([controls, patients]))
+    rows = torch.arange(len(table), device=table.device)
+    groups = rows[: len(controls)], rows[len(controls) :]
+    orders = [group.repeat(members, 1) for group in groups]
+    return Batches(table, orders, [order.shape[1] for order in orders])

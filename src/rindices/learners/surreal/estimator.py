@@ -1,0 +1,139 @@
+"""``SurrealGAN``: the paper's model with scikit-learn manners."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from rindices.errors import InputError
+from rindices.learners.base import Learner, RandomState
+from rindices.learners.members import Member
+from rindices.learners.outcome import Outcome
+from rindices.learners.surreal.group import Plan
+from rindices.learners.surreal.members import as_member
+from rindices.learners.surreal.recipe import Recipe, recipe
+from rindices.learners.surreal.train import train
+from rindices.selection.agreement import align, members_agreement
+
+Floats = NDArray[np.float64]
+
+
+class SurrealGAN(Learner):
+    """R-indices by the GAN of Yang, Wen and Davatzikos (ICLR 2022).
+
+    Several members are trained; the R-indices are the mean of those that converged, their patterns aligned. To choose
+    the number of patterns and lambda by agreement use :func:`rindices.fit`.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+        The same number gives the same result.
+    members : int, default=5
+        Repetitions of the training.
+    training : str or Recipe, default='paper'
+        The recipe.
+    orthogonality : float, optional
+        lambda; the recipe's where it is left out.
+    correlated : bool, default=False
+        Learn a Gaussian copula between the severities.
+    max_steps : int, optional
+        Cap on the training steps; the recipe's where it is left out.
+    device : str, default='cpu'
+        Of the arithmetic. Only 'cpu' has been tested.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Mean change of controls at severity 1, in control standard deviations; atrophy is negative.
+    members_ : list of Member
+        All members, with their outcome.
+    agreement_ : float or None
+        Mean concordance among the members that converged; None for fewer than two.
+    n_features_in_ : int
+        R.
+
+    Examples
+    --------
+    >>> r = SurrealGAN(n_patterns=3, random_state=0).fit(X, y).transform(X)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_patterns: int = 3,
+        random_state: RandomState = None,
+        members: int = 5,
+        training: str | Recipe = "paper",
+        orthogonality: float | None = None,
+        correlated: bool = False,
+        max_steps: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(n_patterns, random_state)
+        self.members = members
+        self.training = training
+        self.orthogonality = orthogonality
+        self.correlated = correlated
+        self.max_steps = max_steps
+        self.device = device
+
+    def _learn(self, regions: Floats, patient: NDArray[np.bool_]) -> None:
+        if not isinstance(self.members, int | np.integer) or self.members < 1:
+            raise InputError(f"members is {self.members!r}; give a whole number from 1.")
+        prepared = self._prepare(regions)
+        plan = Plan(int(self.n_patterns), self._recipe(), self._seed(), tuple(range(int(self.members))))
+        trained = train(prepared[~patient], prepared[patient], plan, device=self.device)
+        self.members_ = [as_member(member, prepared[~patient]) for member in trained]
+        kept = _usable(self.members_)
+        self.heads_, orders, self.agreement_ = _align(kept, prepared[patient])
+        self.orders_ = orders
+        aligned = [member.patterns[-1][order] for member, order in zip(kept, orders, strict=True)]
+        self.patterns_ = np.mean(aligned, axis=0)
+
+    def _recipe(self) -> Recipe:
+        chosen = self.training if isinstance(self.training, Recipe) else recipe(self.training)
+        changes: dict[str, Any] = {"correlated": self.correlated} if self.correlated else {}
+        if self.orthogonality is not None:
+            changes["orthogonality"] = self.orthogonality
+        if self.max_steps is not None:
+            changes |= {"max_steps": self.max_steps, "min_steps": min(chosen.min_steps, self.max_steps)}
+        return chosen.replace(**changes)
+
+    def _prepare(self, regions: Floats) -> Floats:
+        return np.asarray(1.0 + 0.1 * self._z_scores(regions))
+
+    def _infer(self, prepared: Floats) -> Floats:
+        found = [head.infer(prepared)[:, order] for head, order in zip(self.heads_, self.orders_, strict=True)]
+        return np.asarray(np.mean(found, axis=0))
+
+
+def _usable(members: list[Member]) -> list[Member]:
+    """The members that converged; all that did not diverge where none did, with a warning."""
+    converged = [member for member in members if member.outcome is Outcome.CONVERGED]
+    if converged:
+        return converged
+    rest = [member for member in members if member.outcome is not Outcome.DIVERGED]
+    if not rest:
+        raise InputError("every member diverged: lower the learning rate, or check the input for outliers.")
+    warnings.warn(
+        f"none of {len(members)} members met the stopping bars within {rest[0].steps:,} steps; their mean is used. "
+        "Train longer (max_steps).",
+        ConvergenceWarning,
+        stacklevel=5,
+    )
+    return rest
+
+
+def _align(members: list[Member], patients: Floats) -> tuple[list[Any], list[NDArray[np.intp]], float | None]:
+    """Heads, the order of each one's columns that runs parallel to the best member's, and their agreement."""
+    found = [member.head.infer(patients) for member in members]
+    if len(members) == 1:
+        return [members[0].head], [np.arange(found[0].shape[1])], None
+    among = members_agreement(np.stack(found))
+    best = found[int(np.argmax(among.per_member))]
+    return [member.head for member in members], [align(r, best) for r in found], among.concordance

@@ -1,0 +1,122 @@
+"""What a training is given, holds while it runs, and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rindices.errors import RindicesError
+from rindices.learners.outcome import Outcome
+from rindices.learners.surreal.batches import Batches, new_batches
+from rindices.learners.surreal.networks import Sizes
+from rindices.learners.surreal.recipe import Recipe
+from rindices.learners.surreal.state import Stack, Workspace, new_stack
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One member when it stopped.
+
+    Parameters
+    ----------
+    member : int
+        Its number within the run.
+    outcome : Outcome
+        Why it stopped.
+    steps : int
+        After how many steps.
+    weights : dict of str to Tensor
+        Its weights by name, without a member axis; see :func:`.networks.named`.
+    correlation : Tensor
+        Learnt correlation behind the severities, (M, M); the identity if not learnt.
+    history : ndarray
+        One row per look: the step, then the terms in the order of :class:`.Terms`.
+    """
+
+    member: int
+    outcome: Outcome
+    steps: int
+    weights: dict[str, Tensor]
+    correlation: Tensor
+    history: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained, and how; two equal plans give equal numbers.
+
+    Parameters
+    ----------
+    patterns : int
+        M.
+    recipe : Recipe
+        Hyper-parameters.
+    seed : int
+        Of the run; each member derives its own stream.
+    members : tuple of int
+        Numbers of the members to train.
+    stack : int
+        Members per stack, trained by the same products. Five keep a CPU core busy and
+        its cache warm; on a GPU take all.
+    dtype : str
+        "float32" or "float64".
+    """
+
+    patterns: int
+    recipe: Recipe = field(default_factory=Recipe)
+    seed: int = 0
+    members: tuple[int, ...] = (0,)
+    stack: int = 5
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        problems = {
+            f"patterns is {self.patterns}; use 1 or more.": self.patterns < 1,
+            f"stack is {self.stack}; use 1 or more.": self.stack < 1,
+            "There are no members; name at least one.": not self.members,
+            f"A member is named twice in {self.members}.": len(set(self.members)) < len(self.members),
+            f"dtype is {self.dtype!r}; use 'float32' or 'float64'.": self.dtype not in ("float32", "float64"),
+        }
+        for message, holds in problems.items():
+            if holds:
+                raise RindicesError(f"Training plan: {message}")
+
+
+@dataclass
+class Group:
+    """One stack with its place in the data, its buffers and what it has seen."""
+
+    stack: Stack
+    batches: Batches
+    work: Workspace
+    steps: int = 0
+    seen: dict[int, list[list[float]]] = field(default_factory=dict)
+    trained: list[Trained] = field(default_factory=list)
+
+    @property
+    def running(self) -> bool:
+        """Whether a member is still in training."""
+        return bool(self.stack.members)
+
+
+def new_group(members: Sequence[int], plan: Plan, controls: Tensor, patients: Tensor) -> Group:
+    """A stack at its start."""
+    sizes = Sizes(controls.shape[1], plan.patterns)
+    batch = plan.recipe.batch_size(len(controls), len(patients))
+    return Group(
+        new_stack(members, sizes, plan.recipe, plan.seed, controls),
+        new_batches(controls, patients, len(members)),
+        Workspace(sizes, len(members), batch, plan.recipe, controls),
+        seen={member: [] for member in members},
+    )
+
+
+def resize(group: Group, places: Sequence[int]) -> None:
+    """Go on with only the members at these places of the S axis."""
+    group.stack, group.batches = group.stack.keep(places), group.batches.keep(places)
+    work = group.work
+    group.work = Workspace(work.sizes, len(places), work.batch, work.recipe, work.people)

@@ -1,0 +1,135 @@
+"""Severities z of a step, and the learnt copula between the patterns.
+
+A step needs K = 3 + M severity vectors for each person, kept in one tensor
+(S, B, K, M) so that f decodes them in one product:
+
+===========  =====================================================================
+``z[0]``     z, uniform on [0, 1]^M
+``z[1]``     z', uniform between z and 1 in each component (monotonicity)
+``z[2]``     z_cn, uniform on (0, 0.05)^M (near-zero loss)
+``z[3 + i]`` a^i, equal to z in component i and zero elsewhere (decomposition)
+===========  =====================================================================
+
+With a copula, z = Phi(L e) with e standard normal and L a lower triangular factor with
+rows of norm one: each component stays uniform and L L^T is their correlation before
+Phi. The gradient reaches L through Phi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+DRAWN = 0
+HIGHER = 1
+NEAR_ZERO = 2
+SINGLES = 3
+
+
+def severity_count(patterns: int) -> int:
+    """K, severity vectors per person and step."""
+    return SINGLES + patterns
+
+
+def member_generator(seed: int, member: int) -> torch.Generator:
+    """The random stream of one member of one training."""
+    mixed = np.random.SeedSequence((seed, member)).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(mixed[0] >> np.uint64(1)))
+
+
+class Severities(Protocol):
+    """Places for the severities of a step, by role."""
+
+    drawn: Tensor  # (S, B, M)
+    higher: Tensor  # (S, B, M)
+    near_zero: Tensor  # (S, B, M)
+    singles: Tensor  # (S, B, M, M)
+
+
+def draw(
+    z: Severities,
+    draws: Tensor,
+    generators: Sequence[torch.Generator],
+    near_zero: float,
+    factor: Tensor | None = None,
+) -> None:
+    """Fill the severities of one step, each member from its own stream.
+
+    Parameters
+    ----------
+    z : Severities
+        Written to. Entries of the single-pattern rows off the pattern are left alone
+        and must be zero.
+    draws : Tensor
+        Scratch on the CPU, (S, 3, B, M). With a copula ``draws[:, 0]`` keeps the
+        normal numbers e behind z, for :func:`copula_gradient`.
+    generators : sequence of torch.Generator
+        One per member.
+    near_zero : float
+        Upper bound of z_cn.
+    factor : Tensor, optional
+        L, (S, M, M), for correlated severities.
+    """
+    for member, generator in zip(draws, generators, strict=True):
+        member.uniform_(generator=generator)
+        if factor is not None:
+            member[0].normal_(generator=generator)
+    drawn, higher, low = draws.to(z.drawn.device).unbind(1)
+    if factor is not None:
+        drawn = torch.special.ndtr(torch.bmm(drawn, factor.mT))
+    z.drawn.copy_(drawn)
+    torch.lerp(drawn, torch.ones_like(drawn), higher, out=z.higher)
+    torch.mul(low, near_zero, out=z.near_zero)
+    z.singles.diagonal(dim1=2, dim2=3).copy_(drawn)
+
+
+def copula_factor(phi: Tensor) -> Tensor:
+    """L from free numbers: lower triangle, positive diagonal, rows of norm one.
+
+    (S, M, M) -> (S, M, M).
+    """
+    diagonal = phi.diagonal(dim1=1, dim2=2).abs()
+    return functional.normalize(phi.tril(-1) + torch.diag_embed(diagonal), dim=2)
+
+
+def copula_correlation(phi: Tensor) -> Tensor:
+    """Correlation L L^T behind the severities: (S, M, M) -> (S, M, M)."""
+    factor = copula_factor(phi)
+    return factor @ factor.mT
+
+
+def copula_divergence(factor: Tensor) -> Tensor:
+    """KL of the independent severities from the learnt ones: (S, M, M) -> (S,)."""
+    identity = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
+    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
+    log_det = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+    trace: Tensor = inverse.square().sum(dim=(1, 2))
+    return (trace - factor.shape[1] + log_det) / 2
+
+
+def copula_gradient(phi: Tensor, normals: Tensor, d_z: Tensor, divergence: float) -> Tensor:
+    """Gradient of the copula's free numbers.
+
+    Parameters
+    ----------
+    phi : Tensor
+        Free numbers, (S, M, M).
+    normals : Tensor
+        e, (S, B, M).
+    d_z : Tensor
+        Gradient of the adversarial loss with respect to z, (S, B, M). Only this loss
+        speaks of the population; the others would bend z to suit f.
+    divergence : float
+        Weight of the divergence from independence.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        free = phi.clone().requires_grad_()
+        factor = copula_factor(free)
+        z = torch.special.ndtr(torch.bmm(normals.clone(), factor.mT))
+        loss = (z * d_z.clone()).sum() + divergence * copula_divergence(factor).sum()
+        return torch.autograd.grad(loss, free)[0]

@@ -1,0 +1,193 @@
+"""Recipes: every hyper-parameter of a training, as one frozen value that checks itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from rindices.errors import RindicesError
+
+
+def _names(cls: type) -> list[str]:
+    return [entry.name for entry in dataclasses.fields(cls)]
+
+
+def _require(holds: bool, offender: str, cure: str) -> None:
+    if not holds:
+        raise RindicesError(f"Recipe: {offender}. {cure}")
+
+
+def _require_known(name: str, known: list[str], what: str = "recipe field") -> None:
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    cure = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(sorted(known))}."
+    raise RindicesError(f"There is no {what} {name!r}. {cure}")
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Weights of the seven terms of the objective, equation (11).
+
+    Parameters
+    ----------
+    adversarial : float
+        Weight of the GAN loss of f, 1 in the paper.
+    change, decomposition, reconstruction : float
+        gamma, kappa and zeta.
+    orthogonality : float
+        lambda, to be chosen by agreement among 0.1, 0.2, 0.4, 0.6 and 0.8.
+    monotonicity, near_zero : float
+        mu and eta.
+    """
+
+    adversarial: float = 1.0
+    change: float = 6.0
+    decomposition: float = 80.0
+    reconstruction: float = 80.0
+    orthogonality: float = 0.2
+    monotonicity: float = 500.0
+    near_zero: float = 6.0
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            _require(value >= 0, f"weight {name!r} is {value}", "Weights are 0 or more.")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train; the defaults are the paper's (section 3.3).
+
+    Parameters
+    ----------
+    name : str
+        Where the values come from.
+    weights : LossWeights
+        Weights of the losses.
+    learning_rate : float
+        Of f, g1 and g2.
+    discriminator_ratio : float
+        Learning rate of D as a share of ``learning_rate``.
+    beta1, beta2, epsilon : float
+        Adam.
+    clip : float
+        Bound c of every weight of f, g1 and g2 after each step (section 3.2).
+    init_sd : float
+        Standard deviation of the initial weights; biases start at zero.
+    near_zero_bound : float
+        Upper bound of the severities of the near-zero loss.
+    batch_share : int
+        A batch has 1 / ``batch_share`` of the patients, at most all controls.
+    max_batch : int or None
+        A further bound on the batch, for large studies.
+    min_steps, max_steps : int
+        Steps before a member may stop, and after which it must.
+    reconstruction_bar, monotonicity_bar : float
+        A member has converged when both losses are below these.
+    explosion_bar : float
+        A member has diverged when a loss is above this or not finite.
+    check_every : int
+        Steps between two looks at the losses: history and stopping.
+    correlated : bool
+        Learn a Gaussian copula between the severities.
+    copula_divergence : float
+        Weight of the copula's divergence from independence.
+    copula_ratio : float
+        Learning rate of the copula as a share of ``learning_rate``.
+    copula_after : int
+        Steps before the copula moves. While f still mixes the patterns, a wrong
+        correlation hides the mixing; hold the copula until f has sorted them.
+    """
+
+    name: str = "paper"
+    weights: LossWeights = field(default_factory=LossWeights)
+    learning_rate: float = 2e-4
+    discriminator_ratio: float = 1 / 5
+    beta1: float = 0.5
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    clip: float = 0.5
+    init_sd: float = 0.1
+    near_zero_bound: float = 0.05
+    batch_share: int = 8
+    max_batch: int | None = None
+    min_steps: int = 100_000
+    max_steps: int = 200_000
+    reconstruction_bar: float = 0.003
+    monotonicity_bar: float = 6e-4
+    explosion_bar: float = 1e4
+    check_every: int = 100
+    correlated: bool = False
+    copula_divergence: float = 0.02
+    copula_ratio: float = 1 / 30
+    copula_after: int = 0
+
+    def __post_init__(self) -> None:
+        positive = (
+            "learning_rate discriminator_ratio epsilon clip init_sd near_zero_bound batch_share "
+            "max_steps reconstruction_bar monotonicity_bar explosion_bar check_every copula_ratio"
+        )
+        for name in positive.split():
+            value = getattr(self, name)
+            _require(value > 0, f"{name} is {value}", "It must be above 0.")
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            _require(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
+        _require(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
+        _require(self.copula_after >= 0, "copula_after is negative", "Use 0 or more.")
+        _require(self.copula_divergence >= 0, "copula_divergence is negative", "Use 0 or more.")
+        _require(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
+        _require(
+            0 <= self.min_steps <= self.max_steps,
+            f"min_steps is {self.min_steps} and max_steps is {self.max_steps}",
+            "Raise max_steps or lower min_steps.",
+        )
+
+    def replace(self, **changes: Any) -> Recipe:
+        """The same recipe with other values; loss weights may be given by their own names.
+
+        Examples
+        --------
+        >>> recipe("paper").replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
+        0.4
+        """
+        own, losses = _names(Recipe), _names(LossWeights)
+        for name in changes:
+            _require_known(name, own + losses)
+        weights = changes.pop("weights", self.weights)
+        chosen = {name: changes.pop(name) for name in losses if name in changes}
+        return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **chosen))
+
+    def batch_size(self, controls: int, patients: int) -> int:
+        """B for so many people: patients / 8, at most all controls, at most ``max_batch``."""
+        batch = min(max(1, patients // self.batch_share), controls)
+        return batch if self.max_batch is None else min(batch, self.max_batch)
+
+
+RECIPES = {"paper": Recipe()}
+
+
+def recipe(name: str = "paper", **changes: Any) -> Recipe:
+    """The recipe of that name, with changes.
+
+    Parameters
+    ----------
+    name : str
+        One of ``RECIPES``.
+    **changes
+        As for :meth:`Recipe.replace`.
+    """
+    _require_known(name, list(RECIPES), "recipe")
+    return RECIPES[name].replace(**changes)
+
+
+def as_values(chosen: Recipe) -> dict[str, Any]:
+    """All values of a recipe as plain ones, for JSON; :func:`from_values` undoes it."""
+    return dataclasses.asdict(chosen)
+
+
+def from_values(values: dict[str, Any]) -> Recipe:
+    """The recipe with these values."""
+    return Recipe(**(values | {"weights": LossWeights(**values["weights"])}))

@@ -1,0 +1,172 @@
+"""The training loop: members step until they converge, diverge or run out of steps.
+
+Members are trained in small stacks. Stacks never meet, so a member's numbers do not
+depend on the other stacks, on their order or on the number of workers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rindices.errors import RindicesError
+from rindices.learners.outcome import Outcome
+from rindices.learners.surreal import checkpoint, latents, networks, step
+from rindices.learners.surreal.group import Group, Plan, Trained, new_group, resize
+from rindices.learners.surreal.losses import Terms
+from rindices.learners.surreal.recipe import Recipe
+
+Look = Callable[[tuple[int, ...], int, Terms], None]
+"""Told at every look: the members of a stack, the steps they took, their losses."""
+
+
+@torch.inference_mode()
+def advance(group: Group, steps: int) -> Terms:
+    """Take so many steps; the losses of the last."""
+    for ahead in reversed(range(steps)):
+        group.batches.fill(group.work.people, group.stack.streams)
+        terms = step.take_step(group.stack, group.work, look=not ahead)
+    group.steps += steps
+    assert terms is not None
+    return terms
+
+
+def judge(terms: Terms, steps: int, recipe: Recipe) -> list[Outcome | None]:
+    """Which members are to stop, and why; one entry per member."""
+    table = torch.stack(terms)
+    sound = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
+    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+
+    def outcome(is_sound: bool, is_below: bool) -> Outcome | None:
+        if not is_sound:
+            return Outcome.DIVERGED
+        if is_below and steps >= recipe.min_steps:
+            return Outcome.CONVERGED
+        return Outcome.STEP_LIMIT if steps >= recipe.max_steps else None
+
+    return [outcome(*pair) for pair in zip(sound.tolist(), below.tolist(), strict=True)]
+
+
+def settle(group: Group, terms: Terms, recipe: Recipe) -> None:
+    """Record the losses and let go of the members that are to stop."""
+    for row, member in zip(torch.stack(terms).T.tolist(), group.stack.members, strict=True):
+        group.seen[member].append([float(group.steps), *row])
+    outcomes = judge(terms, group.steps, recipe)
+    for place, outcome in enumerate(outcomes):
+        if outcome is not None:
+            group.trained.append(_release(group, place, outcome))
+    staying = [place for place, outcome in enumerate(outcomes) if outcome is None]
+    if len(staying) < len(outcomes):
+        resize(group, staying)
+
+
+def _release(group: Group, place: int, outcome: Outcome) -> Trained:
+    stack, member = group.stack, group.stack.members[place]
+    weights = networks.named(stack.weights.networks)
+    return Trained(
+        member,
+        outcome,
+        group.steps,
+        {name: tensor[place].detach().cpu().clone() for name, tensor in weights.items()},
+        latents.copula_correlation(stack.phi)[place].cpu().clone(),
+        np.array(group.seen.pop(member)),
+    )
+
+
+def run(group: Group, recipe: Recipe, until: int, look: Look | None = None) -> None:
+    """Train a stack to the first look at or after step ``until``, or till its last member stops.
+
+    Looks fall on multiples of ``recipe.check_every`` whatever ``until`` is, so that
+    interruptions leave no trace.
+    """
+    every = recipe.check_every
+    while group.running and group.steps < until:
+        members = group.stack.members
+        next_look = min((group.steps // every + 1) * every, recipe.max_steps)
+        terms = advance(group, next_look - group.steps)
+        settle(group, terms, recipe)
+        if look is not None:
+            look(members, group.steps, terms)
+
+
+def train(
+    controls: NDArray[np.floating] | Tensor,
+    patients: NDArray[np.floating] | Tensor,
+    plan: Plan,
+    *,
+    device: str = "cpu",
+    workers: int = 1,
+    path: Path | None = None,
+    save_every: int = 10_000,
+    look: Look | None = None,
+) -> list[Trained]:
+    """Train all members of a plan.
+
+    Parameters
+    ----------
+    controls, patients : array
+        Regions scaled as 1 + 0.1 x (v - control mean) / control sd, (N, R) each.
+    plan : Plan
+        What to train.
+    device : str
+        Of the arithmetic; random numbers always come from the CPU.
+    workers : int
+        Threads, each with one stack at a time. The numbers do not depend on it.
+    path : Path, optional
+        File for checkpoints. If it exists training resumes from it, number for number.
+    save_every : int
+        Steps between checkpoints.
+    look : callable, optional
+        See ``Look``; called from the worker threads.
+
+    Returns
+    -------
+    list of Trained
+        In the order of ``plan.members``.
+    """
+    dtype = getattr(torch, plan.dtype)
+    x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
+    _check(x, y)
+    identity = checkpoint.describe(plan, x, y)
+    groups = [new_group(members, plan, x, y) for members in stacks(plan)]
+    if path is not None and path.exists():
+        checkpoint.load(path, groups, identity)
+    with ThreadPoolExecutor(workers, initializer=_one_thread if workers > 1 else None) as pool:
+        while any(group.running for group in groups):
+            until = min(group.steps for group in groups if group.running) + save_every
+            train_until = functools.partial(run, recipe=plan.recipe, until=until, look=look)
+            list(pool.map(train_until, groups))
+            if path is not None:
+                checkpoint.save(path, groups, identity)
+    done = {member.member: member for group in groups for member in group.trained}
+    return [done[member] for member in plan.members]
+
+
+def stacks(plan: Plan) -> list[tuple[int, ...]]:
+    """The members of each stack."""
+    starts = range(0, len(plan.members), plan.stack)
+    return [plan.members[start : start + plan.stack] for start in starts]
+
+
+def _one_thread() -> None:
+    """Keep products inside a worker from competing for cores."""
+    torch.set_num_threads(1)
+
+
+def _check(controls: Tensor, patients: Tensor) -> None:
+    for name, people in (("controls", controls), ("patients", patients)):
+        if people.dim() != 2 or not len(people):
+            raise RindicesError(f"{name} have shape {tuple(people.shape)}; give people x regions.")
+        if not torch.isfinite(people).all():
+            rows = torch.nonzero(~torch.isfinite(people).all(dim=1)).flatten()[:3].tolist()
+            raise RindicesError(f"{name} have missing values, first in rows {rows}; drop or fill them.")
+    if controls.shape[1] != patients.shape[1]:
+        counts = f"{controls.shape[1]} and {patients.shape[1]}"
+        raise RindicesError(f"controls and patients have {counts} regions; give the same regions.")
