@@ -38,6 +38,18 @@ def to_shares(t: Floats, share: float) -> Floats:
     return np.asarray((left - 1.0) / share)
 
 
+def _group_loss(z: Floats, share: float) -> float:
+    """Return the negative profile log-likelihood of a group (N, R) whose regions are Gaussian after the transform."""
+    if share < 1e-6:
+        return 0.5 * len(z) * float(np.log(z.var(axis=0) + _TINY).sum())
+    left = 1.0 + share * z
+    kept = np.maximum(left, _FLOOR)
+    logs = np.log(kept)
+    shifts = logs if kept is left or (left >= _FLOOR).all() else logs + (left - kept) / _FLOOR
+    variances = shifts.var(axis=0) / share**2
+    return 0.5 * len(z) * float(np.log(variances + _TINY).sum()) + float(logs.sum())
+
+
 def proportionality(groups: Sequence[Floats]) -> float:
     """Return the c for which regions are most nearly Gaussian within each group (composite Box-Cox likelihood).
 
@@ -48,11 +60,7 @@ def proportionality(groups: Sequence[Floats]) -> float:
     """
 
     def loss(share: float) -> float:
-        total = 0.0
-        for z in groups:
-            log_slope = -np.log(np.maximum(1.0 + share * z, _FLOOR)).sum()
-            total += 0.5 * len(z) * np.log(to_shifts(z, share).var(axis=0) + _TINY).sum() - log_slope
-        return float(total)
+        return sum(_group_loss(z, share) for z in groups)
 
     found = minimize_scalar(loss, bounds=(0.0, _LARGEST), method="bounded", options={"xatol": 2e-3})
     return float(found.x) if found.fun < loss(0.0) else 0.0

@@ -6,7 +6,7 @@ Shape letters: N people, R regions, M patterns.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 
 Floats = NDArray[np.float64]
 
@@ -77,8 +77,16 @@ def _shrink(raw: Floats, error: Floats, tau: Floats, noise: Floats) -> tuple[Flo
     """
     d, spread = np.empty_like(raw), np.empty_like(tau)
     for k in range(raw.shape[1]):
-        prior = np.diag(tau[:, k])
-        gain = cho_solve(cho_factor(prior + error[k] * noise), prior)
-        d[:, k] = raw[:, k] @ gain
-        spread[:, k] = d[:, k] ** 2 + np.maximum(tau[:, k] * (1.0 - np.diag(gain)), 0.0)
+        inverse = _inverse(np.diag(tau[:, k]) + error[k] * noise)
+        d[:, k] = (raw[:, k] @ inverse) * tau[:, k]
+        spread[:, k] = d[:, k] ** 2 + np.maximum(tau[:, k] * (1.0 - np.diag(inverse) * tau[:, k]), 0.0)
     return d, spread
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a positive definite matrix, in half the time that solving for the identity takes."""
+    factor, failed = dpotrf(matrix, lower=True, clean=True)
+    inverse, _ = dpotri(factor, lower=True)
+    if failed:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return np.asarray(inverse + np.tril(inverse, -1).T)

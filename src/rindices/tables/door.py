@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import gt
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,15 @@ from rindices.tables.people import (
 )
 from rindices.tables.sources import Roles, Table, read_regions
 from rindices.tables.units import Unit
-from rindices.tables.values import OnMissing, Rows, as_numbers, check_constant, check_regions, settle_missing
+from rindices.tables.values import (
+    OnMissing,
+    Rows,
+    as_numbers,
+    check_constant,
+    check_regions,
+    column_ranges,
+    settle_missing,
+)
 
 MEASURES = ("volume", "thickness", "area", "any")
 _FEW = 20
@@ -175,10 +184,9 @@ def _regions(table: Table, exclude: Sequence[str], findings: Findings) -> pd.Dat
         what = f"{count(len(twice), 'region stands', 'regions stand')} in two columns: {named(columns)}"
         findings.fatal(what, table.where, "Keep one of each (raw or harmonised): remove the others or --exclude them")
     ordered = sorted(names, key=lambda column: _order(names[column]))
-    values = as_numbers(table.frame[ordered], table.ids, table.where, findings).to_numpy(dtype=float)
-    if table.layout.zero_is_missing:
-        values = np.where(values == 0, np.nan, values)
-    return pd.DataFrame(values, columns=[names[column] for column in ordered], copy=False)
+    numbers = as_numbers(table.frame[ordered], table.ids, table.where, findings).reset_index(drop=True)
+    numbers.columns = pd.Index([names[column] for column in ordered])
+    return numbers.where(numbers != 0) if table.layout.zero_is_missing else numbers
 
 
 def _excluded(name: str, columns: dict[str, str]) -> str | None:
@@ -207,8 +215,8 @@ def _lacking(parts: _Parts, policy: OnMissing, findings: Findings) -> Rows:
     """Report who lacks what, and return (N,) who lacks anything."""
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, Rows, str]] = []
-    values = parts.regions.to_numpy()
-    if not np.isfinite(values.sum()):
+    if not np.isfinite(column_ranges(parts.regions).sums).all():
+        values = parts.regions.to_numpy()
         empty = np.isnan(values).all(axis=0)
         missing = np.isnan(values[:, ~empty])
         worst = np.argsort(-missing.sum(axis=0), kind="stable")[:3]
@@ -242,7 +250,7 @@ def _check_values(parts: _Parts, measure: str, findings: Findings) -> Unit:
         findings.error(f"the regions are {named(kinds)}, not {measure}", where, f"Say --measure {kinds[0]}")
     elif measure != "volume":
         measures = dict.fromkeys(names, measure)
-    return check_regions(parts.regions.to_numpy(), names, parts.people.ids, measures, where, findings)
+    return check_regions(parts.regions, parts.people.ids, measures, where, findings)
 
 
 def _asked_measure(kinds: Sequence[str]) -> str:
@@ -250,6 +258,8 @@ def _asked_measure(kinds: Sequence[str]) -> str:
 
 
 def _say_sessions(parts: _Parts, findings: Findings) -> None:
+    if parts.table.sessions is None:
+        return
     people, scans = len(set(parts.people.ids)), len(parts.people.ids)
     if people < scans:
         what = f"{people:,} people have {scans:,} scans: repeated scans of a person are not independent"
@@ -300,8 +310,9 @@ def _cohort(parts: _Parts, clean: Rows, unit: Unit) -> Cohort:
     if parts.sites is not None:
         columns[SITE] = parts.sites.to_numpy()
     frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
-    keys = parts.table.keys()
-    if not clean.all() or keys != sorted(keys):
+    ids = parts.people.ids
+    if parts.table.sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
+        keys = list(zip(ids, parts.table.sessions or ids, strict=True))
         order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
         frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
     return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))

@@ -88,7 +88,7 @@ def _places(table: Table, people: Table, findings: Findings) -> np.ndarray[tuple
             people.where,
             "Add session_id to the table of volumes",
         )
-    wanted = [(matching.pairs.get(key[0], ""), *key[1:]) for key in table.keys(with_session)]
+    wanted = table.keys(with_session, [matching.pairs.get(name, "") for name in table.ids])
     return np.array([rows.get(want, -1) for want in wanted], dtype=np.intp)
 
 

@@ -13,8 +13,6 @@ from rindices.tables.formats import Layout
 from rindices.tables.identity import session_core
 from rindices.tables.text import read_frame, to_text
 
-Key = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Roles:
@@ -66,11 +64,18 @@ class Table:
         frame = self.frame.iloc[places].reset_index(drop=True)
         return replace(self, ids=[self.ids[int(row)] for row in places], sessions=sessions, frame=frame)
 
-    def keys(self, with_session: bool = True) -> list[Key]:
-        """Return (id, session) or (id,) per row."""
-        if with_session and self.sessions is not None:
-            return [(name, session_core(s)) for name, s in zip(self.ids, self.sessions, strict=True)]
-        return [(name,) for name in self.ids]
+    def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
+        """Return one text per row that tells people, and sessions where asked for, apart.
+
+        Parameters
+        ----------
+        ids : sequence of str, optional
+            Take these for the table's own ids: the names that the same people have in another table.
+        """
+        names = self.ids if ids is None else list(ids)
+        if not with_session or self.sessions is None:
+            return names
+        return [f"{name} {session_core(session)}" for name, session in zip(names, self.sessions, strict=True)]
 
 
 def read_regions(paths: Sequence[Path], roles: Roles, findings: Findings) -> Table:
@@ -138,7 +143,7 @@ def _check_unique(table: Table, findings: Findings) -> None:
     if twice:
         cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
         findings.fatal(
-            f"{count(len(twice), 'id stands', 'ids stand')} more than once: {named(' '.join(key) for key in twice)}",
+            f"{count(len(twice), 'id stands', 'ids stand')} more than once: {named(twice)}",
             table.where,
             cure,
         )
@@ -219,8 +224,8 @@ def _join(left: Table, right: Table, findings: Findings) -> Table:
     matching = identity.match(left.ids, right.ids)
     say_loose(matching, left.where, right.where, findings)
     rows = {key: row for row, key in enumerate(right.keys(with_session))}
-    wanted = [(matching.pairs.get(key[0], ""), *key[1:]) for key in left.keys(with_session)]
-    lacking = [key[0] for key, want in zip(left.keys(), wanted, strict=True) if want not in rows]
+    wanted = left.keys(with_session, [matching.pairs.get(name, "") for name in left.ids])
+    lacking = [name for name, want in zip(left.ids, wanted, strict=True) if want not in rows]
     extra = len(right.ids) - (len(wanted) - len(lacking))
     if lacking or extra:
         findings.warn(

@@ -300,6 +300,10 @@ def to_text(values: pd.Series) -> pd.Series:
         numbers = pd.to_numeric(values).astype(float)
         texts = [_number_text(number) for number in numbers]
         return pd.Series(texts, index=values.index, dtype="object").where(values.notna(), None)
+    if isinstance(values.dtype, pd.StringDtype):
+        trimmed = values.str.strip()
+        cells = trimmed.where(trimmed.notna() & (trimmed != ""), None).to_numpy(dtype=object, na_value=None)
+        return pd.Series(cells, index=values.index, dtype="object")
     missing = values.isna().tolist()
     cells = values.astype("object").tolist()
     stripped = [None if lacking else str(cell).strip() or None for cell, lacking in zip(cells, missing, strict=True)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -62,19 +63,33 @@ def settle_missing(
     return lacking if policy is OnMissing.DROP else np.zeros(len(lacking), dtype=bool)
 
 
+class Ranges(NamedTuple):
+    """Sum, lowest and highest value of each region (R,), missing ones aside except in the sums."""
+
+    sums: Matrix
+    low: Matrix
+    high: Matrix
+
+
+def column_ranges(regions: pd.DataFrame) -> Ranges:
+    """Look at each region once, column by column as the table lies in memory: a matrix is made only where needed."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        columns = (regions.iloc[:, place].to_numpy() for place in range(regions.shape[1]))
+        found = [(v.sum(), np.fmin.reduce(v), np.fmax.reduce(v)) for v in columns]
+    sums, low, high = np.array(found, dtype=float).T
+    return Ranges(sums, low, high)
+
+
 def check_regions(
-    values: Matrix,
-    regions: Sequence[str],
-    ids: Sequence[str],
-    measures: Mapping[str, str],
-    where: str,
-    findings: Findings,
+    regions: pd.DataFrame, ids: Sequence[str], measures: Mapping[str, str], where: str, findings: Findings
 ) -> Unit:
     """Check the volumes (N, R) and return their unit."""
-    _check_finite(values, regions, where, findings)
-    medians = _medians(values)
-    unit = guess_unit(values, medians)
-    kinds = {measures.get(region, "volume") for region in regions}
+    names = list(regions.columns)
+    ranges = column_ranges(regions)
+    _check_finite(regions, ranges, where, findings)
+    medians = _medians(regions)
+    unit = guess_unit(regions.head(2_000).to_numpy(), medians)
+    kinds = {measures.get(name, "volume") for name in names}
     if "volume" in kinds and len(kinds) > 1:
         unit = Unit.MIXED
     elif unit is Unit.MM and "volume" in kinds:
@@ -84,11 +99,10 @@ def check_regions(
             "Give volumes, or say --measure thickness if thickness is meant",
         )
     if unit is not Unit.STANDARDISED:
-        low, high = _ranges(values)
-        _check_sign(values, low, regions, ids, where, findings)
-        if (low < medians / FAR).any() or (high > medians * FAR).any():  # rarely; then cell by cell
-            _check_scale(values, medians, regions, ids, where, findings)
-        _check_atlas(medians, regions, unit, where, findings)
+        _check_sign(regions, ranges, ids, where, findings)
+        if (ranges.low < medians / FAR).any() or (ranges.high > medians * FAR).any():  # rarely; then cell by cell
+            _check_scale(regions.to_numpy(), medians, names, ids, where, findings)
+        _check_atlas(medians, names, unit, where, findings)
     _say_unit(unit, where, findings)
     return unit
 
@@ -107,12 +121,10 @@ def check_constant(values: Matrix, regions: Sequence[str], who: str, where: str,
         )
 
 
-def _check_finite(values: Matrix, regions: Sequence[str], where: str, findings: Findings) -> None:
-    # one pass over the sums finds the rare bad column; only that one is looked into
-    with np.errstate(invalid="ignore", over="ignore"):
-        suspects = np.flatnonzero(~np.isfinite(values.sum(axis=0)))
-    empty = _at(regions, suspects[np.isnan(values[:, suspects]).all(axis=0)])
-    infinite = _at(regions, suspects[np.isinf(values[:, suspects]).any(axis=0)])
+def _check_finite(regions: pd.DataFrame, ranges: Ranges, where: str, findings: Findings) -> None:
+    suspects = regions.loc[:, ~np.isfinite(ranges.sums)]
+    empty = [name for name in suspects if bool(suspects[name].isna().all())]
+    infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if empty:
         findings.error(
             f"{count(len(empty), 'region has', 'regions have')} no value at all: {named(empty)}",
@@ -123,36 +135,26 @@ def _check_finite(values: Matrix, regions: Sequence[str], where: str, findings: 
         findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")
 
 
-def _medians(values: Matrix) -> Matrix:
+def _medians(regions: pd.DataFrame) -> Matrix:
     """Return the median of each region (R,) over at most 5,000 people spread over the table, NaN if it has none."""
-    some = values[:: max(1, len(values) // 5_000)]
+    some = regions.iloc[:: max(1, len(regions) // 5_000)].to_numpy()
     filled = np.ma.masked_invalid(some)
     if not np.ma.is_masked(filled):
         return np.asarray(np.median(some, axis=0))
     return np.array([np.median(column.compressed()) if column.count() else np.nan for column in filled.T])
 
 
-def _ranges(values: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the lowest and highest value of each region (R,), missing ones aside."""
-    low, high = values.min(axis=0), values.max(axis=0)
-    if np.isnan(low).any():
-        low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-    return np.asarray(low), np.asarray(high)
-
-
-def _check_sign(
-    values: Matrix, low: Matrix, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings
-) -> None:
-    negative, zero = np.flatnonzero(low < 0), np.flatnonzero(low == 0)
-    if negative.size:
+def _check_sign(regions: pd.DataFrame, ranges: Ranges, ids: Sequence[str], where: str, findings: Findings) -> None:
+    negative, zero = regions.loc[:, ranges.low < 0], regions.loc[:, ranges.low == 0]
+    if negative.shape[1]:
         findings.error(
-            f"negative values in {count(negative.size, 'region')}: {_cells(values < 0, regions, ids)}",
+            f"negative values in {count(negative.shape[1], 'region')}: {_cells(negative < 0, ids)}",
             where,
             "A volume cannot be negative: mend the cells, or give the table before it was standardised",
         )
-    if zero.size:
+    if zero.shape[1]:
         findings.warn(
-            f"a volume of 0 in {count(zero.size, 'region')}: {_cells(values == 0, regions, ids)}",
+            f"a volume of 0 in {count(zero.shape[1], 'region')}: {_cells(zero == 0, ids)}",
             where,
             "The segmentation may have failed: look at these people, empty the cells if so",
         )
@@ -224,10 +226,10 @@ def _say_unit(unit: Unit, where: str, findings: Findings) -> None:
         findings.warn("the unit cannot be guessed from the magnitudes", where, "mm3 or ml is expected")
 
 
-def _cells(bad: Rows, regions: Sequence[str], ids: Sequence[str]) -> str:
+def _cells(bad: pd.DataFrame, ids: Sequence[str]) -> str:
     """Return the first bad cells of a mask (N, R) as ``region of person``."""
-    rows, places = np.nonzero(bad)
-    return named([f"{regions[p]} of {ids[r]}" for r, p in zip(rows[:50], places[:50], strict=True)])
+    rows, places = np.nonzero(bad.to_numpy())
+    return named(f"{bad.columns[int(p)]} of {ids[int(r)]}" for r, p in zip(rows[:50], places[:50], strict=True))
 
 
 def _pick(ids: Sequence[str], mask: Rows) -> list[str]:
