@@ -21,8 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 from rindices.learners.surreal import step
 from rindices.learners.surreal.group import Group, Plan, new_group
 from rindices.learners.surreal.recipe import recipe
