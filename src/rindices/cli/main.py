@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices import __version__
-from rindices.cli import benchmark, check, simulate
+from rindices.cli import apply, benchmark, check, fit, model, simulate
 from rindices.cli.console import say_problems
 from rindices.errors import RindicesError
 
@@ -20,6 +20,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check", epilog=check.EPILOG)(check.check)
+app.command("fit", epilog=fit.EPILOG)(fit.fit)
+app.command("apply", epilog=apply.EPILOG)(apply.apply)
+app.add_typer(model.app, name="model")
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 

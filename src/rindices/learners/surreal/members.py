@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ from numpy.typing import NDArray
 from rindices.learners.heads import SurrealHead
 from rindices.learners.members import SEVERITIES, Member
 from rindices.learners.surreal import networks
-from rindices.learners.surreal.group import Plan, Trained
+from rindices.learners.surreal.group import Plan, Trained, new_group
 from rindices.learners.surreal.networks import Transformation, with_one
 from rindices.learners.surreal.recipe import from_values
-from rindices.learners.surreal.train import train
+from rindices.learners.surreal.train import advance, train
 
 CONTROL_SD = 0.1
 """Standard deviation of the controls that the networks see, the scale of patterns."""
@@ -74,3 +76,22 @@ def patterns_of(trained: Trained, controls: NDArray[np.float64]) -> NDArray[np.f
         change = networks.transform(f, x, alone).change.view(len(controls), n_patterns, -1)
         curves.append(change.mean(dim=0).numpy() / CONTROL_SD)
     return np.stack(curves)
+
+
+def seconds_per_member(
+    X: NDArray[np.float64], y: NDArray[np.intp], n_patterns: int, members: int, values: str, steps: int = 20
+) -> float:
+    """Seconds that a member will take to its last step, from timing a few on this machine."""
+    chosen = from_values(json.loads(values))
+    plan = Plan(n_patterns, chosen, members=tuple(range(members)), stack=members)
+    controls, patients = (torch.as_tensor(X[y == label], dtype=torch.float32) for label in (0, 1))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        group = new_group(plan.members, plan, controls, patients)
+        advance(group, steps)
+        start = time.perf_counter()
+        advance(group, steps)
+        return (time.perf_counter() - start) / steps * chosen.max_steps / members
+    finally:
+        torch.set_num_threads(threads)

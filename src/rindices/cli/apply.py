@@ -1,0 +1,47 @@
+"""``rindices apply``: R-indices for new people from a finished model."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rindices.cli.console import print_json, say_problems, split
+
+EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
+
+
+def apply(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
+    tables: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")],
+    out: Annotated[Path, typer.Option(help="File for the R-indices: .csv, .tsv or .parquet.")],
+    participants: Annotated[Path | None, typer.Option(help="Who the people are, joined by id.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")] = None,
+    session: Annotated[str | None, typer.Option(help="Column of the session, if unusual.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
+    on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write the R-indices of new people; needs the regions and covariates that the model was trained on."""
+    from rindices.errors import Severity, TableError
+    from rindices.model.fitted import load
+    from rindices.study.outputs import write_indices
+    from rindices.tables.door import Request, examine
+    from rindices.tables.sources import Roles
+
+    fitted = load(model)
+    roles = Roles(id_column, session, covariates=fitted.covariates)
+    start = time.perf_counter()
+    asked = Request(tuple(tables), participants, roles, exclude=split(exclude), measure="any", on_missing=on_missing)
+    result = examine(asked)
+    if result.cohort is None:
+        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    problems = [problem for problem in result.problems if "no groups are known" not in problem.what]
+    indices = fitted.apply(result.cohort)
+    say_problems([*problems, *fitted.preprocessing.review(result.cohort)])
+    write_indices(indices, out)
+    rate = len(indices) / max(time.perf_counter() - start, 1e-9)
+    if as_json:
+        print_json({"people": len(indices), "novel": None, "out": str(out), "rows_per_second": round(rate)})
+    else:
+        typer.echo(f"{len(indices):,} people written to {out}", err=True)

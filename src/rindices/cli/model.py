@@ -1,0 +1,47 @@
+"""``rindices model``: what a model needs and holds."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rindices.cli.console import print_facts, print_json
+from rindices.errors import named
+
+app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
+
+
+@app.command("show", epilog="Example: rindices model show model.safetensors")
+def show(
+    path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what a table must have to be used with a model, and where the model comes from."""
+    from rindices.model.fitted import SCHEMA, load
+
+    model = load(path)
+    card = dict(model.card)
+    codings = model.preprocessing.residualiser.to_dict()
+    if as_json:
+        own = {"schema": SCHEMA, "n_patterns": model.n_patterns, "regions": list(model.regions)}
+        print_json(own | {"units": card.pop("unit", None), "covariates": codings, **card})
+        return
+    agreement = dict(card.get("agreement") or {}).get("concordance")
+    print_facts(
+        [
+            ("patterns", str(model.n_patterns)),
+            ("regions", f"{len(model.regions)} in {card.get('unit')}: {named(model.regions)}"),
+            ("covariates", ", ".join(_covariate(coding) for coding in codings) or "none"),
+            ("trained on", ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
+            ("agreement", f"{agreement:.3f} among {len(model.heads)} members" if agreement is not None else ""),
+            ("recipe", f"{card.get('recipe', {}).get('recipe')}, seed {card.get('seed')}"),
+            ("made by", f"rindices {card.get('rindices_version')}"),
+            ("cite", str(card.get("citation", ""))),
+        ]
+    )
+
+
+def _covariate(coding: dict[str, Any]) -> str:
+    if coding["kind"] == "numeric":
+        return f"{coding['name']} ({coding['low']:g} to {coding['high']:g})"
+    return f"{coding['name']} ({named(coding['levels'])})"
