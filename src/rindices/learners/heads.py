@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from rindices.learners.shares import to_shares, to_shifts
 
 Floats = NDArray[np.float64]
+SEVERITIES = (0.25, 0.5, 0.75, 1.0)
+"""Severities at which a member's patterns are recorded."""
 SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
 

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 
 from rindices.errors import InputError
 from rindices.learners.contrastive import ContrastiveICA
-from rindices.learners.heads import ContrastiveHead, SurrealHead
+from rindices.learners.heads import SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.learners.outcome import Outcome
 
 Floats = NDArray[np.float64]
 
-SEVERITIES = (0.25, 0.5, 0.75, 1.0)
-"""Severities at which a member's patterns are recorded."""
 SHARE = 0.8
 """Share of the people that a contrastive member is fitted on."""
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 Floats = NDArray[np.float64]
 
@@ -61,6 +60,8 @@ def proportionality(groups: Sequence[Floats]) -> float:
 
     def loss(share: float) -> float:
         return sum(_group_loss(z, share) for z in groups)
+
+    from scipy.optimize import minimize_scalar  # here, so that applying a model needs numpy alone
 
     found = minimize_scalar(loss, bounds=(0.0, _LARGEST), method="bounded", options={"xatol": 2e-3})
     return float(found.x) if found.fun < loss(0.0) else 0.0

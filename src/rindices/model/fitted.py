@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from rindices import __version__
 from rindices.errors import ModelError, did_you_mean, named
-from rindices.learners.heads import HEADS, ContrastiveHead, SurrealHead
-from rindices.learners.members import SEVERITIES
+from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
@@ -131,8 +130,8 @@ class FittedModel:
         where = Path(path)
         metadata = read_metadata(where)
         schema = metadata.get("schema")
-        if schema not in _READERS:
-            newer = isinstance(schema, int) and schema > SCHEMA
+        if type(schema) is not int or schema not in _READERS:
+            newer = type(schema) is int and schema > SCHEMA
             cure = "update rindices" if newer else "the file is damaged"
             raise ModelError(f"{where.name} has schema {schema!r}, this is rindices {__version__}: {cure}.")
         parts = _READERS[schema](where, metadata)
@@ -199,7 +198,7 @@ def _sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
     if not isinstance(regions, list) or not all(isinstance(name, str) for name in regions):
         raise ValueError("regions")
     sizes = (len(regions), metadata["n_patterns"], metadata["members"])
-    if len(set(regions)) != len(regions) or not all(isinstance(s, int) and 0 < s <= 100_000 for s in sizes):
+    if len(set(regions)) != len(regions) or not all(type(s) is int and 0 < s <= 100_000 for s in sizes):
         raise ValueError("sizes")
     return sizes
 

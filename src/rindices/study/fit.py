@@ -19,7 +19,7 @@ from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.study.config import Model, make_study
 from rindices.study.engine import Told, run_local
-from rindices.study.plan import MemberSet, make_plan
+from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 
@@ -168,7 +168,7 @@ def _build(
         "agreement": selection["chosen"]["agreement"],
         "concordance_interval": selection["chosen"]["concordance_interval"],
         "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
-        "recipe": model.model_dump(mode="json", include={"recipe", "recipe_changes", "correlated"}),
+        "recipe": dict(zip(("recipe", "values"), resolve_recipe(model), strict=True)),
         "seed": seed,
         "fingerprint": cohort.fingerprint(),
         "rindices_version": __version__,

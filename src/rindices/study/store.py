@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from rindices.errors import ModelError, StudyError
-from rindices.learners.heads import HEADS
-from rindices.learners.members import SEVERITIES, Member
+from rindices.learners.heads import HEADS, SEVERITIES
+from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
 from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.study.plan import MemberSet

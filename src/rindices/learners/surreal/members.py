@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rindices.learners.heads import SurrealHead
-from rindices.learners.members import SEVERITIES, Member
+from rindices.learners.heads import SEVERITIES, SurrealHead
+from rindices.learners.members import Member
 from rindices.learners.surreal import networks
 from rindices.learners.surreal.group import Plan, Trained, new_group
 from rindices.learners.surreal.networks import Transformation, with_one

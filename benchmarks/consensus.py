@@ -1,0 +1,104 @@
+"""Consensus of agreeing members against the best member, which the paper takes: what the default output should be.
+
+Usage: ``python benchmarks/consensus.py [--steps 10000] [--members 10] [--cohorts 1]``
+
+Recipe paper with the learning rate of the authors' package and few steps, on the paper's five tasks; and the
+contrastive recipe on both suites. Nothing is chosen by the truth; it only judges. Writes ``results/consensus.md``.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+
+from rindices.experiments.suites import Case, suite_tasks
+from rindices.experiments.tasks import PAPER, STRESS
+from rindices.learners.members import Member, contrastive_members
+from rindices.learners.surreal.members import surreal_members
+from rindices.learners.surreal.recipe import as_values, recipe
+from rindices.selection.agreement import pattern_c_index
+from rindices.selection.choose import Candidate, GridPoint, choose, consensus
+
+Train = Callable[[Case, Sequence[int], int], list[Member]]
+
+
+def judge(task: str, seed: int, train: Train, members: int) -> dict[str, float | str]:
+    """Return the accuracy of the mean member, of the best member and of the consensus."""
+    case = suite_tasks("paper" if task in PAPER else "stress")[task](seed)
+    patients = case.X[case.y == 1]
+    width = case.truth.shape[1]
+    found = np.stack([member.head.infer(patients) for member in train(case, range(members), seed)])
+    choice = choose([Candidate(GridPoint(width), found, tuple(range(members)), members)], seed)
+    assert choice.best is not None, choice.judgements
+    alone = [pattern_c_index(case.truth, r).mean for r in found]
+    joint = pattern_c_index(case.truth, consensus(found, choice.agreeing, choice.orders)).mean
+    row = {"task": task, "seed": seed, "mean member": float(np.mean(alone)), "best member": alone[choice.member]}
+    return row | {"consensus": joint, "agreement": choice.judgements[0].concordance, "agreeing": len(choice.agreeing)}
+
+
+def paper_trainer(steps: int) -> Train:
+    """Train by recipe paper, stopped after so many steps and taken as they are."""
+    values = as_values(
+        recipe(
+            "paper", learning_rate=8e-4, min_steps=steps, max_steps=steps, reconstruction_bar=1.0, monotonicity_bar=1.0
+        )
+    )
+
+    def train(case: Case, numbers: Sequence[int], seed: int) -> list[Member]:
+        stacks = [numbers[start : start + 5] for start in range(0, len(numbers), 5)]
+        width = case.truth.shape[1]
+        return [m for stack in stacks for m in surreal_members(case.X, case.y, width, stack, seed, values)]
+
+    return train
+
+
+def contrastive_trainer() -> Train:
+    """Fit contrastive members on four fifths of the people each."""
+    return lambda case, numbers, seed: contrastive_members(case.X, case.y, case.truth.shape[1], numbers, seed)
+
+
+def table(rows: Sequence[dict[str, float | str]], title: str) -> str:
+    """Return rows as Markdown, means over cohorts."""
+    names = ["mean member", "best member", "consensus", "agreement"]
+    lines = [f"### {title}", f"| task | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for task in dict.fromkeys(str(row["task"]) for row in rows):
+        own = [row for row in rows if row["task"] == task]
+        lines.append(f"| {task} | " + " | ".join(f"{np.mean([row[n] for row in own]):.3f}" for n in names) + " |")
+    lines.append("| **mean** | " + " | ".join(f"{np.mean([row[n] for row in rows]):.3f}" for n in names) + " |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Run both recipes and write the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--cohorts", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=-1)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "consensus.md")
+    asked = parser.parse_args()
+    studies = {
+        f"Recipe paper, {asked.steps:,} steps at rate 8e-4, {asked.members} members, {asked.cohorts} cohort(s)": (
+            PAPER,
+            paper_trainer(asked.steps),
+            asked.cohorts,
+        ),
+        f"Recipe contrastive, {asked.members} members, 5 cohorts": (PAPER + STRESS, contrastive_trainer(), 5),
+    }
+    text, kept = [], {}
+    for title, (tasks, train, cohorts) in studies.items():
+        with parallel_config(backend="loky", inner_max_num_threads=1):
+            jobs = (delayed(judge)(task, seed, train, asked.members) for task in tasks for seed in range(cohorts))
+            rows = list(Parallel(n_jobs=asked.workers)(jobs))
+        text.append(table(rows, title))
+        kept[title] = rows
+        print(text[-1], flush=True)
+    asked.out.write_text("\n".join(text), "utf-8")
+    asked.out.with_suffix(".json").write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""``rindices score``: how well R-indices rank known severities."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rindices.cli.console import print_json
+
+EPILOG = "Example: rindices score results/r_indices.tsv demo/truth.tsv"
+
+
+def score(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="participant_id and s1, s2, ...")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the pattern-c-index: the share of pairs of people that are ranked as in truth, 1 perfect, 0.5 chance."""
+    from rindices.experiments.score import score_tables
+
+    result = score_tables(indices, truth)
+    if as_json:
+        print_json(result)
+    else:
+        each = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result["per_pattern"])
+        typer.echo(f"pattern-c-index {result['pattern_c_index']:.3f} over {result['people']} people ({each})")

@@ -1,0 +1,167 @@
+"""A model travels as one file, applies as it fitted, and refuses what does not match, by name."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rindices as ri
+from rindices.errors import ModelError
+from rindices.experiments.simulate import Simulated, write_cohort
+from rindices.learners.heads import SurrealHead
+from rindices.model.files import read_metadata
+from rindices.study.outputs import write_indices
+
+
+@pytest.fixture(scope="module")
+def made() -> Simulated:
+    return ri.simulate_cohort("tiny", seed=0)
+
+
+@pytest.fixture(scope="module")
+def model(made: Simulated) -> ri.FittedModel:
+    return ri.fit(made.cohort, 3, members=3, workers=1)
+
+
+def indices(frame: pd.DataFrame) -> np.ndarray:
+    return frame[[name for name in frame if name.startswith("r")]].to_numpy()
+
+
+def test_it_finds_the_truth(made: Simulated, model: ri.FittedModel) -> None:
+    from rindices.selection.agreement import pattern_c_index
+
+    found = indices(model.apply(made.cohort))[made.cohort.is_patient]
+    assert pattern_c_index(made.truth, found).mean > 0.82
+
+
+def test_saved_and_loaded(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "m.safetensors")
+    again = ri.load(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(again.apply(made.cohort), model.apply(made.cohort))
+    np.testing.assert_array_equal(again.patterns, model.patterns)
+    np.testing.assert_array_equal(again.training.covariance, model.training.covariance)
+    assert again.card == json.loads(json.dumps(dict(model.card)))
+    again.save(tmp_path / "n.safetensors")
+    assert (tmp_path / "n.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+
+
+def test_what_the_file_tells(model: ri.FittedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "m.safetensors")
+    told = read_metadata(tmp_path / "m.safetensors")
+    expected = {"schema", "regions", "unit", "covariates", "recipe", "seed", "agreement", "fingerprint", "versions"}
+    assert expected | {"citation", "rindices_version", "trained_on"} <= set(told)
+    assert told["recipe"] == {"recipe": "contrastive", "values": {}}
+
+
+def test_order_of_columns_and_people_does_not_matter(made: Simulated, model: ri.FittedModel) -> None:
+    whole = indices(model.apply(made.cohort))
+    turned = replace(made.cohort, volumes=made.cohort.volumes.iloc[:, ::-1])
+    np.testing.assert_array_equal(indices(model.apply(turned)), whole)
+    some = np.arange(3, 90, 7)
+    np.testing.assert_allclose(indices(model.apply(made.cohort.take(some))), whole[some], atol=1e-12)
+
+
+def test_with_numpy_alone_from_csv_and_parquet(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
+    write_cohort(made, tmp_path)
+    model.save(tmp_path / "m.safetensors")
+    shuffled = (
+        pd.read_csv(tmp_path / "volumes.csv").sample(frac=1, axis=1, random_state=0).sample(frac=1, random_state=1)
+    )
+    shuffled.to_parquet(tmp_path / "volumes.parquet")
+    program = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "scipy", "sklearn"}:
+            raise ImportError(name + " is not here")
+sys.meta_path.insert(0, Absent())
+from rindices.cli.main import run
+run()
+"""
+    for table in ("volumes.csv", "volumes.parquet"):
+        out = tmp_path / f"{table}.tsv"
+        arguments = ["apply", str(tmp_path / "m.safetensors"), str(tmp_path / table)]
+        arguments += ["--participants", str(tmp_path / "participants.tsv"), "--out", str(out)]
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(indices(pd.read_csv(out, sep="\t")), indices(model.apply(made.cohort)), atol=1e-6)
+
+
+def test_regions_that_do_not_match_are_named(made: Simulated, model: ri.FittedModel) -> None:
+    volumes = made.cohort.volumes
+    with pytest.raises(ModelError, match="1 regions are missing: MUSE_47"):
+        model.apply(replace(made.cohort, volumes=volumes.drop(columns="MUSE_47")))
+    with pytest.raises(ModelError, match=r"not regions of this model: extra.*--exclude extra"):
+        model.apply(replace(made.cohort, volumes=volumes.assign(extra=1.0)))
+    with pytest.raises(ModelError, match="table is in ml, the model was trained on mm3"):
+        model.apply(replace(made.cohort, unit="ml"))
+    with pytest.raises(ModelError, match="scaled differently than in training: MUSE_47"):
+        model.apply(replace(made.cohort, volumes=volumes.assign(MUSE_47=volumes["MUSE_47"] * 1000)))
+
+
+def test_people_without_covariates(made: Simulated, tmp_path: Path) -> None:
+    write_cohort(made, tmp_path)
+    asked = {"group": "group", "covariates": ["age", "sex", "icv"]}
+    ri.fit(ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **asked), 2, members=1).save(
+        tmp_path / "m.safetensors"
+    )
+    people = pd.read_csv(tmp_path / "participants.tsv", sep="\t").drop(columns="group")
+    people.loc[4, "age"] = np.nan
+    people.to_csv(tmp_path / "p.tsv", sep="\t", index=False)
+    command = [
+        sys.executable,
+        "-c",
+        "from rindices.cli.main import run; run()",
+        "apply",
+        str(tmp_path / "m.safetensors"),
+    ]
+    command += [
+        str(tmp_path / "volumes.csv"),
+        "--participants",
+        str(tmp_path / "p.tsv"),
+        "--out",
+        str(tmp_path / "r.csv"),
+    ]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "1 person has no age: sub-005" in refused.stderr
+    dropped = subprocess.run([*command, "--on-missing", "drop"], capture_output=True, text=True, check=False)
+    assert dropped.returncode == 0, dropped.stderr
+    assert len(pd.read_csv(tmp_path / "r.csv")) == 179
+
+
+def test_data_dictionary(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
+    write_indices(model.apply(made.cohort), tmp_path / "r.tsv")
+    described = json.loads((tmp_path / "r.json").read_text())
+    assert list(described) == ["participant_id", "r1", "r2", "r3"]
+    with pytest.raises(ModelError, match=r"\.csv, \.tsv or \.parquet"):
+        write_indices(model.apply(made.cohort), tmp_path / "r.xlsx")
+
+
+def test_the_head_is_the_network() -> None:
+    """Inference with numpy equals torch's own, g2 after g1."""
+    torch = pytest.importorskip("torch")
+    from rindices.learners.surreal import networks
+    from rindices.learners.surreal.group import Plan
+    from rindices.learners.surreal.members import head_of
+    from rindices.learners.surreal.recipe import recipe
+    from rindices.learners.surreal.train import train
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(1, 0.1, (40, 13)), rng.normal(0.9, 0.1, (40, 13))
+    brief = recipe("paper", min_steps=30, max_steps=30)
+    (trained,) = train(x, y, Plan(3, brief, dtype="float64"))
+    weights = {name: tensor[None] for name, tensor in trained.weights.items()}
+    g1 = networks.Decomposer(weights["g1.weight"])
+    g2 = networks.Perceptron(*(weights[f"g2.{name}"] for name in networks.Perceptron._fields))
+    expected = networks.reconstruct(g2, networks.decompose(g1, torch.as_tensor(y)[None]))[0].numpy()
+    head = head_of(trained)
+    assert isinstance(head, SurrealHead)
+    np.testing.assert_allclose(head.infer(y), expected, atol=1e-12)
+    again = SurrealHead.from_arrays(head.to_arrays())
+    np.testing.assert_array_equal(again.infer(y), head.infer(y))

@@ -1,0 +1,164 @@
+"""Damaged and hostile model files: each is refused with one line, nothing runs, memory stays bounded."""
+
+import contextlib
+import json
+import pickle
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+
+import rindices as ri
+from rindices.errors import ModelError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("model") / "m.safetensors"
+    ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, workers=1).save(path)
+    return path.read_bytes()
+
+
+def parts(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    length = struct.unpack("<Q", content[:8])[0]
+    metadata = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["rindices"])
+    return metadata, from_bytes(content)
+
+
+def rebuilt(metadata: Any, arrays: dict[str, np.ndarray]) -> bytes:
+    return to_bytes(arrays, {"rindices": metadata if isinstance(metadata, str) else json.dumps(metadata)})
+
+
+def truncated(content: bytes) -> Iterator[bytes]:
+    length = struct.unpack("<Q", content[:8])[0]
+    for size in [*range(0, 16), 8 + length - 1, 8 + length, 8 + length + 1, len(content) // 2, len(content) - 1]:
+        yield content[:size]
+    for size in np.linspace(16, len(content) - 1, 80).astype(int):
+        yield content[: int(size)]
+
+
+def flipped_header(content: bytes) -> Iterator[bytes]:
+    """A byte of the header changed: refused, or harmless because it only changed free text."""
+    length = struct.unpack("<Q", content[:8])[0]
+    for place in np.linspace(0, 7 + length, 80).astype(int):
+        changed = bytearray(content)
+        changed[place] ^= 0xFF
+        yield bytes(changed)
+
+
+def wrong_arrays(content: bytes) -> Iterator[bytes]:
+    metadata, arrays = parts(content)
+    for name, array in arrays.items():
+        yield rebuilt(metadata, {k: v for k, v in arrays.items() if k != name})
+        yield rebuilt(metadata, arrays | {name: np.zeros((2, *array.shape))})
+        yield rebuilt(metadata, arrays | {name: np.zeros(array.shape, dtype=np.int64)})
+        if array.size:
+            bad = array.copy()
+            bad.flat[0] = np.nan
+            yield rebuilt(metadata, arrays | {name: bad})
+            bad = array.copy()
+            bad.flat[-1] = np.inf
+            yield rebuilt(metadata, arrays | {name: bad})
+    yield rebuilt(metadata, arrays | {"more": np.zeros(3)})
+
+
+def wrong_metadata(content: bytes) -> Iterator[bytes]:
+    metadata, arrays = parts(content)
+    for name in ("schema", "kind", "members", "n_patterns", "regions", "covariates", "orders", "unit"):
+        yield rebuilt({k: v for k, v in metadata.items() if k != name}, arrays)
+    nonsense: list[Any] = [None, -1, 0, 1e99, 10**9, "x", [], {}, [[]], [None], True, {"a": 1}]
+    for name in ("schema", "kind", "members", "n_patterns", "regions", "covariates", "orders"):
+        for value in nonsense:
+            if metadata[name] != value and not (name == "covariates" and value == []):
+                yield rebuilt(metadata | {name: value}, arrays)
+    for text in ("", "[]", "null", "{", '"x"', "[" * 100_000):
+        yield rebuilt(text, arrays)
+    yield rebuilt(metadata | {"schema": 2}, arrays)
+    yield rebuilt(metadata | {"regions": metadata["regions"][:-1] + metadata["regions"][:1]}, arrays)
+    yield rebuilt(metadata | {"orders": [[0, 0], [0, 1]]}, arrays)
+    yield to_bytes(arrays, {"other": "program"})
+    yield to_bytes(arrays)
+
+
+class Evil:
+    """A pickle that would make a file where it is loaded."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (self.path, "w"))
+
+
+def foreign(content: bytes) -> Iterator[bytes]:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        yield pickle.dumps(Evil("/tmp/rindices-was-here"), protocol=protocol)
+    yield b"PK\x03\x04" + content
+    yield b"\x93NUMPY" + content
+    yield struct.pack("<Q", 10**9) + b"{" * 1000
+    yield struct.pack("<Q", 2**63) + content[8:]
+    yield struct.pack("<Q", 2**64 - 1) + content[8:]
+    yield struct.pack("<Q", 0) + content[8:]
+    yield struct.pack("<Q", 4) + b"null" + content
+    yield b"\x00" * 1000
+    yield b"\xff" * 1000
+    yield b"not a model at all, only a sentence or two"
+
+
+FAMILIES: list[Callable[[bytes], Iterator[bytes]]] = [truncated, wrong_arrays, wrong_metadata, foreign]
+
+
+def refuse(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ModelError) as caught:
+        ri.load(path)
+    assert len(str(caught.value).splitlines()) == 1
+    assert "m.safetensors" in str(caught.value)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+def test_refused_with_one_line(family: Callable[[bytes], Iterator[bytes]], whole: bytes, tmp_path: Path) -> None:
+    for content in family(whole):
+        refuse(tmp_path / "m.safetensors", content)
+    assert not Path("/tmp/rindices-was-here").exists()
+
+
+def test_flipped_header_bytes_never_crash(whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    for content in flipped_header(whole):
+        path.write_bytes(content)
+        with contextlib.suppress(ModelError):  # anything else would fail the test
+            ri.load(path)
+
+
+def test_there_are_three_hundred_of_them(whole: bytes) -> None:
+    assert sum(1 for family in FAMILIES for _ in family(whole)) >= 300
+
+
+def test_memory_is_bounded(whole: bytes, tmp_path: Path) -> None:
+    """A header that claims arrays of a terabyte, or a gigabyte of metadata, is refused before anything is made."""
+    metadata, _ = parts(whole)
+    path = tmp_path / "m.safetensors"
+    entry = {"dtype": "F64", "shape": [10**6, 10**6], "data_offsets": [0, 8 * 10**12]}
+    header = json.dumps({"__metadata__": {"rindices": json.dumps(metadata)}, "patterns": entry}).encode()
+    tracemalloc.start()
+    for content in (struct.pack("<Q", len(header)) + header, struct.pack("<Q", 10**9) + header):
+        refuse(path, content)
+    huge = metadata | {"n_patterns": 100_000, "members": 100_000}
+    refuse(path, rebuilt(huge, {"patterns": np.zeros(3)}))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read"):
+        ri.load(tmp_path / "none.safetensors")
+    with pytest.raises(ModelError):
+        ri.load(tmp_path)

@@ -1,0 +1,272 @@
+"""Studies: the file, the plan, the store; resumed runs and any number of workers give equal bytes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import rindices as ri
+from rindices.cli.main import app
+from rindices.errors import StudyError
+from rindices.experiments.simulate import write_cohort
+from rindices.study.config import Model, make_study, read_study, study_toml
+from rindices.study.fit import fit_cohort
+from rindices.study.plan import make_plan
+from rindices.study.store import RunStore
+
+STUDY = """
+[data]
+volumes = "volumes.csv"
+participants = "participants.tsv"
+group = "group"
+covariates = ["age", "sex", "icv"]
+
+[model]
+patterns = [2, 3]
+members = 20
+recipe = "contrastive"
+
+[run]
+seed = 3
+"""
+BRIEF = {"max_steps": 40, "min_steps": 40, "reconstruction_bar": 1e3, "monotonicity_bar": 1e3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study")
+    write_cohort(ri.simulate_cohort("tiny", seed=1), path)
+    (path / "study.toml").write_text(STUDY)
+    return path
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> Path:
+    done = run("fit", folder / "study.toml", "--out", folder / "plain", "--workers", 1)
+    assert done.returncode == 0, done.stderr
+    return folder / "plain"
+
+
+def outputs(path: Path) -> tuple[bytes, ...]:
+    names = ("r_indices.tsv", "r_indices.json", "model.safetensors", "selection.json")
+    return tuple((path / name).read_bytes() for name in names)
+
+
+def test_a_study_from_its_file(undisturbed: Path) -> None:
+    selection = json.loads((undisturbed / "selection.json").read_text())
+    assert [g["setting"]["n_patterns"] for g in selection["grid"]] == [2, 3]
+    assert selection["chosen"]["members"] == {"trained": 20, "converged": 20}
+    table = pd.read_csv(undisturbed / "r_indices.tsv", sep="\t")
+    assert list(table.columns[:2]) == ["participant_id", "group"]
+    assert len(table) == 180
+
+
+def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) -> None:
+    done = run("fit", folder / "study.toml", "--out", folder / "two", "--workers", 2)
+    assert done.returncode == 0, done.stderr
+    assert outputs(folder / "two") == outputs(undisturbed)
+
+
+def killed_and_resumed(folder: Path, out: Path, times: int) -> int:
+    """Start, kill all processes at a random moment, start again; return how often it was killed before the end."""
+    chance, kills = random.Random(0), 0
+    for _ in range(times):
+        process = subprocess.Popen(
+            command("fit", folder / "study.toml", "--out", out), start_new_session=True, stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(0.5, 7.0))
+        if process.poll() is None:
+            kills += 1
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.wait()
+    assert run("fit", folder / "study.toml", "--out", out).returncode == 0
+    return kills
+
+
+def test_killed_thrice_and_resumed(folder: Path, undisturbed: Path) -> None:
+    assert killed_and_resumed(folder, folder / "killed", 3) > 0
+    assert outputs(folder / "killed") == outputs(undisturbed)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> None:
+    for round_ in range(4):  # fresh folders, so that there is something left to kill
+        killed_and_resumed(folder, folder / f"killed{round_}", 5)
+        assert outputs(folder / f"killed{round_}") == outputs(undisturbed)
+
+
+def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:
+    out = folder / "interrupted"
+    process = subprocess.Popen(
+        command("fit", folder / "study.toml", "--out", out, "--workers", 1), stderr=subprocess.PIPE, text=True
+    )
+    while not list(out.glob("runs/*.safetensors")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate()[1]
+    assert process.returncode == 3, message
+    assert "run the same command again" in message
+    assert "Traceback" not in message
+    finished = len(list(out.glob("runs/*.safetensors")))
+    assert 0 < finished < 8
+    assert run("fit", folder / "study.toml", "--out", out).returncode == 0
+    assert outputs(out) == outputs(undisturbed)
+
+
+def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) -> None:
+    files = sorted(undisturbed.glob("runs/*.safetensors"))
+    before = {path: path.stat().st_mtime_ns for path in files}
+    damaged = files[2]
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    expected = outputs(undisturbed)
+    assert run("fit", folder / "study.toml", "--out", undisturbed).returncode == 0
+    after = {path: path.stat().st_mtime_ns for path in files}
+    assert [path for path in files if before[path] != after[path]] == [damaged]
+    assert outputs(undisturbed) == expected
+
+
+def test_what_changes_the_fingerprint() -> None:
+    model = Model(recipe="paper", patterns=(3,), orthogonality=(0.2,))
+
+    def keys(changed: Model = model, seed: int = 0, data: str = "x") -> list[str]:
+        return [work.key for work in make_plan(changed, seed, data)]
+
+    def with_(**changes: Any) -> Model:
+        return model.model_copy(update=changes)
+
+    assert keys() == keys()
+    for other in (
+        keys(seed=1),
+        keys(data="y"),
+        keys(with_(recipe_changes={"near_zero": 7.0})),
+        keys(with_(recipe_changes={"max_steps": 300_000})),
+        keys(with_(correlated=True)),
+        keys(with_(orthogonality=(0.4,))),
+        keys(with_(recipe="contrastive")),
+    ):
+        assert not set(keys()) & set(other)
+    assert set(keys()) < set(keys(with_(members=20)))  # more members keep the first ones
+    assert set(keys()) < set(keys(with_(patterns=(2, 3))))
+
+
+def test_one_value_in_the_table_changes_the_fingerprint(folder: Path) -> None:
+    asked = {"group": "group", "covariates": ["age"]}
+    table = pd.read_csv(folder / "volumes.csv")
+    first = ri.read_cohort(folder / "volumes.csv", folder / "participants.tsv", **asked).fingerprint()
+    table.sample(frac=1, random_state=0).to_csv(folder / "shuffled.csv", index=False)
+    assert ri.read_cohort(folder / "shuffled.csv", folder / "participants.tsv", **asked).fingerprint() == first
+    table.iloc[5, 7] += 0.01
+    table.to_csv(folder / "changed.csv", index=False)
+    assert ri.read_cohort(folder / "changed.csv", folder / "participants.tsv", **asked).fingerprint() != first
+
+
+def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2, 0.4), members=1, recipe_changes=BRIEF)
+    first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
+    again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
+    assert first.card["recipe"]["values"]["max_steps"] == 40
+    assert first.heads[0].kind == "surreal"
+    np.testing.assert_array_equal(first.apply(cohort)[["r1", "r2"]], again.apply(cohort)[["r1", "r2"]])
+    assert not list((tmp_path / "a").glob("*.checkpoint"))
+
+
+def test_an_unstable_study_is_said_to_be(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    bars = {"max_steps": 40, "min_steps": 40}
+    model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
+    with pytest.raises(StudyError, match="no setting gave a stable result: M = 2: 0 of 2 members converged"):
+        fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1)
+
+
+def test_dry_run_trains_nothing(folder: Path) -> None:
+    done = run("fit", folder / "study.toml", "--out", folder / "dry", "--dry-run", "--json")
+    told = json.loads(done.stdout)
+    assert (told["settings"], told["members"], told["member_sets"], told["finished"]) == (2, 40, 8, 0)
+    assert 0 < told["seconds_left"] < 600
+    assert not (folder / "dry").exists()
+    paper = run("fit", folder / "study.toml", "--out", folder / "dry", "--dry-run", "--json", "--recipe", "paper")
+    assert json.loads(paper.stdout)["seconds_left"] > 600  # 100,000 steps and more take their time
+
+
+def test_plain_options_and_the_study_they_make(folder: Path) -> None:
+    options = ["--participants", folder / "participants.tsv", "--group", "group", "--covariates", "age,sex,icv"]
+    options += ["--patterns", "2,3", "--members", 20, "--recipe", "contrastive", "--seed", 3, "--json"]
+    done = run("fit", folder / "volumes.csv", *options, "--out", folder / "options")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    expected = {"n_patterns", "orthogonality", "agreement", "members", "seconds", "model", "report"}
+    assert set(told) == expected
+    again = run("fit", folder / "options" / "study.toml", "--out", folder / "again")
+    assert again.returncode == 0, again.stderr
+    assert outputs(folder / "again") == outputs(folder / "options")
+
+
+def test_study_file_round_trip(tmp_path: Path, folder: Path) -> None:
+    study = read_study(folder / "study.toml")
+    (tmp_path / "s.toml").write_text(study_toml(study))
+    assert read_study(tmp_path / "s.toml") == study
+    changed = make_study({"data": {"volumes": "v.csv"}, "model": {"recipe": "paper", "recipe_changes": BRIEF}})
+    (tmp_path / "t.toml").write_text(study_toml(changed))
+    assert read_study(tmp_path / "t.toml") == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "offender", "cure"),
+    [
+        ("[data]\nvolumes = 'v.csv'\n[model]\npaterns = [2]", "model.paterns", "Did you mean 'patterns'?"),
+        ("[data]\nvolumes = 'v.csv'\n[model]\npatterns = [0]", "model.patterns", "1 or more"),
+        ("[data]\nvolumes = 'v.csv'\n[model]\nmembers = 'many'", "model.members", "integer"),
+        ("[data]\nvolumes = 'v.csv'\n[model]\nrecipe = 'papper'", "model.recipe", "paper"),
+        ("[data]\nvolumes = 'v.csv'\n[run]\nengine = 'magic'", "run.engine", "local"),
+        ("[model]\npatterns = 2", "data", "required"),
+        ("[data]\nvolumes = 'v.csv'\n[modle]\n", "modle", "Did you mean 'model'?"),
+        ("this is no toml", "s.toml", "not a study file"),
+    ],
+)
+def test_wrong_study_files(tmp_path: Path, text: str, offender: str, cure: str) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "s.toml")
+    assert offender in str(caught.value)
+    assert cure in str(caught.value)
+
+
+def test_misspelt_recipe_values_are_suggested() -> None:
+    model = Model(recipe="paper", recipe_changes={"max_step": 5})
+    with pytest.raises(ri.RindicesError, match="Did you mean 'max_steps'"):
+        make_plan(model, 0, "x")
+    with pytest.raises(StudyError, match="contrastive has no max_steps"):
+        make_plan(Model(recipe="contrastive", recipe_changes={"max_steps": 5}), 0, "x")
+
+
+def test_no_groups(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    with pytest.raises(StudyError, match="no controls or no patients"):
+        ri.fit(cohort.take(cohort.is_patient), 2)
+
+
+def test_score(folder: Path, undisturbed: Path) -> None:
+    arguments = ["score", str(undisturbed / "r_indices.tsv"), str(folder / "truth.tsv"), "--json"]
+    told = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert told["people"] == 100
+
+    assert told["pattern_c_index"] > 0.8
