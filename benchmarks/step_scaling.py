@@ -1,10 +1,10 @@
 """How the cost of a step grows: people, regions, patterns, members.
 
-    python benchmarks/step_scaling.py --out benchmarks/step_scaling.json
+    python benchmarks/step_scaling.py
 
 Seconds per step of one stack (processor time, one thread, least of several), the
 memory of its weights, moments and buffers, and the exponent fitted to each growth.
-Writes a table (.md) and, where matplotlib is at hand, a figure (.png) beside the JSON.
+Writes results/step_scaling.json, .md (with what whole studies cost) and .png.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from rindices.learners.surreal import step
@@ -26,9 +27,10 @@ from rindices.learners.surreal.group import Group, Plan, new_group
 from rindices.learners.surreal.recipe import recipe
 
 BASE = {"people": 1392, "regions": 139, "patterns": 3, "members": 1, "cap": None}
+STUDY_MEMBERS, STUDY_STEPS = 150, 100_000
 GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
-    "people, batch by the paper's rule": ("people", [1392, 5000, 15_000, 50_000], None),
-    "people, batch at most 256": ("people", [1392, 5000, 50_000, 500_000], 256),
+    "people, batch by the paper's rule": ("people", [900, 1392, 5000, 15_000, 50_000, 500_000], None),
+    "people, batch at most 256": ("people", [900, 1392, 5000, 50_000, 500_000], 256),
     "regions": ("regions", [50, 100, 139, 250, 500, 1000], None),
     "patterns": ("patterns", [1, 2, 3, 5, 7, 10], None),
     "members": ("members", [1, 2, 5, 10, 20, 50], None),
@@ -117,33 +119,45 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def paragraph(results: list[dict[str, Any]]) -> str:
+    """What whole studies cost, from the measured steps."""
+    by_name = {result["growth"]: {row["people"]: row for row in result["rows"]} for result in results[:2]}
+    lines = []
+    for people in (1392, 50_000, 500_000):
+        parts = []
+        for name, rows in by_name.items():
+            hours = rows[people]["ms"] / 3.6e6 * STUDY_MEMBERS * STUDY_STEPS
+            parts.append(f"{hours:,.0f} core-hours and {rows[people]['mb']:,.0f} MB a member ({name.split(', ')[1]})")
+        lines.append(f"- {people:,} people: {' or '.join(parts)}.")
+    head = (
+        f"A study of the paper's size (M = 2, 3, 4, five lambda, ten members: {STUDY_MEMBERS} members of "
+        f"{STUDY_STEPS:,} steps, 139 regions) costs, from these steps on one thread:"
+    )
+    return "\n".join(["", head, "", *lines, ""])
+
+
 def figure(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per growth, log-log."""
-    from matplotlib import pyplot as plt
-
-    shown, axes = plt.subplots(1, len(results), figsize=(3 * len(results), 3), sharey=True)
+    shown = Figure(figsize=(3.2 * len(results), 3.4), layout="constrained")
+    axes = shown.subplots(1, len(results), sharey=True)
     for axis, result in zip(axes, results, strict=True):
         x = [row[result["axis"]] for row in result["rows"]]
         axis.loglog(x, [row["ms"] for row in result["rows"]], "o-")
-        axis.set(title=f"{result['growth']}\nexponent {result['exponent']:.2f}", xlabel=result["axis"])
+        axis.set(title=f"{result['growth'].replace(', ', chr(10))}\nexponent {result['exponent']:.2f}", xlabel=result["axis"])
     axes[0].set_ylabel("ms per step, one thread")
-    shown.tight_layout()
     shown.savefig(path, dpi=120)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_scaling.json")
     parser.add_argument("--budget", type=float, default=1.5, help="seconds per size")
     args = parser.parse_args()
     torch.set_num_threads(1)
     results = [measure(name, args.budget) for name in GROWTHS]
     args.out.write_text(json.dumps(results, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(table(results))
-    try:
-        figure(results, args.out.with_suffix(".png"))
-    except ImportError:
-        print("matplotlib is not installed: no figure", file=sys.stderr)
+    args.out.with_suffix(".md").write_text(table(results) + paragraph(results))
+    figure(results, args.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":
