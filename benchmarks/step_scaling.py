@@ -143,7 +143,9 @@ def figure(results: list[dict[str, Any]], path: Path) -> None:
     for axis, result in zip(axes, results, strict=True):
         x = [row[result["axis"]] for row in result["rows"]]
         axis.loglog(x, [row["ms"] for row in result["rows"]], "o-")
-        axis.set(title=f"{result['growth'].replace(', ', chr(10))}\nexponent {result['exponent']:.2f}", xlabel=result["axis"])
+        axis.set(
+            title=f"{result['growth'].replace(', ', chr(10))}\nexponent {result['exponent']:.2f}", xlabel=result["axis"]
+        )
     axes[0].set_ylabel("ms per step, one thread")
     shown.savefig(path, dpi=120)
 

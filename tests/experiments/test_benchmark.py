@@ -49,7 +49,7 @@ def test_finished_pieces_are_not_run_again_and_damaged_ones_are(tmp_path: Path) 
     files[0].write_text(json.dumps(marked))
     files[1].write_text('{"task": ')
     told: list[tuple[int, int]] = []
-    again = run(PLAN, tmp_path, workers=1, told=lambda done, total: told.append((done, total)))
+    again = run(PLAN, tmp_path, workers=1, told=lambda done, total, job: told.append((done, total)))
     assert told == [(6, 6)]  # only the damaged piece ran
     assert sorted(r.pattern_c_index == 0.123 for r in again) == [False] * 5 + [True]
     kept = [(a, b) for a, b in zip(first, again, strict=True) if b.pattern_c_index != 0.123]

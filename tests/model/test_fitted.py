@@ -165,3 +165,21 @@ def test_the_head_is_the_network() -> None:
     np.testing.assert_allclose(head.infer(y), expected, atol=1e-12)
     again = SurrealHead.from_arrays(head.to_arrays())
     np.testing.assert_array_equal(again.infer(y), head.infer(y))
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
+def test_old_files_load_for_ever(path: Path) -> None:
+    from scripts.make_model_fixture import small_cohort
+
+    expected = pd.read_csv(path.with_suffix(".csv"))
+    pd.testing.assert_frame_equal(ri.load(path).apply(small_cohort()), expected, rtol=1e-9, check_dtype=False)
+
+
+def test_every_schema_has_its_fixtures() -> None:
+    from rindices.model.fitted import SCHEMA
+
+    kinds = {f"schema{number}-{kind}" for number in range(1, SCHEMA + 1) for kind in ("contrastive", "paper")}
+    assert {path.stem for path in FIXTURES.glob("*.safetensors")} == kinds

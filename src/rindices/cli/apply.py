@@ -7,20 +7,21 @@ from typing import Annotated
 import typer
 
 from rindices.cli.console import print_json, say_problems, split
+from rindices.cli.options import IdColumn, Json, Participants, Session, Tables
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
 
 
 def apply(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
-    tables: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")],
+    tables: Tables,
     out: Annotated[Path, typer.Option(help="File for the R-indices: .csv, .tsv or .parquet.")],
-    participants: Annotated[Path | None, typer.Option(help="Who the people are, joined by id.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")] = None,
-    session: Annotated[str | None, typer.Option(help="Column of the session, if unusual.")] = None,
+    participants: Participants = None,
+    id_column: IdColumn = None,
+    session: Session = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
     on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the R-indices of new people; needs the regions and covariates that the model was trained on."""
     from rindices.errors import Severity, TableError

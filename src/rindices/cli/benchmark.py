@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, split
+from rindices.cli.options import Json, Workers
 
 if TYPE_CHECKING:
     from rindices.experiments.benchmark import Result
@@ -22,8 +23,8 @@ def benchmark(
     folds: Annotated[int, typer.Option(min=0, help="Folds for people not seen; 0 for none.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for results; run again to resume.")] = None,
     data: Annotated[Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for real.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes; -1 for all cores.")] = -1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    workers: Workers = -1,
+    as_json: Json = False,
 ) -> None:
     """Measure learners on cohorts with known truth, on people they were fitted on and people they have not seen."""
     from rindices.cli.progress import Progress

@@ -1,30 +1,42 @@
 """``rindices check``: says what a table is and what to fix; trains nothing."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rindices.cli.console import print_facts, print_json, say_problems, split
+from rindices.cli.options import (
+    Controls,
+    Covariates,
+    Exclude,
+    Group,
+    IdColumn,
+    Json,
+    Participants,
+    Patients,
+    Session,
+    Site,
+    Tables,
+)
 from rindices.errors import named
 
 EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
 
 
 def check(
-    tables: Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")],
-    participants: Annotated[Path | None, typer.Option(help="Who the people are, joined by id.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column that tells controls from patients.")] = None,
-    controls: Annotated[list[str] | None, typer.Option(help="Label(s) of the controls.")] = None,
-    patients: Annotated[list[str] | None, typer.Option(help="Label(s) of the patients.")] = None,
-    covariates: Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")] = None,
-    site: Annotated[str | None, typer.Option(help="Column of the site or scanner.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")] = None,
-    session: Annotated[str | None, typer.Option(help="Column of the session, if unusual.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Regions to leave out.")] = None,
+    tables: Tables,
+    participants: Participants = None,
+    group: Group = None,
+    controls: Controls = None,
+    patients: Patients = None,
+    covariates: Covariates = None,
+    site: Site = None,
+    id_column: IdColumn = None,
+    session: Session = None,
+    exclude: Exclude = None,
     measure: Annotated[str, typer.Option(help="volume, thickness, area or any.")] = "volume",
     on_missing: Annotated[str, typer.Option(help="error, drop, or report.")] = "report",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, and say what it is and what to fix."""
     from rindices.tables.door import Request, examine

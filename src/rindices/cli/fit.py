@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json, say_problems, split
+from rindices.cli.options import (
+    Controls,
+    Covariates,
+    Exclude,
+    Group,
+    IdColumn,
+    Json,
+    Participants,
+    Patients,
+    Session,
+    Site,
+    Workers,
+)
 
 if TYPE_CHECKING:
     from rindices.study.config import Study
@@ -18,15 +31,15 @@ EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit d
 def fit(
     source: Annotated[list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes.")],
     out: Annotated[Path, typer.Option(help="Folder for everything; run again to resume.")],
-    participants: Annotated[Path | None, typer.Option(help="Who the people are, joined by id.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column that tells controls from patients.")] = None,
-    controls: Annotated[list[str] | None, typer.Option(help="Label(s) of the controls.")] = None,
-    patients: Annotated[list[str] | None, typer.Option(help="Label(s) of the patients.")] = None,
-    covariates: Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")] = None,
-    site: Annotated[str | None, typer.Option(help="Column of the site or scanner.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")] = None,
-    session: Annotated[str | None, typer.Option(help="Column of the session, if unusual.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Regions to leave out.")] = None,
+    participants: Participants = None,
+    group: Group = None,
+    controls: Controls = None,
+    patients: Patients = None,
+    covariates: Covariates = None,
+    site: Site = None,
+    id_column: IdColumn = None,
+    session: Session = None,
+    exclude: Exclude = None,
     measure: Annotated[str | None, typer.Option(help="volume, thickness, area or any.")] = None,
     on_missing: Annotated[str | None, typer.Option(help="error or drop.")] = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3,4.")] = None,
@@ -36,9 +49,9 @@ def fit(
     max_steps: Annotated[int | None, typer.Option(min=1, help="Training steps at most (recipe paper).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same numbers.")] = None,
     engine: Annotated[str | None, typer.Option(help="local.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes; -1 for all cores.")] = -1,
+    workers: Workers = -1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
     data = {"participants": participants, "group": group, "controls": split(controls), "patients": split(patients)}
@@ -91,7 +104,11 @@ def _run(study: "Study", folder: Path, out: Path, workers: int, as_json: bool) -
     store = RunStore(out / "runs")
     try:
         with Progress("fit") as progress:
-            model = fit_cohort(cohort, study.model, study.run.seed, store, workers, progress.update)
+
+            def agreed(point: Any, concordance: float) -> None:
+                progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
+
+            model = fit_cohort(cohort, study.model, study.run.seed, store, workers, progress.update, agreed)
         write_study(out, model, cohort)
         (out / "study.toml").write_text(study_toml(study), "utf-8")
     except KeyboardInterrupt:

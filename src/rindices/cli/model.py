@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json
+from rindices.cli.options import Json
 from rindices.errors import named
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
@@ -14,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 @app.command("show", epilog="Example: rindices model show model.safetensors")
 def show(
     path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say what a table must have to be used with a model, and where the model comes from."""
     from rindices.model.fitted import SCHEMA, load

@@ -25,19 +25,23 @@ class Progress:
         self._first: int | None = None
         self._terminal = sys.stderr.isatty()
 
-    def update(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int, piece: object = None) -> None:
         """Tell that ``done`` of ``total`` pieces are finished."""
         now = time.monotonic()
         if self._first is None:
-            self._first = done - 1  # pieces of an earlier run, which took no time now
+            self._first = done if piece is None else done - 1  # pieces of an earlier run, which took no time now
         fresh = done - self._first
-        left = (now - self._start) / fresh * (total - done)
-        line = f"{self.title}: {done} of {total}, {_clock(left)} left"
+        left = f"{_clock((now - self._start) / fresh * (total - done))} left" if fresh else "begun"
+        line = f"{self.title}: {done} of {total}, {left}"
         if self._terminal:
             typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
         elif now - self._last >= _EVERY or done == total:
             typer.echo(line, err=True)
             self._last = now
+
+    def say(self, line: str) -> None:
+        """Print a line of its own, above the bar."""
+        typer.echo(f"\r\x1b[K{line}" if self._terminal else line, err=True)
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices.cli.console import print_json
+from rindices.cli.options import Json
 
 EPILOG = "Example: rindices score results/r_indices.tsv demo/truth.tsv"
 
@@ -13,7 +14,7 @@ EPILOG = "Example: rindices score results/r_indices.tsv demo/truth.tsv"
 def score(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
     truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="participant_id and s1, s2, ...")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the pattern-c-index: the share of pairs of people that are ranked as in truth, 1 perfect, 0.5 chance."""
     from rindices.experiments.score import score_tables

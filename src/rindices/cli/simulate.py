@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, say_problems
+from rindices.cli.options import Json
 
 if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
@@ -26,7 +27,7 @@ def simulate(
     label: Annotated[str | None, typer.Option(help="The healthy ones' label in it.")] = None,
     site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write volumes.csv, participants.tsv, truth.tsv and patterns.tsv of a cohort with known severities."""
     from rindices.errors import SimulationError

@@ -1,7 +1,6 @@
 """All learners on all cohorts of a suite: run in parallel, resume, summarise."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from joblib import Parallel, delayed, parallel_config
 from sklearn.model_selection import StratifiedKFold
 
 from rindices import __version__
+from rindices.atomic import write_atomically
 from rindices.errors import InputError
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
 from rindices.experiments.contenders import contender
@@ -84,7 +84,7 @@ class Result:
 
 
 def run(
-    plan: Plan, store: Path | None = None, workers: int = -1, told: Callable[[int, int], None] | None = None
+    plan: Plan, store: Path | None = None, workers: int = -1, told: Callable[[int, int, object], None] | None = None
 ) -> list[Result]:
     """Run a plan; finished pieces are kept in ``store`` and not run again.
 
@@ -96,7 +96,7 @@ def run(
     workers : int
         Processes; -1 for all cores. The numbers do not depend on it.
     told : callable, optional
-        Called with the number of finished and of all pieces.
+        Called with the number of finished and of all pieces, and the piece just finished.
     """
     jobs = plan.jobs()
     done = {job: result for job in jobs if (result := _load(store, job)) is not None}
@@ -109,7 +109,7 @@ def run(
             done[job] = result
             _save(store, job, result)
             if told is not None:
-                told(len(done), len(jobs))
+                told(len(done), len(jobs), job)
     return [done[job] for job in jobs]
 
 
@@ -207,7 +207,4 @@ def _save(store: Path | None, job: Job, result: Result) -> None:
     if store is None:
         return
     store.mkdir(parents=True, exist_ok=True)
-    whole = store / f"{job.key}.json"
-    part = whole.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(asdict(result)), "utf-8")
-    part.replace(whole)
+    write_atomically(store / f"{job.key}.json", json.dumps(asdict(result)).encode())

@@ -5,7 +5,6 @@ are held against what is expected. Nothing in such a file is ever executed.
 """
 
 import json
-import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
+from rindices.atomic import write_atomically
 from rindices.errors import ModelError
 
 Array = NDArray[Any]
@@ -31,12 +31,7 @@ def write_file(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, A
     """Write arrays and metadata to one file, atomically: a crash leaves the old file or the new one."""
     text = json.dumps(metadata, sort_keys=True, allow_nan=False)
     content = to_bytes({name: np.array(array, order="C") for name, array in arrays.items()}, {KEY: text})
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    write_atomically(path, content)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

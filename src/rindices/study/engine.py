@@ -14,7 +14,8 @@ from rindices.learners.members import Member, contrastive_members
 from rindices.study.plan import MemberSet
 from rindices.study.store import RunStore
 
-Told = Callable[[int, int], None]
+Told = Callable[[int, int, MemberSet | None], None]
+"""Called with the number of finished sets, of all sets, and the set that was just finished."""
 
 
 def train_set(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], checkpoint: Path | None) -> list[Member]:
@@ -49,7 +50,7 @@ def run_local(
     rest = [work for work in plan if store.load(work) is None]
     done = len(plan) - len(rest)
     if told is not None and rest:
-        told(done, len(plan))
+        told(done, len(plan), None)
     processes = min(workers if workers > 0 else os.cpu_count() or 1, max(1, len(rest)))
     if processes == 1:
         _follow(map(partial(_run_one, X=X, y=y, store=store), rest), done, len(plan), told)
@@ -59,12 +60,13 @@ def run_local(
         _follow(Parallel(n_jobs=processes, return_as="generator_unordered")(jobs), done, len(plan), told)
 
 
-def _run_one(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], store: RunStore) -> None:
+def _run_one(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], store: RunStore) -> MemberSet:
     store.save(work, train_set(work, X, y, store.checkpoint(work)))
+    return work
 
 
-def _follow(finished: Iterator[None], done: int, total: int, told: Told | None) -> None:
-    for _ in finished:
+def _follow(finished: Iterator[MemberSet], done: int, total: int, told: Told | None) -> None:
+    for work in finished:
         done += 1
         if told is not None:
-            told(done, total)
+            told(done, total, work)

@@ -1,7 +1,8 @@
 """``fit``: from a cohort to a selected model."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
 from rindices.model.fitted import CITATION, FittedModel, Training
 from rindices.preprocess.pipeline import Preprocessing
+from rindices.selection.agreement import members_agreement
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.study.config import Model, make_study
 from rindices.study.engine import Told, run_local
@@ -84,15 +86,30 @@ def fit(
 
 
 def fit_cohort(
-    cohort: Cohort, model: Model, seed: int, store: RunStore, workers: int = -1, told: Told | None = None
+    cohort: Cohort,
+    model: Model,
+    seed: int,
+    store: RunStore,
+    workers: int = -1,
+    told: Told | None = None,
+    agreed: Callable[[GridPoint, float], None] | None = None,
 ) -> FittedModel:
-    """Run the plan of a study, choose, and build the model."""
+    """Run the plan of a study, choose, and build the model.
+
+    Parameters
+    ----------
+    told : callable, optional
+        Told of every finished member set.
+    agreed : callable, optional
+        Told of every setting whose members are all trained, with the concordance among them.
+    """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
     preprocessing = Preprocessing.fit(cohort)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     plan = make_plan(model, seed, cohort.fingerprint())
-    run_local(plan, X, y, store, workers, told)
+    watch = _Watch(plan, store, X[y == 1], told, agreed)
+    run_local(plan, X, y, store, workers, watch.told)
     gathered = gather(plan, store)
     candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
     choice = choose(candidates, seed)
@@ -100,6 +117,29 @@ def fit_cohort(
     if choice.best is None:
         raise StudyError(f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}")
     return _build(cohort, preprocessing, X, gathered, choice, model, seed, selection)
+
+
+@dataclass
+class _Watch:
+    """Follows a running study and tells of settings that are complete."""
+
+    plan: Sequence[MemberSet]
+    store: RunStore
+    patients: Floats
+    on_set: Told | None
+    on_setting: Callable[[GridPoint, float], None] | None
+
+    def told(self, done: int, total: int, work: MemberSet | None) -> None:
+        """Pass a finished member set on, and its setting if that was the last of it."""
+        if self.on_set is not None:
+            self.on_set(done, total, work)
+        if self.on_setting is None or work is None:
+            return
+        own = [other for other in self.plan if other.point == work.point]
+        if all(self.store.path(other).is_file() for other in own):
+            candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
+            if len(candidate.indices) > 1:
+                self.on_setting(work.point, members_agreement(candidate.indices).concordance)
 
 
 def gather(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:

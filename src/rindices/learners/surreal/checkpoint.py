@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
 from rindices.learners.outcome import Outcome
 from rindices.learners.surreal.group import Group, Plan, Trained, resize
@@ -63,21 +63,6 @@ def load(path: Path, groups: Sequence[Group], identity: dict[str, Any]) -> None:
         prefix = f"{number}/"
         own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
         _restore(group, state, own)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, flush to the disk, then rename over it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Scripts that write package data and fixtures; not part of the package."""

@@ -1,0 +1,44 @@
+"""Write the fixtures that keep old model files loading: one small model of each kind, and what it gives.
+
+Usage: ``python scripts/make_model_fixture.py tests/model/fixtures`` once per schema, never for an old one.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import rindices as ri
+from rindices.model.fitted import SCHEMA
+from rindices.tables.cohort import Cohort
+
+REGIONS = 12
+BRIEF = {"max_steps": 20, "min_steps": 20, "reconstruction_bar": 1e3, "monotonicity_bar": 1e3}
+
+
+def small_cohort() -> Cohort:
+    """Return sixty people of twelve regions with two patterns."""
+    rng = np.random.default_rng(0)
+    volumes = rng.normal(3000, 200, size=(60, REGIONS))
+    volumes[30:, :4] -= rng.uniform(0, 900, size=(30, 1))
+    volumes[30:, 4:8] -= rng.uniform(0, 900, size=(30, 1))
+    people = pd.DataFrame(
+        {"participant_id": [f"p{k:02d}" for k in range(60)], "group": ["control"] * 30 + ["patient"] * 30}
+    )
+    covariates = pd.DataFrame({"age": rng.uniform(50, 80, 60), "sex": rng.choice(["F", "M"], 60).astype(object)})
+    return Cohort(pd.DataFrame(volumes, columns=[f"r{k}" for k in range(REGIONS)]), people, covariates, "table", "mm3")
+
+
+def main(folder: Path) -> None:
+    """Write model and R-indices of each kind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for recipe, changes in (("contrastive", {}), ("paper", BRIEF)):
+        members = 2 if recipe == "contrastive" else 1
+        model = ri.fit(small_cohort(), 2, recipe=recipe, members=members, orthogonality=0.2, recipe_changes=changes)
+        model.save(folder / f"schema{SCHEMA}-{recipe}.safetensors")
+        model.apply(small_cohort()).to_csv(folder / f"schema{SCHEMA}-{recipe}.csv", index=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,19 @@
+"""Options that several commands share, each worded once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Tables = Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")]
+Participants = Annotated[Path | None, typer.Option(help="Who the people are, joined by id.")]
+Group = Annotated[str | None, typer.Option(help="Column that tells controls from patients.")]
+Controls = Annotated[list[str] | None, typer.Option(help="Label(s) of the controls.")]
+Patients = Annotated[list[str] | None, typer.Option(help="Label(s) of the patients; * for everyone else.")]
+Covariates = Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")]
+Site = Annotated[str | None, typer.Option(help="Column of the site or scanner.")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")]
+Session = Annotated[str | None, typer.Option(help="Column of the session, if unusual.")]
+Exclude = Annotated[list[str] | None, typer.Option(help="Regions to leave out.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Workers = Annotated[int, typer.Option(help="Processes; -1 for all cores.")]
