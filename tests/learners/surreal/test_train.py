@@ -190,3 +190,17 @@ def test_inference_gives_one_number_per_pattern() -> None:
         tensor[0].copy_(only.weights[name])
     y = torch.as_tensor(PEOPLE[1], dtype=torch.float32)
     assert networks.infer(weights.networks, y[None]).shape == (1, 90, 3)
+
+
+def test_threads_of_the_machine_change_no_byte() -> None:
+    plan = Plan(2, SHORT, members=(0, 1))
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(train(*PEOPLE, plan))
+    finally:
+        torch.set_num_threads(before)
+    assert same(found[0], found[1])
+    assert same(found[0], found[2])

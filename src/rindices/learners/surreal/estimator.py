@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
@@ -16,7 +17,7 @@ from rindices.learners.outcome import Outcome
 from rindices.learners.surreal.group import Plan
 from rindices.learners.surreal.members import as_member
 from rindices.learners.surreal.recipe import Recipe, recipe
-from rindices.learners.surreal.train import train
+from rindices.learners.surreal.train import stacks, train
 from rindices.selection.agreement import align, members_agreement
 
 Floats = NDArray[np.float64]
@@ -87,7 +88,8 @@ class SurrealGAN(Learner):
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         prepared = self._prepare(regions)
         plan = Plan(int(self.n_patterns), self._recipe(), self._seed(), tuple(range(int(self.members))))
-        trained = train(prepared[~patient], prepared[patient], plan, device=self.device)
+        workers = min(len(stacks(plan)), os.cpu_count() or 1)
+        trained = train(prepared[~patient], prepared[patient], plan, device=self.device, workers=workers)
         self.members_ = [as_member(member, prepared[~patient]) for member in trained]
         kept = _usable(self.members_)
         self.heads_, orders, self.agreement_ = _align(kept, prepared[patient])

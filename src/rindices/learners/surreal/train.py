@@ -138,7 +138,7 @@ def train(
     groups = [new_group(members, plan, x, y) for members in stacks(plan)]
     if path is not None and path.exists():
         checkpoint.load(path, groups, identity)
-    with ThreadPoolExecutor(workers, initializer=_one_thread if workers > 1 else None) as pool:
+    with ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
         while any(group.running for group in groups):
             until = min(group.steps for group in groups if group.running) + save_every
             train_until = functools.partial(run, recipe=plan.recipe, until=until, look=look)
@@ -156,7 +156,7 @@ def stacks(plan: Plan) -> list[tuple[int, ...]]:
 
 
 def _one_thread() -> None:
-    """Keep products inside a worker from competing for cores."""
+    """One thread a stack: sums come out the same on any machine, and workers do not compete for cores."""
     torch.set_num_threads(1)
 
 
