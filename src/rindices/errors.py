@@ -136,6 +136,11 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
     return f"did you mean '{lower[close[0]]}'?" if close else f"there is: {named(options, 12) or 'nothing'}"
 
 
+def reason(error: OSError) -> str:
+    """Return why the system refused, in words."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 def capital(text: str) -> str:
     """Return text with a capital first letter; names inside keep their spelling."""
     return text[:1].upper() + text[1:]

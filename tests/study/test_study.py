@@ -3,10 +3,12 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import pytest
 from typer.testing import CliRunner
 
 import rindices as ri
+from rindices.cli.fit import _merged
 from rindices.cli.main import app
 from rindices.errors import StudyError
 from rindices.experiments.simulate import write_cohort
+from rindices.experiments.tasks import TASKS
 from rindices.study.config import Model, make_study, read_study, study_toml
 from rindices.study.fit import fit_cohort
-from rindices.study.plan import make_plan
+from rindices.study.plan import make_plan, resolve_recipe
 from rindices.study.store import RunStore
 
 STUDY = """
@@ -180,7 +184,7 @@ def test_one_value_in_the_table_changes_the_fingerprint(folder: Path) -> None:
 
 def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2, 0.4), members=1, recipe_changes=BRIEF)
+    model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=1, recipe_changes=BRIEF)
     first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
     assert first.card["recipe"]["values"]["max_steps"] == 40
@@ -193,7 +197,9 @@ def test_an_unstable_study_is_said_to_be(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     bars = {"max_steps": 40, "min_steps": 40}
     model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
-    with pytest.raises(StudyError, match="no setting gave a stable result: M = 2: 0 of 2 members converged"):
+    with pytest.raises(
+        StudyError, match=r"no setting gave a stable result: M = 2, lambda = 0\.2: 0 of 2 members converged"
+    ):
         fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1)
 
 
@@ -256,6 +262,89 @@ def test_misspelt_recipe_values_are_suggested() -> None:
         make_plan(model, 0, "x")
     with pytest.raises(StudyError, match="contrastive has no max_steps"):
         make_plan(Model(recipe="contrastive", recipe_changes={"max_steps": 5}), 0, "x")
+
+
+@pytest.mark.parametrize("size", [(80, 100), (150, 200), (492, 900)])
+def test_no_pattern_where_there_is_none(size: tuple[int, int], tmp_path: Path) -> None:
+    """Members that share people agree even on noise; the evidence of disjoint halves does not."""
+    nothing = replace(TASKS["null"], n_controls=size[0], n_patients=size[1])
+    for seed in range(2):
+        cohort = ri.simulate_cohort(nothing, seed).cohort
+        with pytest.raises(StudyError, match="no setting gave a stable result"):
+            ri.fit(cohort, [1, 2, 3, 5], members=6, seed=seed, runs=tmp_path / str(seed))
+
+
+@pytest.mark.parametrize("patterns", [1, 2, 3, 4])
+def test_the_consensus_keeps_its_scale(patterns: int) -> None:
+    made = ri.simulate_cohort("small", seed=0)
+    r = ri.fit(made.cohort, patterns, members=4).apply(made.cohort).filter(regex=r"^r\d").to_numpy()
+    np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
+    np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.03)
+
+
+def test_a_failed_study_leaves_no_old_answer(folder: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    options = ["--recipe", "paper", "--max-steps", 20, "--patterns", 2, "--orthogonality", "0.1", "--members", 2]
+    done = run("fit", folder / "study.toml", "--out", out, *options)
+    assert done.returncode == 1
+    assert "0 of 2 members converged" in done.stderr
+    assert not (out / "model.safetensors").exists()
+    assert not (out / "r_indices.tsv").exists()
+    assert json.loads((out / "selection.json").read_text())["chosen"] is None
+
+
+def test_options_on_top_of_a_study_file(folder: Path) -> None:
+    text = STUDY.replace('recipe = "contrastive"', 'recipe = "paper"\nrecipe_changes = { learning_rate = 8e-4 }')
+    (folder / "paper.toml").write_text(text)
+    merged = _merged(
+        folder / "paper.toml", {"data": {}, "model": {"recipe_changes": {"max_steps": 300_000}}, "run": {}}
+    )
+    study = make_study(merged)
+    assert study.data.volumes == (str(folder / "volumes.csv"),)
+    values = resolve_recipe(study.model)[1]
+    assert (values["learning_rate"], values["max_steps"], values["min_steps"]) == (8e-4, 300_000, 100_000)
+    short = resolve_recipe(study.model.model_copy(update={"recipe_changes": {"max_steps": 20}}))[1]
+    assert (short["max_steps"], short["min_steps"]) == (20, 20)
+
+
+def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    with pytest.raises(StudyError, match="60 patterns need at least 123 patients"):
+        ri.fit(cohort, [2, 60], runs=tmp_path)
+    with pytest.raises(StudyError, match="2 settings needs at least 2 members"):
+        ri.fit(cohort, [2, 3], members=1, runs=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_interrupted_training_keeps_its_state(folder: Path) -> None:
+    out = folder / "stopped"
+    options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1", "--members", 2, "--workers", 1]
+    process = subprocess.Popen(
+        command("fit", folder / "study.toml", "--out", out, *options), stderr=subprocess.PIPE, text=True
+    )
+    while not out.exists():
+        time.sleep(0.05)
+    time.sleep(5)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    message = process.communicate()[1]
+    assert process.returncode == 3, message
+    assert time.monotonic() - start < 10
+    assert list(out.glob("runs/*.checkpoint"))
+
+
+def test_apply_never_overwrites_its_inputs(folder: Path, undisturbed: Path, tmp_path: Path) -> None:
+    people = tmp_path / "people.tsv"
+    shutil.copy(folder / "participants.tsv", people)
+    before = people.read_bytes()
+    model, volumes = undisturbed / "model.safetensors", folder / "volumes.csv"
+    done = run("apply", model, volumes, "--participants", people, "--out", people)
+    assert done.returncode == 2
+    assert people.read_bytes() == before
+    (tmp_path / "new.json").write_text('{"mine": 1}')
+    assert run("apply", model, volumes, "--participants", people, "--out", tmp_path / "new.tsv").returncode == 0
+    assert (tmp_path / "new.json").read_text() == '{"mine": 1}'
 
 
 def test_no_groups(tmp_path: Path) -> None:

@@ -318,8 +318,19 @@ def test_disease_is_not_put_on_z_scores(tmp_path: Path) -> None:
 
 def test_a_number_that_was_text_in_training(tmp_path: Path) -> None:
     volumes = write(plain(), tmp_path / "v.csv")
-    coded = write(people(sex=[0, 1] * 30), tmp_path / "p.csv")
-    told = write(people(), tmp_path / "q.csv")
-    fitted = ri.Preprocessing.fit(ri.read_cohort(volumes, coded, group="diagnosis", covariates=["sex"]))
-    with pytest.raises(ri.RindicesError, match="sex was a number in training"):
-        fitted.transform(ri.read_cohort(volumes, told, group="diagnosis", covariates=["sex"]))
+    coded = write(people(sex=[0, 1] * 30, bmi=np.linspace(20, 30, N)), tmp_path / "p.csv")
+    told = write(people(bmi=["low", "high"] * 30), tmp_path / "q.csv")
+    for name, message in (("sex", "sex has F, M, which no control has.*Known are 0, 1"), ("bmi", "bmi was a number")):
+        fitted = ri.Preprocessing.fit(ri.read_cohort(volumes, coded, group="diagnosis", covariates=[name]))
+        with pytest.raises(ri.RindicesError, match=message):
+            fitted.transform(ri.read_cohort(volumes, told, group="diagnosis", covariates=[name]))
+
+
+def test_another_unit_or_coding_of_a_covariate_is_refused(tmp_path: Path) -> None:
+    volumes = write(plain(), tmp_path / "v.csv")
+    first = write(people(sex=[0, 1] * 30, TIV=np.linspace(1.2e6, 1.8e6, N)), tmp_path / "p.csv")
+    other = write(people(sex=[1, 2] * 30, TIV=np.linspace(1200, 1800, N)), tmp_path / "q.csv")
+    for name, message in (("icv", "another unit"), ("sex", "sex has 2, which no control has")):
+        fitted = ri.Preprocessing.fit(ri.read_cohort(volumes, first, group="diagnosis", covariates=[name]))
+        with pytest.raises(ri.RindicesError, match=message):
+            fitted.transform(ri.read_cohort(volumes, other, group="diagnosis", covariates=[name]))

@@ -30,6 +30,13 @@ def apply(
     from rindices.tables.door import Request, examine
     from rindices.tables.sources import Roles
 
+    if on_missing not in ("error", "drop"):
+        raise typer.BadParameter("give error or drop", param_hint="--on-missing")
+    inputs = [path.resolve() for path in (model, *tables, *([participants] if participants else []))]
+    if out.resolve() in inputs:
+        raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
+    if out.suffix not in (".csv", ".tsv", ".parquet") or not out.absolute().parent.is_dir():
+        raise typer.BadParameter("give a .csv, .tsv or .parquet file in a folder that is there", param_hint="--out")
     fitted = load(model)
     roles = Roles(id_column, session, covariates=fitted.covariates)
     start = time.perf_counter()
@@ -37,7 +44,7 @@ def apply(
     result = examine(asked)
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    problems = [problem for problem in result.problems if "no groups are known" not in problem.what]
+    problems = [problem for problem in result.problems if not _is_about_training(problem.what)]
     indices = fitted.apply(result.cohort)
     say_problems([*problems, *fitted.preprocessing.review(result.cohort)])
     write_indices(indices, out)
@@ -46,3 +53,15 @@ def apply(
         print_json({"people": len(indices), "novel": None, "out": str(out), "rows_per_second": round(rate)})
     else:
         typer.echo(f"{len(indices):,} people written to {out}", err=True)
+
+
+def _is_about_training(what: str) -> bool:
+    """Return whether a note matters only to those who train: groups, sites and repeated scans."""
+    words = (
+        "no groups are known",
+        "groups are read",
+        "may hold the groups",
+        "may hold the site",
+        "are not independent",
+    )
+    return any(word in what for word in words)

@@ -32,6 +32,10 @@ def benchmark(
     from rindices.experiments.benchmark import as_json as to_json
     from rindices.experiments.figures import markdown
 
+    if folds == 1:
+        raise typer.BadParameter("give 0, or at least 2", param_hint="--folds")
+    if out is not None and out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
     folder = data if data is not None else Path(os.pardir, "shared", "data")
     plan = Plan(suite, split(learners) or ("contrastive",), cohorts, folds, folder, split(tasks))
     with Progress(f"benchmark {suite}") as progress:

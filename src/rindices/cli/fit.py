@@ -19,11 +19,13 @@ from rindices.cli.options import (
     Patients,
     Session,
     Site,
-    Workers,
 )
 
 if TYPE_CHECKING:
+    from rindices.errors import Problem
     from rindices.study.config import Study
+
+_FLAT = 0.7  # of the scale of single members
 
 EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
 
@@ -49,7 +51,7 @@ def fit(
     max_steps: Annotated[int | None, typer.Option(min=1, help="Training steps at most (recipe paper).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same numbers.")] = None,
     engine: Annotated[str | None, typer.Option(help="local.")] = None,
-    workers: Workers = -1,
+    workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -60,62 +62,82 @@ def fit(
     model: dict[str, Any] = {"patterns": split(patterns), "orthogonality": split(orthogonality)}
     model |= {"members": members, "recipe": recipe}
     if max_steps is not None:
-        model["recipe_changes"] = {"max_steps": max_steps, "min_steps": max_steps}
-    study, folder = _study(source, data, model, {"seed": seed, "engine": engine})
+        model["recipe_changes"] = {"max_steps": max_steps}
+    study, folder = _study(source, data, model, {"seed": seed, "engine": engine, "workers": workers})
     if dry_run:
-        _tell_plan(study, folder, out, workers, as_json)
+        _tell_plan(study, folder, out, as_json)
     else:
-        _run(study, folder, out, workers, as_json)
+        _run(study, folder, out, source[0], as_json)
 
 
 def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
-    from rindices.study.config import make_study, read_study
+    from rindices.study.config import make_study
 
     given = [{k: _plain(v) for k, v in section.items() if v not in (None, ())} for section in sections]
     values = dict(zip(("data", "model", "run"), given, strict=True))
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
-        stored = read_study(source[0]).model_dump(exclude_defaults=True)
-        merged = {name: stored.get(name, {}) | values[name] for name in values}
-        return make_study(merged, source[0].name), source[0].parent
+        return make_study(_merged(source[0], values), source[0].name), source[0].parent
     values["data"]["volumes"] = [str(path.absolute()) for path in source]
-    if "participants" in values["data"]:
-        values["data"]["participants"] = str(Path(values["data"]["participants"]).absolute())
-    return make_study(values, "options"), Path()
+    try:
+        return make_study(values, "options"), Path()
+    except StudyError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _merged(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the values of a study file, its paths made absolute, with the options on top."""
+    from rindices.study.config import read_study
+
+    stored = read_study(path).model_dump(exclude_defaults=True)
+    folder = path.absolute().parent
+    stored["data"]["volumes"] = [str(folder / table) for table in stored["data"]["volumes"]]
+    if "participants" in stored["data"]:
+        stored["data"]["participants"] = str(folder / stored["data"]["participants"])
+    merged = {name: stored.get(name, {}) | options[name] for name in options}
+    changes = stored.get("model", {}).get("recipe_changes", {}) | options["model"].get("recipe_changes", {})
+    return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}
 
 
 def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+    return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
-def _run(study: "Study", folder: Path, out: Path, workers: int, as_json: bool) -> None:
+def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     from rindices.cli.progress import Progress
-    from rindices.errors import StudyError
+    from rindices.errors import StudyError, reason
     from rindices.study.config import study_toml
-    from rindices.study.fit import fit_cohort
-    from rindices.study.outputs import write_study
+    from rindices.study.fit import UnstableError, fit_cohort
+    from rindices.study.outputs import clear_outputs, write_selection, write_study
     from rindices.study.store import RunStore
 
     start = time.monotonic()
     cohort = _read(study, folder)
     store = RunStore(out / "runs")
+    workers = study.run.workers
     try:
+        clear_outputs(out)
+        if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
+            (out / "study.toml").write_text(study_toml(study), "utf-8")
         with Progress("fit") as progress:
 
             def agreed(point: Any, concordance: float) -> None:
                 progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
 
             model = fit_cohort(cohort, study.model, study.run.seed, store, workers, progress.update, agreed)
+        say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
         write_study(out, model, cohort)
-        (out / "study.toml").write_text(study_toml(study), "utf-8")
+    except UnstableError as error:
+        write_selection(out, error.selection)
+        raise
     except KeyboardInterrupt:
         typer.echo(f"interrupted; what is finished is in {store.folder}: run the same command again to go on", err=True)
         raise typer.Exit(3) from None
     except OSError as error:
-        raise StudyError(f"cannot write to {out} ({error.strerror}): make room or give another --out.") from error
+        raise StudyError(f"cannot write to {out} ({reason(error)}): make room or give another --out.") from error
     chosen = dict(model.selection or {})["chosen"]
     result = {
         "n_patterns": model.n_patterns,
@@ -130,6 +152,15 @@ def _run(study: "Study", folder: Path, out: Path, workers: int, as_json: bool) -
         print_json(result)
     else:
         _tell(result, dict(model.selection or {}), out)
+
+
+def _doubts(scales: list[float]) -> "list[Problem]":
+    """Return a warning for patterns on which members agree so little that their mean is nearly flat."""
+    from rindices.errors import Problem, Severity, named
+
+    weak = [f"r{place + 1}" for place, scale in enumerate(scales) if scale < _FLAT]
+    what = f"members hardly agree on {named(weak)}: fewer patterns may be enough"
+    return [Problem(Severity.WARNING, what)] if weak else []
 
 
 def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
@@ -158,20 +189,23 @@ def _setting(setting: dict[str, Any]) -> str:
 
 def _read(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
-    from rindices.errors import Severity, TableError
+    from rindices.errors import Problem, Severity, TableError
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
     say_problems(result.problems)
+    if study.data.site and study.data.site not in study.data.covariates:
+        what = f"the site is not adjusted for yet: add {study.data.site} to the covariates to do so"
+        say_problems([Problem(Severity.WARNING, what)])
     return result.cohort
 
 
-def _tell_plan(study: "Study", folder: Path, out: Path, workers: int, as_json: bool) -> None:
+def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
     from rindices.study.estimate import estimate
 
-    result = estimate(_read(study, folder), study.model, study.run.seed, out / "runs", workers)
+    result = estimate(_read(study, folder), study.model, study.run.seed, out / "runs", study.run.workers)
     if as_json:
         print_json(result)
         return

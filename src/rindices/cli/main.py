@@ -28,6 +28,9 @@ app.command("score", epilog=score.EPILOG)(score.score)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 
 
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"rindices {__version__}")
@@ -50,6 +53,8 @@ def run() -> None:
     except RindicesError as error:
         say_problems(error.problems)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+    except SystemExit as end:
+        if end.code != _INTERRUPTED:
+            raise
+        typer.echo("interrupted; run the same command again", err=True)
         sys.exit(3)

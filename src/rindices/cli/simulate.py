@@ -30,7 +30,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Write volumes.csv, participants.tsv, truth.tsv and patterns.tsv of a cohort with known severities."""
-    from rindices.errors import SimulationError
+    from rindices.errors import SimulationError, reason
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
     healthy = None if controls is None else _read_healthy(controls, participants, group, label, site)
@@ -38,7 +38,7 @@ def simulate(
     try:
         write_cohort(simulated, out)
     except OSError as error:
-        raise SimulationError(f"cannot write to {out} ({error.strerror}): give another folder with --out.") from error
+        raise SimulationError(f"cannot write to {out} ({reason(error)}): give another folder with --out.") from error
     cohort = simulated.cohort
     if as_json:
         counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, InputError, TableError, named
@@ -35,4 +36,7 @@ def _read(path: Path, letter: str) -> pd.DataFrame:
         )
     if frame[ID].duplicated().any():
         raise TableError(f"{path.name} has people more than once: {named(frame.loc[frame[ID].duplicated(), ID])}.")
-    return frame.set_index(ID)[columns].astype(float)
+    numbers = frame.set_index(ID)[columns].apply(pd.to_numeric, errors="coerce")
+    if not np.isfinite(numbers.to_numpy(dtype=float)).all():
+        raise TableError(f"{path.name} has cells in {named(columns)} that are no numbers: mend them.")
+    return numbers.astype(float)

@@ -10,6 +10,7 @@ from rindices.errors import InputError
 from rindices.learners.contrastive import ContrastiveICA
 from rindices.learners.heads import SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.learners.outcome import Outcome
+from rindices.selection.agreement import agreement
 
 Floats = NDArray[np.float64]
 
@@ -31,6 +32,9 @@ class Member(NamedTuple):
         Its inference.
     patterns : (Q, M, R)
         Change of each region at each of `SEVERITIES`, in control standard deviations, for the average control.
+    evidence : tuple of float, optional
+        Concordance, dimension and difference agreement of two fits on disjoint halves of the people, for learners whose
+        members share people: their agreement with each other would be no evidence.
     """
 
     number: int
@@ -38,6 +42,7 @@ class Member(NamedTuple):
     steps: int
     head: ContrastiveHead | SurrealHead
     patterns: Floats
+    evidence: tuple[float, float, float] | None = None
 
 
 def contrastive_members(
@@ -45,8 +50,9 @@ def contrastive_members(
 ) -> list[Member]:
     """Fit contrastive members, each on its own random four fifths of controls and of patients.
 
-    Members that see the same people would agree however wrong they are; members that see different people agree where
-    the people do. The mean of such members is also no worse than one fit on all, and better where people are few.
+    The mean of such members is no worse than one fit on all, and better where people are few. But members that share
+    people agree however wrong they are, most of all where people are few and there is nothing to find. So each member
+    also brings evidence: two fits on disjoint halves of the people, and how well they agree.
 
     Parameters
     ----------
@@ -59,16 +65,30 @@ def contrastive_members(
     for number in numbers:
         rng = np.random.default_rng([seed, number])
         rows = np.concatenate([_some(np.flatnonzero(y == label), rng) for label in (0, 1)])
-        learner = ContrastiveICA(n_patterns, int(rng.integers(2**31 - 1)))
-        try:
-            learner.fit(X[rows], y[rows])
-        except np.linalg.LinAlgError as error:
-            raise InputError(
-                f"{n_patterns} patterns cannot be told apart in {len(rows)} people: ask for fewer patterns."
-            ) from error
+        learner = _fitted(X, y, rows, n_patterns, rng)
         curves = np.stack([learner.head_.in_control_sd(severity * learner.shifts_) for severity in SEVERITIES])
-        members.append(Member(number, Outcome.CONVERGED, 0, learner.head_, curves))
+        evidence = _evidence(X, y, n_patterns, rng)
+        members.append(Member(number, Outcome.CONVERGED, 0, learner.head_, curves, evidence))
     return members
+
+
+def _fitted(
+    X: Floats, y: NDArray[np.intp], rows: NDArray[np.intp], n_patterns: int, rng: np.random.Generator
+) -> ContrastiveICA:
+    """Return a learner fitted on some people."""
+    try:
+        return ContrastiveICA(n_patterns, int(rng.integers(2**31 - 1))).fit(X[rows], y[rows])
+    except np.linalg.LinAlgError as error:
+        raise InputError(f"{n_patterns} patterns cannot be told apart in {len(rows)} people: ask for fewer.") from error
+
+
+def _evidence(X: Floats, y: NDArray[np.intp], n_patterns: int, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Return how well two fits agree that have no person in common, on all patients."""
+    groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
+    halves = [np.sort(np.concatenate([group[start::2] for group in groups])) for start in (0, 1)]
+    found = [_fitted(X, y, half, n_patterns, rng).head_.infer(X[y == 1]) for half in halves]
+    between = agreement(found[0], found[1])
+    return between.concordance, between.dimension, between.difference
 
 
 def _some(places: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:

@@ -17,7 +17,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError
+from rindices.errors import ModelError, reason
 
 Array = NDArray[Any]
 
@@ -89,7 +89,7 @@ def _header(path: Path) -> dict[str, Any]:
                 raise ModelError(f"{path.name} is not a model: it claims a header of {length:,} bytes.")
             text = file.read(length)
     except OSError as error:
-        raise ModelError(f"{path} cannot be read ({error.strerror}): check the path.") from error
+        raise ModelError(f"{path} cannot be read ({reason(error)}): check the path.") from error
     value = _json(text, path)
     if not isinstance(value, dict):
         raise ModelError(f"{path.name} is not a safetensors file.")

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices import __version__
-from rindices.errors import ModelError, did_you_mean, named
+from rindices.errors import ModelError, did_you_mean, named, reason
 from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.preprocess.pipeline import Preprocessing
@@ -72,6 +72,9 @@ class FittedModel:
     card: Mapping[str, Any]
     selection: Mapping[str, Any] | None = field(default=None, compare=False)
 
+    def __repr__(self) -> str:
+        return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
+
     @property
     def n_patterns(self) -> int:
         """M."""
@@ -122,7 +125,10 @@ class FittedModel:
         metadata = dict(self.card) | self.preprocessing.to_dict()
         metadata |= {"schema": SCHEMA, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
         metadata |= {"members": len(self.heads), "orders": [list(order) for order in self.orders]}
-        write_file(Path(path), arrays, metadata)
+        try:
+            write_file(Path(path), arrays, metadata)
+        except OSError as error:
+            raise ModelError(f"cannot write {path} ({reason(error)}): check the folder.") from error
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -146,7 +152,7 @@ class FittedModel:
         if extra:
             raise ModelError(
                 f"{len(extra)} columns are not regions of this model: {named(extra)}. Leave them out: --exclude "
-                f"{','.join(extra[:5])}."
+                f"{','.join(extra)}."
             )
         unit = self.card.get("unit")
         if cohort.unit != unit and "unknown" not in (unit, cohort.unit):

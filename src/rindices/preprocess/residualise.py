@@ -33,6 +33,15 @@ class Numeric:
     def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
         """Report people outside the controls' range: the adjustment is a straight line, so it extrapolates."""
         numbers = self.columns(values)[:, 0]
+        span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
+        typical = float(np.median(numbers)) if len(numbers) else self.low
+        if not self.low - span <= typical <= self.high + span:
+            findings.error(
+                f"{self.name} is {typical:g} in the typical person here, {self.low:g} to {self.high:g} in training",
+                "covariates",
+                "It looks like another unit or coding: convert it",
+            )
+            return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
         if outside.size:
             who = f"{count(outside.size, 'person is', 'people are')} outside the controls' range of {self.name}"
@@ -56,23 +65,21 @@ class Categorical:
 
     def columns(self, values: pd.Series) -> Matrix:
         """(N,) -> (N, levels - 1)."""
-        texts = np.asarray(values, dtype=object)
-        return (
-            np.stack([texts == level for level in self.levels[1:]], axis=1).astype(float)
-            if self.levels[1:]
-            else (np.zeros((len(texts), 0)))
-        )
+        texts = _texts(values)
+        if len(self.levels) < 2:
+            return np.zeros((len(texts), 0))
+        return np.stack([texts == level for level in self.levels[1:]], axis=1).astype(float)
 
     def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
         """Report people of a category that no control has: there is nothing to adjust them by."""
-        texts = np.asarray(values, dtype=object)
+        texts = _texts(values)
         unseen = np.flatnonzero(~np.isin(texts.astype(str), self.levels))
         if unseen.size:
             strange = sorted({str(texts[row]) for row in unseen})
             findings.error(
                 f"{self.name} has {named(strange)}, which no control has: {named(ids[int(row)] for row in unseen)}",
                 "covariates",
-                f"Leave these people out, add controls of that category, or do not adjust for {self.name}",
+                f"Known are {named(self.levels)}: code it so, leave these people out, or do not adjust for {self.name}",
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -145,9 +152,17 @@ class Residualiser:
 
 
 def _coding(name: str, values: pd.Series) -> Coding:
-    if pd.api.types.is_numeric_dtype(values):
+    """Return how a covariate is coded; two numbers (sex as 0 and 1) are two categories, so that 1 and 2 is refused."""
+    if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
         return Numeric(name, float(values.min()), float(values.max()))
-    return Categorical(name, tuple(sorted({str(value) for value in values})))
+    return Categorical(name, tuple(sorted(set(_texts(values)))))
+
+
+def _texts(values: pd.Series) -> NDArray[np.object_]:
+    """Return categories as text; a number is written the same whether it came as 1 or 1.0."""
+    if pd.api.types.is_numeric_dtype(values):
+        return np.array([f"{float(value):g}" for value in values], dtype=object)
+    return np.array([str(value) for value in values], dtype=object)
 
 
 def _coding_from(values: Mapping[str, Any]) -> Coding:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rindices.errors import Problem, Severity, StudyError, did_you_mean
+from rindices.errors import Problem, Severity, StudyError, did_you_mean, reason
 from rindices.tables.door import Request
 from rindices.tables.readers import make_request
 from rindices.tables.sources import Roles
@@ -99,7 +99,7 @@ class Run(_Section):
 
     engine: Literal["local"] = "local"
     seed: int = Field(default=0, ge=0)
-    workers: int = -1
+    workers: int = Field(default=-1, ge=-1)
 
 
 class Study(_Section):
@@ -115,7 +115,7 @@ def read_study(path: Path) -> Study:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise StudyError(f"{path} cannot be read ({error.strerror}): check the path.") from error
+        raise StudyError(f"{path} cannot be read ({reason(error)}): check the path.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path.name} is not a study file: {error}.") from error
     return make_study(values, path.name)
@@ -146,7 +146,7 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _problem(fault: Any, where: str) -> Problem:

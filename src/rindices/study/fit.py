@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from rindices import __version__
 from rindices.errors import StudyError, named
+from rindices.learners.contrastive import SEVERE
+from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
 from rindices.model.fitted import CITATION, FittedModel, Training
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.selection.agreement import members_agreement
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.study.config import Model, make_study
 from rindices.study.engine import Told, run_local
@@ -72,17 +73,18 @@ def fit(
         With ``selection``, how the setting was chosen.
     """
     values: dict[str, Any] = {
-        "patterns": patterns,
+        "patterns": np.atleast_1d(patterns).tolist(),
+        "orthogonality": np.atleast_1d(orthogonality).tolist(),
         "members": members,
         "recipe": recipe,
-        "orthogonality": orthogonality,
+        "correlated": correlated,
+        "recipe_changes": recipe_changes or {},
     }
-    values |= {"correlated": correlated, "recipe_changes": recipe_changes or {}}
-    study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": seed}}, "fit")
+    study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
     if runs is not None:
-        return fit_cohort(cohort, study.model, seed, RunStore(Path(runs)), workers)
+        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(runs)), workers)
     with TemporaryDirectory() as folder:
-        return fit_cohort(cohort, study.model, seed, RunStore(Path(folder)), workers)
+        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers)
 
 
 def fit_cohort(
@@ -105,6 +107,7 @@ def fit_cohort(
     """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+    _check_settings(cohort, model)
     preprocessing = Preprocessing.fit(cohort)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     plan = make_plan(model, seed, cohort.fingerprint())
@@ -115,7 +118,8 @@ def fit_cohort(
     choice = choose(candidates, seed)
     selection = selection_record(choice)
     if choice.best is None:
-        raise StudyError(f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}")
+        what = f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}"
+        raise UnstableError(what, selection)
     return _build(cohort, preprocessing, X, gathered, choice, model, seed, selection)
 
 
@@ -139,7 +143,29 @@ class _Watch:
         if all(self.store.path(other).is_file() for other in own):
             candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
             if len(candidate.indices) > 1:
-                self.on_setting(work.point, members_agreement(candidate.indices).concordance)
+                self.on_setting(work.point, choose([candidate]).judgements[0].concordance)
+
+
+class UnstableError(StudyError):
+    """No setting gave a result that can be trusted; ``selection`` says what was found."""
+
+    def __init__(self, what: str, selection: dict[str, Any]) -> None:
+        super().__init__(what)
+        self.selection = selection
+
+
+def _check_settings(cohort: Cohort, model: Model) -> None:
+    """Refuse what cannot come out well, before anything is trained."""
+    most = max(model.patterns)
+    needed = 2 * (most + 1) + 1 if resolve_recipe(model)[0] == "contrastive" else 2
+    if cohort.n_patients < needed or most > cohort.n_regions:
+        raise StudyError(
+            f"{most} patterns need at least {needed} patients and {most} regions; there are {cohort.n_patients} and "
+            f"{cohort.n_regions}: ask for fewer patterns."
+        )
+    settings = len(make_plan(model.model_copy(update={"members": 1}), 0, ""))
+    if settings > 1 and model.members < 2:
+        raise StudyError(f"choosing among {settings} settings needs at least 2 members each: raise members.")
 
 
 def gather(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
@@ -182,7 +208,9 @@ def _candidate(point: GridPoint, members: Sequence[Member], patients: Floats) ->
     converged = [member for member in members if member.outcome is Outcome.CONVERGED]
     shape = (0, len(patients), point.n_patterns)
     indices = np.stack([member.head.infer(patients) for member in converged]) if converged else np.zeros(shape)
-    return Candidate(point, indices, tuple(member.number for member in converged), len(members))
+    told = [member.evidence for member in converged if member.evidence is not None]
+    evidence = np.array(told) if told and len(told) == len(converged) else None
+    return Candidate(point, indices, tuple(member.number for member in converged), len(members), evidence)
 
 
 def _build(
@@ -200,12 +228,14 @@ def _build(
     converged = [m for m in gathered[judgement.point] if m.outcome is Outcome.CONVERGED]
     chosen = [converged[place] for place in choice.agreeing]
     aligned = [m.patterns[:, list(order)] for m, order in zip(chosen, choice.orders, strict=True)]
+    heads, unit = _to_scale([m.head for m in chosen], choice.orders, X[cohort.is_patient])
     card = {
         "unit": cohort.unit,
         "source": cohort.source,
         "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         "orthogonality": judgement.point.orthogonality,
         "agreement": selection["chosen"]["agreement"],
+        "pattern_scale": [float(value) for value in unit],
         "concordance_interval": selection["chosen"]["concordance_interval"],
         "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
         "recipe": dict(zip(("recipe", "values"), resolve_recipe(model), strict=True)),
@@ -216,13 +246,41 @@ def _build(
         "citation": CITATION,
     }
     training = Training(X.mean(axis=0), np.cov(X, rowvar=False))
-    heads = tuple(member.head for member in chosen)
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
-    return FittedModel(preprocessing, heads, orders, np.mean(aligned, axis=0), training, card, selection)
+    patterns = np.mean(aligned, axis=0) * unit[:, None]
+    return FittedModel(preprocessing, heads, orders, patterns, training, card, selection)
+
+
+def _to_scale(
+    heads: Sequence[ContrastiveHead | SurrealHead], orders: Sequence[NDArray[np.intp]], patients: Floats
+) -> tuple[tuple[ContrastiveHead | SurrealHead, ...], Floats]:
+    """Bring the consensus back to 1 at the patients' 98th percentile, and return by how much each pattern had shrunk.
+
+    The mean of members that agree on a pattern only in part is flatter than each of them. A GAN's R-indices are on the
+    scale of its severities and stay so.
+    """
+    width = len(orders[0])
+    linear = [head for head in heads if isinstance(head, ContrastiveHead)]
+    if len(linear) < len(heads):
+        return tuple(heads), np.ones(width)
+    joint = np.mean([head.infer(patients)[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
+    unit = np.quantile(joint, SEVERE, axis=0)
+    unit = np.where(unit > 1e-6, unit, 1.0)
+    scaled = []
+    for head, order in zip(linear, orders, strict=True):
+        own = np.empty(width)
+        own[order] = unit  # column order[k] of the member is pattern k of the consensus
+        scaled.append(replace(head, weights=head.weights / own))
+    return tuple(scaled), unit
 
 
 def _complaints(judgements: Sequence[Judgement]) -> str:
-    return named([f"M = {j.point.n_patterns}: {j.why}" for j in judgements], 3)
+    return named([f"{_setting(j.point)}: {j.why}" for j in judgements], 3)
+
+
+def _setting(point: GridPoint) -> str:
+    weight = "" if point.orthogonality is None else f", lambda = {point.orthogonality:g}"
+    return f"M = {point.n_patterns}{weight}"
 
 
 def _advice(model: Model) -> str:

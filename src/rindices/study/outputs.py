@@ -6,18 +6,30 @@ from typing import Any
 
 import pandas as pd
 
-from rindices.errors import ModelError, StudyError
+from rindices.atomic import write_atomically
+from rindices.errors import ModelError, StudyError, reason
 from rindices.model.fitted import FittedModel
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 
 
 def write_study(folder: Path, model: FittedModel, cohort: Cohort) -> None:
     """Write ``model.safetensors``, ``r_indices.tsv`` with its ``.json``, and ``selection.json``."""
-    model.save(folder / "model.safetensors")
     indices = model.apply(cohort)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv")
-    _write_json(folder / "selection.json", dict(model.selection or {}))
+    write_selection(folder, dict(model.selection or {}))
+    model.save(folder / "model.safetensors")  # last: where it stands, all stands
+
+
+def write_selection(folder: Path, selection: dict[str, Any]) -> None:
+    """Write ``selection.json``: what was compared, what was chosen."""
+    _write_json(folder / "selection.json", selection)
+
+
+def clear_outputs(folder: Path) -> None:
+    """Remove an earlier answer, so that a study that fails or is interrupted leaves none that is not its own."""
+    for name in ("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_indices(indices: pd.DataFrame, path: Path) -> None:
@@ -29,10 +41,21 @@ def write_indices(indices: pd.DataFrame, path: Path) -> None:
         separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix)
         if separator is None:
             raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
-        indices.to_csv(path, sep=separator, index=False, lineterminator="\n")
-        _write_json(path.with_suffix(".json"), dictionary(indices))
+        text = indices.to_csv(None, sep=separator, index=False, lineterminator="\n")
+        write_atomically(path, text.encode())
+        beside = path.with_suffix(".json")
+        if _is_ours(beside):
+            _write_json(beside, dictionary(indices))
     except OSError as error:
-        raise StudyError(f"cannot write {path} ({error.strerror}): give another place with --out.") from error
+        raise StudyError(f"cannot write {path} ({reason(error)}): give another place with --out.") from error
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a data dictionary may be written: there is none, or one of R-indices."""
+    try:
+        return not path.exists() or "r1" in json.loads(path.read_text("utf-8"))
+    except (ValueError, TypeError):
+        return False
 
 
 def dictionary(indices: pd.DataFrame) -> dict[str, Any]:
@@ -58,4 +81,4 @@ def _write_parquet(indices: pd.DataFrame, path: Path) -> None:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())

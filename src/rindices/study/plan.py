@@ -56,7 +56,12 @@ def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
         return "contrastive", {}
     from rindices.learners.surreal.recipe import as_values, recipe
 
-    return "paper", as_values(recipe("paper", correlated=model.correlated, **model.recipe_changes))
+    changes: dict[str, Any] = dict(model.recipe_changes)
+    if "orthogonality" in changes:
+        raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
+    if "max_steps" in changes:  # a cap below the usual minimum lowers the minimum with it
+        changes.setdefault("min_steps", min(recipe("paper").min_steps, changes["max_steps"]))
+    return "paper", as_values(recipe("paper", correlated=model.correlated, **changes))
 
 
 def raise_unused(model: Model) -> None:

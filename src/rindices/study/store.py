@@ -1,10 +1,11 @@
 """The run store: each finished member set is one file, written atomically, found again by its key."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rindices.errors import ModelError, StudyError
+from rindices.errors import ModelError, StudyError, reason
 from rindices.learners.heads import HEADS, SEVERITIES
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
@@ -26,7 +27,7 @@ class RunStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StudyError(f"cannot write to {folder} ({error.strerror}): give another folder with --out.") from error
+            raise StudyError(f"cannot write to {folder} ({reason(error)}): give another folder with --out.") from error
 
     def path(self, work: MemberSet) -> Path:
         """Return the file of a member set."""
@@ -42,13 +43,13 @@ class RunStore:
         for place, member in enumerate(members):
             arrays |= {f"{place}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{place}.patterns"] = member.patterns
-        states = [[member.number, str(member.outcome), member.steps] for member in members]
+        states = [[m.number, str(m.outcome), m.steps, _plain(m.evidence)] for m in members]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
         try:
             write_file(self.path(work), arrays, metadata)
         except OSError as error:
-            raise StudyError(f"cannot write {self.path(work)} ({error.strerror}): make room and run again.") from error
+            raise StudyError(f"cannot write {self.path(work)} ({reason(error)}): make room and run again.") from error
         self.checkpoint(work).unlink(missing_ok=True)
 
     def load(self, work: MemberSet) -> list[Member] | None:
@@ -72,7 +73,15 @@ def _load(path: Path, work: MemberSet) -> list[Member]:
     expected = {f"{place}.{name}": shape for place in range(len(states)) for name, shape in shapes.items()}
     arrays = read_arrays(path, expected)
     members = []
-    for place, (number, outcome, steps) in enumerate(states):
+    for place, (number, outcome, steps, evidence) in enumerate(states):
         own = {name: arrays[f"{place}.{name}"] for name in shapes}
-        members.append(Member(number, Outcome(outcome), steps, head.from_arrays(own), own["patterns"]))
+        told = (
+            None if evidence is None else (evidence[0], evidence[1], math.nan if evidence[2] is None else evidence[2])
+        )
+        members.append(Member(number, Outcome(outcome), steps, head.from_arrays(own), own["patterns"], told))
     return members
+
+
+def _plain(evidence: tuple[float, float, float] | None) -> list[float | None] | None:
+    """Return evidence as JSON can write it; a single pattern has no differences."""
+    return None if evidence is None else [value if math.isfinite(value) else None for value in evidence]

@@ -248,7 +248,7 @@ def _check_values(parts: _Parts, measure: str, findings: Findings) -> Unit:
         )
     elif measure not in ("volume", "any") and measure not in kinds and kinds != ["volume"]:
         findings.error(f"the regions are {named(kinds)}, not {measure}", where, f"Say --measure {kinds[0]}")
-    elif measure != "volume":
+    elif measure not in ("volume", "any"):
         measures = dict.fromkeys(names, measure)
     return check_regions(parts.regions, parts.people.ids, measures, where, findings)
 

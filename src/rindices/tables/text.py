@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, count, named
+from rindices.errors import Findings, count, named, reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -133,7 +133,7 @@ def _check_file(path: Path, findings: Findings) -> None:
         with path.open("rb") as file:
             size = len(file.read(1))
     except OSError as error:
-        findings.fatal(f"the file cannot be read ({error.strerror})", str(path), "Check its permissions")
+        findings.fatal(f"the file cannot be read ({reason(error)})", str(path), "Check its permissions")
     if size == 0:
         findings.fatal("the file is empty", path.name, "Export it again")
 

@@ -7,8 +7,9 @@ depend on the other stacks, on their order or on the number of workers.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -80,14 +81,16 @@ def _release(group: Group, place: int, outcome: Outcome) -> Trained:
     )
 
 
-def run(group: Group, recipe: Recipe, until: int, look: Look | None = None) -> None:
+def run(
+    group: Group, recipe: Recipe, until: int, look: Look | None = None, stop: threading.Event | None = None
+) -> None:
     """Train a stack to the first look at or after step ``until``, or till its last member stops.
 
     Looks fall on multiples of ``recipe.check_every`` whatever ``until`` is, so that
     interruptions leave no trace.
     """
     every = recipe.check_every
-    while group.running and group.steps < until:
+    while group.running and group.steps < until and not (stop is not None and stop.is_set()):
         members = group.stack.members
         next_look = min((group.steps // every + 1) * every, recipe.max_steps)
         terms = advance(group, next_look - group.steps)
@@ -104,7 +107,7 @@ def train(
     device: str = "cpu",
     workers: int = 1,
     path: Path | None = None,
-    save_every: int = 10_000,
+    save_every: int = 2_000,
     look: Look | None = None,
 ) -> list[Trained]:
     """Train all members of a plan.
@@ -138,11 +141,21 @@ def train(
     groups = [new_group(members, plan, x, y) for members in stacks(plan)]
     if path is not None and path.exists():
         checkpoint.load(path, groups, identity)
+    stop = threading.Event()
     with ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
         while any(group.running for group in groups):
             until = min(group.steps for group in groups if group.running) + save_every
-            train_until = functools.partial(run, recipe=plan.recipe, until=until, look=look)
-            list(pool.map(train_until, groups))
+            train_until = functools.partial(run, recipe=plan.recipe, until=until, look=look, stop=stop)
+            running = [pool.submit(train_until, group) for group in groups]
+            try:
+                for future in running:
+                    future.result()
+            except KeyboardInterrupt:  # stop at the next look, keep what was done
+                stop.set()
+                wait(running)
+                if path is not None:
+                    checkpoint.save(path, groups, identity)
+                raise
             if path is not None:
                 checkpoint.save(path, groups, identity)
     done = {member.member: member for group in groups for member in group.trained}
