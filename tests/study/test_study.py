@@ -24,6 +24,7 @@ from rindices.errors import StudyError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.study.config import Model, make_study, read_study, study_toml
+from rindices.study.engine import run_local
 from rindices.study.fit import fit_cohort
 from rindices.study.plan import make_plan, resolve_recipe
 from rindices.study.store import RunStore
@@ -359,3 +360,17 @@ def test_score(folder: Path, undisturbed: Path) -> None:
     assert told["people"] == 100
 
     assert told["pattern_c_index"] > 0.8
+
+
+def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    X = ri.Preprocessing.fit(cohort).transform(cohort)
+    model = Model(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=7, recipe_changes=BRIEF)
+    plan = make_plan(model, 0, cohort.fingerprint())
+    written = []
+    for workers in (1, 2, 4):
+        store = RunStore(tmp_path / str(workers))
+        run_local(plan, X, cohort.is_patient.astype(np.intp), store, workers)
+        written.append({path.name: path.read_bytes() for path in store.folder.iterdir()})
+    assert len(written[0]) == 4
+    assert written[0] == written[1] == written[2]
