@@ -1,12 +1,19 @@
 """What all tests share: real tables where they are to be had, small tables of every format where not."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from rindices.tables.muse import paper_codes, single_regions
+
+# The gate must not depend on luck; by hand every run looks elsewhere.
+settings.register_profile("gate", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("gate")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
