@@ -1,5 +1,6 @@
 """Whatever bytes come, reading ends in a cohort or in problems, never in a traceback."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,37 @@ def tables(draw: st.DrawFn) -> bytes:
     return text.encode(draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])), errors="replace")
 
 
-def examine_bytes(folder: Path, first: bytes, second: bytes | None) -> None:
+ODD_CELLS = st.sampled_from(
+    ["", "0", "-5", "1e9", "1e308", "inf", "nan", "n/a", "text", "1,234", "3 500", "'1'", "-9", "1e-320"]
+)
+REGIONS = ["47", "48", "31", "32", "MUSE_59", "Lhippo", "lh_insula_volume", "lh_cuneus_volume", "roi1", "roi2", "roi3"]
+ABOUT = ["age", "sex", "site", "session_id", "icv", "diagnosis", "Unnamed: 0", "score"]
+
+
+@st.composite
+def near_tables(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Volumes and participants that are almost right: distinct names, ids that belong together, a few odd cells."""
+    people = draw(st.integers(1, 12))
+    ids = [draw(st.sampled_from(["sub-{}", "{}", "sub-{}_ses-1", "x/{}.nii"])).format(k) for k in range(people)]
+    regions = draw(st.lists(st.sampled_from(REGIONS), min_size=2, max_size=8, unique=True))
+    odd = draw(st.sets(st.tuples(st.integers(0, people - 1), st.integers(0, len(regions) - 1)), max_size=3))
+    rows = [
+        [draw(ODD_CELLS) if (k, j) in odd else f"{2000 + 37 * k + 11 * j}.5" for j in range(len(regions))]
+        for k in range(people)
+    ]
+    about = draw(st.lists(st.sampled_from(ABOUT), max_size=5, unique=True))
+    cells = st.sampled_from(["1", "2", "60.5", "CN", "AD", "F", "M", "", "n/a", "-9", "1500000", "old"])
+    facts = [[draw(cells) for _ in about] for _ in range(people)]
+    separator = draw(st.sampled_from([",", "\t", ";"]))
+    first = [["ID", *regions], *([name, *row] for name, row in zip(ids, rows, strict=True))]
+    second = [["participant_id", *about], *([name, *row] for name, row in zip(ids, facts, strict=True))]
+    texts = ("\n".join(separator.join(row) for row in table) for table in (first, draw(st.permutations(second[1:]))))
+    volumes, others = texts
+    return volumes.encode(), (separator.join(second[0]) + "\n" + others).encode()
+
+
+def examine_bytes(folder: Path, first: bytes, second: bytes | None) -> bool:
+    """Read the files, check that the answer is whole, and return whether they became a cohort."""
     (folder / "v.csv").write_bytes(first)
     asked: dict[str, object] = {"covariates": ["age", "icv"], "group": "diagnosis", "on_missing": "drop"}
     if second is None:
@@ -50,6 +81,7 @@ def examine_bytes(folder: Path, first: bytes, second: bytes | None) -> None:
     else:
         assert not result.cohort.volumes.isna().any(axis=None)
         assert not result.cohort.covariates.isna().any(axis=None)
+    return result.cohort is not None
 
 
 @MANY
@@ -62,3 +94,20 @@ def test_random_bytes(first: bytes, second: bytes | None, tmp_path_factory: pyte
 @given(first=tables(), second=st.none() | tables())
 def test_random_tables(first: bytes, second: bytes | None, tmp_path_factory: pytest.TempPathFactory) -> None:
     examine_bytes(tmp_path_factory.getbasetemp(), first, second)
+
+
+ACCEPTED: Counter[bool] = Counter()
+
+
+@MANY
+@given(files=near_tables(), together=st.booleans())
+def test_random_tables_that_are_almost_right(
+    files: tuple[bytes, bytes], together: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ACCEPTED[examine_bytes(tmp_path_factory.getbasetemp(), files[0], files[1] if together else None)] += 1
+
+
+def test_the_tables_above_are_not_all_refused_at_the_door() -> None:
+    """Else the test before would say little: half of what is almost right is right."""
+    if sum(ACCEPTED.values()):  # run together with it, in one process
+        assert 0.1 < ACCEPTED[True] / sum(ACCEPTED.values()) < 0.9

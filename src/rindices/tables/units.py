@@ -53,7 +53,7 @@ def guess_unit(values: NDArray[np.float64], medians: NDArray[np.float64]) -> Uni
 def strays(values: NDArray[np.float64], medians: NDArray[np.float64]) -> Strays:
     """Find cells of (N, R) that are more than a hundred times above or below the region's median (R,)."""
     with np.errstate(invalid="ignore", over="ignore"):
-        off = (values > FAR * medians) | ((values < medians / FAR) & (values > 0))
+        off = (values / FAR > medians) | ((values < medians / FAR) & (values > 0))
     off &= medians > 0
     return Strays(np.flatnonzero(off.any(axis=1)), np.flatnonzero(off.any(axis=0)), int(off.sum()))
 

@@ -100,7 +100,9 @@ def check_regions(
         )
     if unit is not Unit.STANDARDISED:
         _check_sign(regions, ranges, ids, where, findings)
-        if (ranges.low < medians / FAR).any() or (ranges.high > medians * FAR).any():  # rarely; then cell by cell
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspicious = (ranges.low < medians / FAR) | (ranges.high / FAR > medians)
+        if suspicious.any():  # rarely; then cell by cell
             _check_scale(regions.to_numpy(), medians, names, ids, where, findings)
         _check_atlas(medians, names, unit, where, findings)
     _say_unit(unit, where, findings)
