@@ -19,8 +19,8 @@ from rindices.experiments.tasks import PAPER, STRESS
 from rindices.learners.members import Member, contrastive_members
 from rindices.learners.surreal.members import surreal_members
 from rindices.learners.surreal.recipe import as_values, recipe
-from rindices.selection.agreement import pattern_c_index
-from rindices.selection.choose import Candidate, GridPoint, choose, consensus
+from rindices.selection.agreement import members_agreement, pattern_c_index
+from rindices.selection.choose import agreeing_members, consensus
 
 Train = Callable[[Case, Sequence[int], int], list[Member]]
 
@@ -29,14 +29,13 @@ def judge(task: str, seed: int, train: Train, members: int) -> dict[str, float |
     """Return the accuracy of the mean member, of the best member and of the consensus."""
     case = suite_tasks("paper" if task in PAPER else "stress")[task](seed)
     patients = case.X[case.y == 1]
-    width = case.truth.shape[1]
     found = np.stack([member.head.infer(patients) for member in train(case, range(members), seed)])
-    choice = choose([Candidate(GridPoint(width), found, tuple(range(members)), members)], seed)
-    assert choice.best is not None, choice.judgements
+    joint = agreeing_members(found)
     alone = [pattern_c_index(case.truth, r).mean for r in found]
-    joint = pattern_c_index(case.truth, consensus(found, choice.agreeing, choice.orders)).mean
-    row = {"task": task, "seed": seed, "mean member": float(np.mean(alone)), "best member": alone[choice.member]}
-    return row | {"consensus": joint, "agreement": choice.judgements[0].concordance, "agreeing": len(choice.agreeing)}
+    mean = pattern_c_index(case.truth, consensus(found, joint.agreeing, joint.orders)).mean
+    row = {"task": task, "seed": seed, "mean member": float(np.mean(alone)), "best member": alone[joint.member]}
+    among = members_agreement(found).concordance
+    return row | {"consensus": mean, "agreement": among, "agreeing": len(joint.agreeing)}
 
 
 def paper_trainer(steps: int) -> Train:

@@ -259,7 +259,7 @@ def test_wrong_study_files(tmp_path: Path, text: str, offender: str, cure: str) 
 
 def test_misspelt_recipe_values_are_suggested() -> None:
     model = Model(recipe="paper", recipe_changes={"max_step": 5})
-    with pytest.raises(ri.RindicesError, match="Did you mean 'max_steps'"):
+    with pytest.raises(ri.RindicesError, match="did you mean 'max_steps'"):
         make_plan(model, 0, "x")
     with pytest.raises(StudyError, match="contrastive has no max_steps"):
         make_plan(Model(recipe="contrastive", recipe_changes={"max_steps": 5}), 0, "x")

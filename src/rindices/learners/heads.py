@@ -19,6 +19,11 @@ SEVERITIES = (0.25, 0.5, 0.75, 1.0)
 SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
 
+def hidden_widths(n_regions: int) -> tuple[int, int]:
+    """Return H and L, the widths of the hidden layers: 69 and 34 for the paper's 139 regions."""
+    return max(1, n_regions // 2), max(1, n_regions // 4)
+
+
 class Head(Protocol):
     """Turns prepared people into R-indices."""
 
@@ -140,7 +145,7 @@ class SurrealHead(_Arrays):
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
         """Return the shape that each array must have."""
-        wide, narrow = max(1, n_regions // 2), max(1, n_regions // 4)
+        wide, narrow = hidden_widths(n_regions)
         return {
             "g1": (n_regions + 1, n_patterns * n_regions),
             "g2_weight1": (n_regions, wide),

@@ -18,7 +18,7 @@ from rindices.selection.agreement import MembersAgreement, align, members_agreem
 
 Floats = NDArray[np.float64]
 
-STABLE = 0.65  # the lower end of the concordance must reach this; where there is nothing, 0.45 to 0.63 was measured
+STABLE = 0.65  # the lower end of the concordance must reach this (benchmarks/null_agreement.py: what noise reaches)
 CLOSE = 0.10  # a member agrees if its mean concordance is at most this far below the best member's
 _FEWEST = 4  # members below which an interval would only pretend
 _DRAWS = 1_000
@@ -142,8 +142,7 @@ def choose(candidates: Sequence[Candidate], seed: int = 0) -> Choice:
         return Choice(judgements, None)
     best = max(stable, key=lambda place: judgements[place].concordance)
     ties = tuple(place for place in stable if place != best and _tied(draws[best], draws[place]))
-    member, agreeing, orders = _members(candidates[best].indices, judgements[best])
-    return Choice(judgements, best, ties, member, agreeing, orders)
+    return Choice(judgements, best, ties, *agreeing_members(candidates[best].indices))
 
 
 def consensus(indices: Floats, agreeing: Sequence[int], orders: Sequence[NDArray[np.intp]]) -> Floats:
@@ -163,14 +162,22 @@ def _agreement(candidate: Candidate) -> MembersAgreement | None:
     return among._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
-def _members(indices: Floats, judgement: Judgement) -> tuple[int, tuple[int, ...], tuple[NDArray[np.intp], ...]]:
-    """Return the best member, those close to it, and how their columns line up with its own."""
-    if judgement.agreement is None:  # a learner with a single member has nobody to agree with
-        return 0, (0,), (np.arange(indices.shape[2]),)
-    per_member = judgement.agreement.per_member
+class Joint(NamedTuple):
+    """Who makes the consensus; see the same fields of `Choice`."""
+
+    member: int
+    agreeing: tuple[int, ...]
+    orders: tuple[NDArray[np.intp], ...]
+
+
+def agreeing_members(indices: Floats) -> Joint:
+    """Return the best of members (S, N, M), those close to it, and how their columns line up with its own."""
+    if len(indices) == 1:  # nobody to agree with
+        return Joint(0, (0,), (np.arange(indices.shape[2]),))
+    per_member = members_agreement(indices).per_member
     member = int(np.argmax(per_member))
     agreeing = tuple(int(place) for place in np.flatnonzero(per_member >= per_member[member] - CLOSE))
-    return member, agreeing, tuple(align(indices[place], indices[member]) for place in agreeing)
+    return Joint(member, agreeing, tuple(align(indices[place], indices[member]) for place in agreeing))
 
 
 def _judge(candidate: Candidate, agreement: MembersAgreement | None, draws: Floats | None) -> Judgement:

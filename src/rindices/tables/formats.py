@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from rindices.tables import freesurfer, muse
+from rindices.tables.text import name_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,8 @@ ID_NAMES = tuple(_ID_TEXT.split())
 SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")
 GROUP_NAMES = ("group", "diagnosis", "dx", "diag", "dx_group", "clinical_group")
 SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study")
-AGE_SEX_NAMES = ("age", "sex", "gender", "age_at_scan", "age_years")
+AGE_NAMES = ("age", "age_at_scan", "age_years")
+AGE_SEX_NAMES = (*AGE_NAMES, "sex", "gender")
 _PEOPLE_NAMES = {*ID_NAMES, *SESSION_NAMES, *GROUP_NAMES, *SITE_NAMES, *AGE_SEX_NAMES, *_OTHER_TEXT.split()}
 _PEOPLE_WORDS_TEXT = """
     age sex gender male female educ education pteducat score scores total uid id ids date visit month months year years
@@ -101,22 +103,17 @@ def detect(header: list[str], frame: pd.DataFrame, people: Collection[str]) -> L
 
 def find_name(columns: Collection[str], names: Collection[str]) -> str | None:
     """Return the first column, in the order of ``names``, that bears one of them in any spelling."""
-    by_key = {_key(column): column for column in reversed(list(columns))}
-    return next((by_key[_key(name)] for name in names if _key(name) in by_key), None)
+    by_key = {name_key(column): column for column in reversed(list(columns))}
+    return next((by_key[name_key(name)] for name in names if name_key(name) in by_key), None)
 
 
-def _key(name: str) -> str:
-    return "".join(char for char in name.lower() if char.isalnum())
-
-
-_PEOPLE_KEYS = {_key(name) for name in _PEOPLE_NAMES}
-_ICV_KEYS = {_key(name) for name in freesurfer.ICV_NAMES}
+_PEOPLE_KEYS = {name_key(name) for name in _PEOPLE_NAMES}
 
 
 def _is_about_people(column: str) -> bool:
     """Return whether a name, or one of its words, is about a person and not about a region."""
     words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
-    return _key(column) in _PEOPLE_KEYS or any(word in _PEOPLE_WORDS for word in words)
+    return name_key(column) in _PEOPLE_KEYS or any(word in _PEOPLE_WORDS for word in words)
 
 
 def _dlmuse(columns: list[str]) -> Layout | None:

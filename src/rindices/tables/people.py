@@ -189,7 +189,7 @@ def _covariate(name: str, values: pd.Series, people: People, findings: Findings)
 def _check_levels(name: str, texts: pd.Series, where: str, findings: Findings) -> None:
     """Report categories that are hardly meant as they stand."""
     levels = sorted({str(text) for text in texts.dropna()})
-    if formats.find_name([name], ("age", "age_at_scan", "age_years")) and levels:
+    if formats.find_name([name], formats.AGE_NAMES) and levels:
         cure = "Give years as numbers, with a decimal point"
         findings.error(f"covariate {name} is text, not numbers: {named(levels, 3)}", where, cure)
     initials = Counter(level[:1].lower() for level in levels)
@@ -205,7 +205,7 @@ def _check_range(name: str, numbers: pd.Series, people: People, findings: Findin
     median = float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
     wrong = np.isinf(values)
     with np.errstate(invalid="ignore"):
-        if formats.find_name([name], ("age", "age_at_scan", "age_years")):
+        if formats.find_name([name], formats.AGE_NAMES):
             wrong |= (values < 0) | (values > 120)
         elif name == "icv":
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)

@@ -213,7 +213,7 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
 
 def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", findings: Findings) -> pd.DataFrame:
     names = column_names(dialect.header)
-    wanted = {_key(name) for name in as_text}
+    wanted = {name_key(name) for name in as_text}
     options: dict[str, Any] = {
         "sep": dialect.separator,
         "decimal": dialect.decimal,
@@ -221,7 +221,7 @@ def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", finding
         "names": names,
         "skiprows": dialect.skip,
         "index_col": False,
-        "dtype": {name: str for name in names if _key(name) in wanted},
+        "dtype": {name: str for name in names if name_key(name) in wanted},
         "keep_default_na": False,  # its list has None, which is a label of some
         "na_values": _MISSING,
         "skipinitialspace": dialect.blanks,
@@ -236,7 +236,8 @@ def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", finding
         _refuse_rows(error, path, len(names), findings)
 
 
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
+    """Return a column name without case, blanks and punctuation: spellings that mean the same are equal."""
     return "".join(char for char in name.lower() if char.isalnum())
 
 

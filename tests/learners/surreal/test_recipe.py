@@ -31,9 +31,9 @@ def test_weights_are_replaced_by_their_own_names() -> None:
 
 
 def test_a_misspelt_field_is_answered_with_the_nearest() -> None:
-    with pytest.raises(RindicesError, match="Did you mean 'orthogonality'"):
+    with pytest.raises(RindicesError, match="did you mean 'orthogonality'"):
         recipe("paper", ortogonality=0.4)
-    with pytest.raises(RindicesError, match="Did you mean 'paper'"):
+    with pytest.raises(RindicesError, match="did you mean 'paper'"):
         recipe("papr")
 
 

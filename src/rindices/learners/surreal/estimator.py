@@ -18,6 +18,7 @@ from rindices.learners.surreal.group import Plan
 from rindices.learners.surreal.members import as_member
 from rindices.learners.surreal.recipe import Recipe, recipe
 from rindices.learners.surreal.train import stacks, train
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import align, members_agreement
 
 Floats = NDArray[np.float64]
@@ -107,7 +108,7 @@ class SurrealGAN(Learner):
         return chosen.replace(**changes)
 
     def _prepare(self, regions: Floats) -> Floats:
-        return np.asarray(1.0 + 0.1 * self._z_scores(regions))
+        return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))
 
     def _infer(self, prepared: Floats) -> Floats:
         found = [head.infer(prepared)[:, order] for head, order in zip(self.heads_, self.orders_, strict=True)]

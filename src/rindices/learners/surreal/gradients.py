@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rindices.learners.heads import SLOPE
 from rindices.learners.surreal.losses import tiny
 from rindices.learners.surreal.networks import (
-    SLOPE,
     Perceptron,
     PerceptronTrace,
     Transformation,

@@ -19,9 +19,7 @@ from rindices.learners.surreal.group import Plan, Trained, new_group
 from rindices.learners.surreal.networks import Transformation, with_one
 from rindices.learners.surreal.recipe import from_values
 from rindices.learners.surreal.train import advance, train
-
-CONTROL_SD = 0.1
-"""Standard deviation of the controls that the networks see, the scale of patterns."""
+from rindices.preprocess.standardise import CONTROL_SD
 
 
 def surreal_members(

@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-SLOPE = 0.2
-"""Slope of every leaky ReLU (Tables 3 and 4)."""
+from rindices.learners.heads import SLOPE, hidden_widths
 
 Shapes = tuple[tuple[int, int], ...]
 
@@ -51,12 +50,12 @@ class Sizes:
     @property
     def wide(self) -> int:
         """H, width of the first hidden layer."""
-        return max(1, self.regions // 2)
+        return hidden_widths(self.regions)[0]
 
     @property
     def narrow(self) -> int:
         """L, width of the second hidden layer."""
-        return max(1, self.regions // 4)
+        return hidden_widths(self.regions)[1]
 
 
 class Transformation(NamedTuple):

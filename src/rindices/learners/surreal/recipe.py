@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from rindices.errors import RindicesError
+from rindices.errors import InputError, did_you_mean
 
 
 def _names(cls: type) -> list[str]:
@@ -16,15 +15,12 @@ def _names(cls: type) -> list[str]:
 
 def _require(holds: bool, offender: str, cure: str) -> None:
     if not holds:
-        raise RindicesError(f"Recipe: {offender}. {cure}")
+        raise InputError(f"Recipe: {offender}. {cure}")
 
 
 def _require_known(name: str, known: list[str], what: str = "recipe field") -> None:
-    if name in known:
-        return
-    near = difflib.get_close_matches(name, known, n=1)
-    cure = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(sorted(known))}."
-    raise RindicesError(f"There is no {what} {name!r}. {cure}")
+    if name not in known:
+        raise InputError(f"there is no {what} '{name}': {did_you_mean(name, known)}")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rindices.learners.heads import SLOPE
 from rindices.learners.surreal import gradients, latents, losses, networks
 from rindices.learners.surreal.losses import Terms
 from rindices.learners.surreal.networks import Networks
@@ -83,7 +84,7 @@ def _face_discriminator(nets: Networks, work: Workspace) -> None:
 
 def _infer(nets: Networks, work: Workspace) -> None:
     """g1 and g2 on y'."""
-    torch._C._nn.leaky_relu(work.synthetic_one, networks.SLOPE, out=work.y_leaky)
+    torch._C._nn.leaky_relu(work.synthetic_one, SLOPE, out=work.y_leaky)
     networks.linear(work.y_leaky, nets.g1.weight, None, work.share_blocks)
     networks.perceive(nets.g2, work.share_rows, work.g2)
 
