@@ -118,6 +118,14 @@ def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> Non
         assert outputs(folder / f"killed{round_}") == outputs(undisturbed)
 
 
+def test_each_setting_is_announced_once(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    told: list[int] = []
+    model = Model(patterns=(2, 3), members=15)
+    fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, agreed=lambda point, value: told.append(point.n_patterns))
+    assert sorted(told) == [2, 3]
+
+
 def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:
     out = folder / "interrupted"
     process = subprocess.Popen(

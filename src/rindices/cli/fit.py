@@ -173,7 +173,7 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
         [
             ("patterns", str(result["n_patterns"])),
             ("lambda", "" if result["orthogonality"] is None else f"{result['orthogonality']:g}"),
-            ("agreement", told),
+            ("agreement", f"{told}, {selection['chosen']['agreement_between']}"),
             ("tied with", ties),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),

@@ -34,7 +34,12 @@ def show(
             ("regions", f"{len(model.regions)} in {card.get('unit')}: {named(model.regions)}"),
             ("covariates", ", ".join(_covariate(coding) for coding in codings) or "none"),
             ("trained on", ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
-            ("agreement", f"{agreement:.3f} among {len(model.heads)} members" if agreement is not None else ""),
+            (
+                "agreement",
+                f"{agreement:.3f} ({card.get('agreement_between', 'members')}), {len(model.heads)} members"
+                if agreement is not None
+                else "",
+            ),
             ("recipe", f"{card.get('recipe', {}).get('recipe')}, seed {card.get('seed')}"),
             ("made by", f"rindices {card.get('rindices_version')}"),
             ("cite", str(card.get("citation", ""))),

@@ -77,6 +77,8 @@ class Judgement(NamedTuple):
         Whether at least half of the members converged and they agree beyond doubt.
     why : str
         In words, where it is not stable.
+    between : str
+        Whose agreement was judged: that of ``members``, or of fits on ``disjoint halves`` of the people.
     """
 
     point: GridPoint
@@ -86,6 +88,7 @@ class Judgement(NamedTuple):
     interval: tuple[float, float]
     stable: bool
     why: str
+    between: str = "members"
 
     @property
     def concordance(self) -> float:
@@ -194,7 +197,8 @@ def _judge(candidate: Candidate, agreement: MembersAgreement | None, draws: Floa
         interval = (float(np.quantile(draws, tail)), float(np.quantile(draws, 1 - tail)))
     lowest = agreement.concordance if draws is None else interval[0]
     why = _complaint(lowest, converged, candidate.trained)
-    return Judgement(*common, agreement, interval, not why, why)
+    between = "members" if candidate.evidence is None else "disjoint halves"
+    return Judgement(*common, agreement, interval, not why, why, between)
 
 
 def _complaint(lowest: float, converged: int, trained: int) -> str:

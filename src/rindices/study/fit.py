@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -132,15 +132,17 @@ class _Watch:
     patients: Floats
     on_set: Told | None
     on_setting: Callable[[GridPoint, float], None] | None
+    announced: set[GridPoint] = field(default_factory=set)
 
     def told(self, done: int, total: int, work: MemberSet | None) -> None:
         """Pass a finished member set on, and its setting if that was the last of it."""
         if self.on_set is not None:
             self.on_set(done, total, work)
-        if self.on_setting is None or work is None:
+        if self.on_setting is None or work is None or work.point in self.announced:
             return
         own = [other for other in self.plan if other.point == work.point]
         if all(self.store.path(other).is_file() for other in own):
+            self.announced.add(work.point)
             candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
             if len(candidate.indices) > 1:
                 self.on_setting(work.point, choose([candidate]).judgements[0].concordance)
@@ -193,6 +195,7 @@ def _judgement_record(judgement: Judgement) -> dict[str, Any]:
     return {
         "setting": judgement.point._asdict(),
         "agreement": numbers,
+        "agreement_between": judgement.between,
         "concordance_interval": [_plain(value) for value in judgement.interval],
         "members": {"trained": judgement.trained, "converged": judgement.converged},
         "stable": judgement.stable,
@@ -235,6 +238,7 @@ def _build(
         "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         "orthogonality": judgement.point.orthogonality,
         "agreement": selection["chosen"]["agreement"],
+        "agreement_between": judgement.between,
         "pattern_scale": [float(value) for value in unit],
         "concordance_interval": selection["chosen"]["concordance_interval"],
         "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
