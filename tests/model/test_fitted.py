@@ -15,7 +15,7 @@ from rindices.errors import ModelError
 from rindices.experiments.simulate import Simulated, write_cohort
 from rindices.learners.heads import SurrealHead
 from rindices.model.files import read_metadata
-from rindices.study.outputs import write_indices
+from rindices.model.indices import write_indices
 
 
 @pytest.fixture(scope="module")

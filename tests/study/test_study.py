@@ -18,12 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 import rindices as ri
-from rindices.cli.fit import _merged
 from rindices.cli.main import app
 from rindices.errors import StudyError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.study.config import Model, make_study, read_study, study_toml
+from rindices.study.config import Model, make_study, merge_options, read_study, study_toml
 from rindices.study.engine import run_local
 from rindices.study.fit import fit_cohort
 from rindices.study.plan import make_plan, resolve_recipe
@@ -306,7 +305,7 @@ def test_a_failed_study_leaves_no_old_answer(folder: Path, undisturbed: Path, tm
 def test_options_on_top_of_a_study_file(folder: Path) -> None:
     text = STUDY.replace('recipe = "contrastive"', 'recipe = "paper"\nrecipe_changes = { learning_rate = 8e-4 }')
     (folder / "paper.toml").write_text(text)
-    merged = _merged(
+    merged = merge_options(
         folder / "paper.toml", {"data": {}, "model": {"recipe_changes": {"max_steps": 300_000}}, "run": {}}
     )
     study = make_study(merged)

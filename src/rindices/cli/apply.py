@@ -26,7 +26,7 @@ def apply(
     """Write the R-indices of new people; needs the regions and covariates that the model was trained on."""
     from rindices.errors import Severity, TableError
     from rindices.model.fitted import load
-    from rindices.study.outputs import write_indices
+    from rindices.model.indices import write_indices
     from rindices.tables.door import Request, examine
     from rindices.tables.sources import Roles
 

@@ -73,33 +73,19 @@ def fit(
 def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
-    from rindices.study.config import make_study
+    from rindices.study.config import make_study, merge_options
 
     given = [{k: _plain(v) for k, v in section.items() if v not in (None, ())} for section in sections]
     values = dict(zip(("data", "model", "run"), given, strict=True))
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
-        return make_study(_merged(source[0], values), source[0].name), source[0].parent
+        return make_study(merge_options(source[0], values), source[0].name), source[0].parent
     values["data"]["volumes"] = [str(path.absolute()) for path in source]
     try:
         return make_study(values, "options"), Path()
     except StudyError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def _merged(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the values of a study file, its paths made absolute, with the options on top."""
-    from rindices.study.config import read_study
-
-    stored = read_study(path).model_dump(exclude_defaults=True)
-    folder = path.absolute().parent
-    stored["data"]["volumes"] = [str(folder / table) for table in stored["data"]["volumes"]]
-    if "participants" in stored["data"]:
-        stored["data"]["participants"] = str(folder / stored["data"]["participants"])
-    merged = {name: stored.get(name, {}) | options[name] for name in options}
-    changes = stored.get("model", {}).get("recipe_changes", {}) | options["model"].get("recipe_changes", {})
-    return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}
 
 
 def _plain(value: Any) -> Any:

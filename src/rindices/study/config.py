@@ -121,6 +121,18 @@ def read_study(path: Path) -> Study:
     return make_study(values, path.name)
 
 
+def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the values of a study file, its paths made absolute, with the options on top."""
+    stored = read_study(path).model_dump(exclude_defaults=True)
+    folder = path.absolute().parent
+    stored["data"]["volumes"] = [str(folder / table) for table in stored["data"]["volumes"]]
+    if "participants" in stored["data"]:
+        stored["data"]["participants"] = str(folder / stored["data"]["participants"])
+    merged = {name: stored.get(name, {}) | options[name] for name in options}
+    changes = stored.get("model", {}).get("recipe_changes", {}) | options["model"].get("recipe_changes", {})
+    return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}
+
+
 def make_study(values: dict[str, Any], where: str = "study") -> Study:
     """Check plain values and return the study they describe."""
     try:
