@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rindices.errors import InputError, did_you_mean
@@ -52,7 +53,8 @@ def _surreal(patterns: int, seed: int, **parameters: Any) -> Any:
 CONTENDERS: dict[str, Contender] = {
     "contrastive": _learner(ContrastiveICA),
     "contrastive-ica": _learner(ContrastiveICA, rotation="ica"),
-    "surreal-paper": Contender(_surreal, slow=True),
+    "surreal": Contender(_surreal, slow=True),
+    "surreal-paper": Contender(partial(_surreal, training="paper", members=5), slow=True),
     "nmf": _learner(NMFBaseline),
     "fa": _learner(FactorAnalysisBaseline),
     "lda": _learner(LDABaseline, slow=True),

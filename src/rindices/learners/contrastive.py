@@ -78,21 +78,15 @@ class ContrastiveICA(Learner):
             raise InputError(
                 f"{patient.sum()} patients cannot give {self.n_patterns} patterns; lower n_patterns or add patients."
             )
-        z = self._z_scores(regions)
-        share = proportionality([z[~patient], z[patient]]) if self.rotation == "likelihood" else 0.0
-        shifts = to_shifts(z[~patient], share)
-        standing = (shifts.mean(axis=0), nonzero(shifts.std(axis=0)))
-        head = ContrastiveHead(
-            self.control_mean_, self.control_scale_, np.array(share), *standing, np.zeros((z.shape[1], self.n_patterns))
-        )
+        wide = self.rotation == "likelihood"
+        head = straightening_head(regions, patient, self.n_patterns, straighten=wide)
         people = head.prepare(regions)
-        learn = _learn_likelihood if self.rotation == "likelihood" else _learn_ica
+        learn = learn_likelihood if wide else learn_ica
         weights, patterns, self.spectrum_ = learn(people[~patient], people[patient], self.n_patterns, self._seed())
-        severe = np.quantile(people[patient] @ weights, SEVERE, axis=0)
-        unit = np.where(severe > 1e-12, severe, 1.0)
+        unit = severe_unit(people[patient] @ weights)
         self.head_ = replace(head, weights=weights / unit)
         self.shifts_ = (patterns * unit).T
-        self.share_ = share
+        self.share_ = float(head.share)
         self.patterns_ = self.head_.in_control_sd(self.shifts_)
 
     def _prepare(self, regions: Floats) -> Floats:
@@ -102,13 +96,38 @@ class ContrastiveICA(Learner):
         return self.head_.infer(prepared)
 
 
+def straightening_head(regions: Floats, patient: NDArray[np.bool_], width: int, straighten: bool) -> ContrastiveHead:
+    """Return a head of zero weights that standardises people (N, R) to controls and turns shares into shifts.
+
+    Parameters
+    ----------
+    width : int
+        M.
+    straighten : bool
+        Whether to look for c of the transform; without it c is 0.
+    """
+    controls = regions[~patient]
+    mean, scale = controls.mean(axis=0), nonzero(controls.std(axis=0))
+    z = (regions - mean) / scale
+    share = proportionality([z[~patient], z[patient]]) if straighten else 0.0
+    shifts = to_shifts(z[~patient], share)
+    standing = (shifts.mean(axis=0), nonzero(shifts.std(axis=0)))
+    return ContrastiveHead(mean, scale, np.array(share), *standing, np.zeros((z.shape[1], width)))
+
+
+def severe_unit(severities: Floats) -> Floats:
+    """Return the severity (M,) that gets R-index 1: the 98th percentile of patients (N, M)."""
+    severe = np.quantile(severities, SEVERE, axis=0)
+    return np.where(severe > 1e-12, severe, 1.0)
+
+
 def control_covariance(controls: Floats) -> Floats:
     """Return the shrunk covariance (R, R) of controls; Ledoit-Wolf, so fewer people than regions will do."""
     shrunk = ledoit_wolf(controls)[0]
     return np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
 
 
-def _learn_ica(controls: Floats, patients: Floats, width: int, seed: int) -> tuple[Floats, Floats, Floats]:
+def learn_ica(controls: Floats, patients: Floats, width: int, seed: int) -> tuple[Floats, Floats, Floats]:
     """Run plain contrastive ICA: weights (R, M), patterns (R, M) per unit of the index, spectrum (R,)."""
     spectrum, vectors = eigh(ledoit_wolf(patients)[0], control_covariance(controls))
     space = vectors[:, ::-1][:, :width]
@@ -120,7 +139,7 @@ def _learn_ica(controls: Floats, patients: Floats, width: int, seed: int) -> tup
     return weights[:, order], patterns[:, order], spectrum[::-1]
 
 
-def _learn_likelihood(controls: Floats, patients: Floats, width: int, seed: int) -> tuple[Floats, Floats, Floats]:
+def learn_likelihood(controls: Floats, patients: Floats, width: int, seed: int) -> tuple[Floats, Floats, Floats]:
     """Run the full method: weights (R, M), patterns (R, M) per unit of the index, spectrum (R,)."""
     rng = np.random.default_rng(seed)
     patterns, noise, spectrum = contrast_space(controls, patients, width)

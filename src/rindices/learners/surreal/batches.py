@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from rindices.learners.starts import Seats
 from rindices.learners.surreal.networks import with_one
 
 
@@ -27,11 +30,14 @@ class Batches:
         pass, (S, N_cn) and (S, N_pt).
     cursors : list of int
         People already taken from each order.
+    unseen : list of Tensor
+        For controls and for patients, rows of ``table`` that a member never sees, (S, U_cn) and (S, U_pt).
     """
 
     table: Tensor
     orders: list[Tensor]
     cursors: list[int]
+    unseen: list[Tensor]
 
     def fill(self, people: Tensor, streams: Sequence[torch.Generator]) -> None:
         """The next batch of every member: B controls, then B patients, (S, 2 B, R + 1)."""
@@ -55,14 +61,23 @@ class Batches:
     def keep(self, places: Sequence[int]) -> Batches:
         """The same for only the members at these places of the S axis."""
         index = torch.tensor(list(places), dtype=torch.long, device=self.table.device)
-        orders = [order[index] for order in self.orders]
-        return Batches(self.table, orders, list(self.cursors))
+        orders, unseen = ([rows[index] for rows in groups] for groups in (self.orders, self.unseen))
+        return Batches(self.table, orders, list(self.cursors), unseen)
 
 
-def new_batches(controls: Tensor, patients: Tensor, members: int) -> Batches:
-    """Members at the start, before the first shuffle."""
+def new_batches(controls: Tensor, patients: Tensor, members: int, seats: Sequence[Seats] | None = None) -> Batches:
+    """Members at the start, before the first shuffle; without seats everyone sees all people.
+
+    Rows of the seats count controls first, then patients.
+    """
     table = with_one(torch.cat([controls, patients]))
-    rows = torch.arange(len(table), device=table.device)
-    groups = rows[: len(controls)], rows[len(controls) :]
-    orders = [group.repeat(members, 1) for group in groups]
-    return Batches(table, orders, [order.shape[1] for order in orders])
+    everyone = np.arange(len(table))
+    own = seats or [Seats(everyone, everyone[:0])] * members
+
+    def by_group(rows: Sequence[NDArray[np.intp]]) -> list[Tensor]:
+        groups = ([r[r < len(controls)] for r in rows], [r[r >= len(controls)] for r in rows])
+        return [torch.as_tensor(np.stack(group), device=table.device) for group in groups]
+
+    orders = by_group([seat.seen for seat in own])
+    cursors = [order.shape[1] for order in orders]
+    return Batches(table, orders, cursors, by_group([seat.unseen for seat in own]))

@@ -80,6 +80,8 @@ def _live(group: Group) -> Iterator[tuple[str, Tensor]]:
         flat = getattr(stack, name)
         yield f"{name}.generator", flat.generator
         yield f"{name}.discriminator", flat.discriminator
+    if stack.average is not None:
+        yield "average.generator", stack.average.generator
     for name in ("phi", "phi_first", "phi_second"):
         yield name, getattr(stack, name)
     for name, order in zip(("controls", "patients"), group.batches.orders, strict=True):

@@ -15,9 +15,9 @@ from rindices.learners.base import Learner, RandomState
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
 from rindices.learners.surreal.group import Plan
-from rindices.learners.surreal.members import as_member
+from rindices.learners.surreal.members import Room, train_members
 from rindices.learners.surreal.recipe import Recipe, recipe
-from rindices.learners.surreal.train import stacks, train
+from rindices.learners.surreal.train import stacks
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import align, members_agreement
 
@@ -36,10 +36,10 @@ class SurrealGAN(Learner):
         M.
     random_state : int, RandomState or None, default=None
         The same number gives the same result.
-    members : int, default=5
+    members : int, default=10
         Repetitions of the training.
-    training : str or Recipe, default='paper'
-        The recipe.
+    training : str or Recipe, default='default'
+        The recipe: 'default' starts at the solution of a linear model, 'paper' is the published training.
     orthogonality : float, optional
         lambda; the recipe's where it is left out.
     correlated : bool, default=False
@@ -69,8 +69,8 @@ class SurrealGAN(Learner):
         self,
         n_patterns: int = 3,
         random_state: RandomState = None,
-        members: int = 5,
-        training: str | Recipe = "paper",
+        members: int = 10,
+        training: str | Recipe = "default",
         orthogonality: float | None = None,
         correlated: bool = False,
         max_steps: int | None = None,
@@ -90,8 +90,8 @@ class SurrealGAN(Learner):
         prepared = self._prepare(regions)
         plan = Plan(int(self.n_patterns), self._recipe(), self._seed(), tuple(range(int(self.members))))
         workers = min(len(stacks(plan)), os.cpu_count() or 1)
-        trained = train(prepared[~patient], prepared[patient], plan, device=self.device, workers=workers)
-        self.members_ = [as_member(member, prepared[~patient]) for member in trained]
+        room = Room.of(prepared, patient.astype(np.intp), plan.patterns, plan.recipe)
+        self.members_ = train_members(room, plan, workers=workers, device=self.device)
         kept = _usable(self.members_)
         self.heads_, orders, self.agreement_ = _align(kept, prepared[patient])
         self.orders_ = orders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +11,12 @@ from torch import Tensor
 
 from rindices.errors import RindicesError
 from rindices.learners.outcome import Outcome
+from rindices.learners.starts import Start
 from rindices.learners.surreal.batches import Batches, new_batches
 from rindices.learners.surreal.networks import Sizes
 from rindices.learners.surreal.recipe import Recipe
 from rindices.learners.surreal.state import Stack, Workspace, new_stack
+from rindices.learners.surreal.warm import warm_up
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Group:
     batches: Batches
     work: Workspace
     steps: int = 0
+    seed: int = 0
     seen: dict[int, list[list[float]]] = field(default_factory=dict)
     trained: list[Trained] = field(default_factory=list)
 
@@ -103,16 +106,25 @@ class Group:
         return bool(self.stack.members)
 
 
-def new_group(members: Sequence[int], plan: Plan, controls: Tensor, patients: Tensor) -> Group:
-    """A stack at its start."""
+def new_group(
+    members: Sequence[int], plan: Plan, controls: Tensor, patients: Tensor, starts: Mapping[int, Start] | None = None
+) -> Group:
+    """A stack at its start.
+
+    Parameters
+    ----------
+    starts : mapping of int to Start, optional
+        Where each member starts, for recipes that need it (:func:`.warm.make_starts`).
+    """
     sizes = Sizes(controls.shape[1], plan.patterns)
-    batch = plan.recipe.batch_size(len(controls), len(patients))
-    return Group(
-        new_stack(members, sizes, plan.recipe, plan.seed, controls),
-        new_batches(controls, patients, len(members)),
-        Workspace(sizes, len(members), batch, plan.recipe, controls),
-        seen={member: [] for member in members},
-    )
+    own = [starts[member] for member in members] if starts else []
+    stack = new_stack(members, sizes, plan.recipe, plan.seed, controls)
+    batches = new_batches(controls, patients, len(members), [start.seats for start in own])
+    if own:
+        warm_up(stack, batches, own, plan.recipe, plan.seed)
+    batch = plan.recipe.batch_size(*(order.shape[1] for order in batches.orders))
+    work = Workspace(sizes, len(members), batch, plan.recipe, controls)
+    return Group(stack, batches, work, seed=plan.seed, seen={member: [] for member in members})
 
 
 def resize(group: Group, places: Sequence[int]) -> None:

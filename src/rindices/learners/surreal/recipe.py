@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +96,28 @@ class Recipe:
     copula_after : int
         Steps before the copula moves. While f still mixes the patterns, a wrong
         correlation hides the mixing; hold the copula until f has sorted them.
+    share : float
+        Share of the people that each member sees; which, is its own draw. The rest judges it (``telling_bar``).
+    straighten : bool
+        Train on shifts instead of volumes (:mod:`rindices.learners.shares`), on which disease is nearly additive.
+    start : str
+        Of f: "random"; "ica", plain contrastive ICA; "likelihood", the whole linear model (:mod:`..starts`).
+    start_steps, start_rate : int, float
+        Adam steps that teach f the start, and their first rate.
+    conditioning : str
+        A fixed linear map before D that makes normal variation white: "none"; "controls", by the covariance of
+        controls; "shared", by that of controls and of what the start leaves of patients.
+    held_steps : int
+        First steps, in which g and D learn and f is held at its start.
+    decay : str
+        Of the rates after ``held_steps``: "constant", or "cosine" down to zero at ``max_steps``.
+    averaging : float
+        Weights kept are the mean over about 1 / (1 - ``averaging``) steps; 0 for the last.
+    telling_bar : float
+        A warm member stops when D's loss on people the member has not seen reaches this share of chance, which means
+        that D cannot tell synthesised from real patients. 0 for never.
+    inverse : str
+        Where R-indices come from: "g", the trained networks; "refit", the regression of z on f(x, z) in closed form.
     """
 
     name: str = "paper"
@@ -119,11 +142,22 @@ class Recipe:
     copula_divergence: float = 0.02
     copula_ratio: float = 1 / 30
     copula_after: int = 0
+    share: float = 1.0
+    straighten: bool = False
+    start: str = "random"
+    start_steps: int = 1_000
+    start_rate: float = 3e-3
+    conditioning: str = "none"
+    held_steps: int = 0
+    decay: str = "constant"
+    averaging: float = 0.0
+    telling_bar: float = 0.0
+    inverse: str = "g"
 
     def __post_init__(self) -> None:
         positive = (
             "learning_rate discriminator_ratio epsilon clip init_sd near_zero_bound batch_share "
-            "max_steps reconstruction_bar monotonicity_bar explosion_bar check_every copula_ratio"
+            "max_steps reconstruction_bar monotonicity_bar explosion_bar check_every copula_ratio start_rate"
         )
         for name in positive.split():
             value = getattr(self, name)
@@ -140,6 +174,40 @@ class Recipe:
             f"min_steps is {self.min_steps} and max_steps is {self.max_steps}",
             "Raise max_steps or lower min_steps.",
         )
+
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            _require(value in choices, f"{name} is {value!r}", f"Use {' or '.join(map(repr, choices))}.")
+        for name in ("start_steps", "held_steps", "telling_bar"):
+            _require(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
+        _require(0 < self.share <= 1, f"share is {self.share}", "It must be in (0, 1].")
+        _require(0 <= self.averaging < 1, f"averaging is {self.averaging}", "It must be in [0, 1).")
+        _require(
+            self.held_steps <= self.max_steps,
+            f"held_steps is {self.held_steps} and max_steps is {self.max_steps}",
+            "Raise max_steps or lower held_steps.",
+        )
+        _require(
+            self.inverse == "refit" or not self.straighten,
+            "straighten is on and inverse is 'g'",
+            "g reads volumes: use inverse='refit'.",
+        )
+        _require(
+            self.start == "likelihood" or self.conditioning != "shared",
+            "conditioning is 'shared' without a start that knows it",
+            "Use start='likelihood' or conditioning='controls'.",
+        )
+
+    @property
+    def warm(self) -> bool:
+        """Whether f starts at a solution, so that a member is usable whenever it stops."""
+        return self.start != "random"
+
+    def pace(self, step: int) -> float:
+        """Share of the learning rates at a step."""
+        if self.decay == "constant" or step <= self.held_steps:
+            return 1.0
+        return 0.5 + 0.5 * math.cos(math.pi * (step - self.held_steps) / (self.max_steps - self.held_steps + 1))
 
     def replace(self, **changes: Any) -> Recipe:
         """The same recipe with other values; loss weights may be given by their own names.
@@ -162,7 +230,32 @@ class Recipe:
         return batch if self.max_batch is None else min(batch, self.max_batch)
 
 
-RECIPES = {"paper": Recipe()}
+_CHOICES = {
+    "start": ("random", "ica", "likelihood"),
+    "conditioning": ("none", "controls", "shared"),
+    "decay": ("constant", "cosine"),
+    "inverse": ("g", "refit"),
+}
+
+DEFAULT = Recipe(
+    name="default",
+    learning_rate=8e-4,
+    share=0.8,
+    straighten=True,
+    start="likelihood",
+    conditioning="shared",
+    correlated=True,
+    copula_after=10**9,  # at the start's correlation, which needs no learning
+    held_steps=400,
+    min_steps=0,
+    max_steps=1_000,
+    decay="cosine",
+    telling_bar=0.97,
+    inverse="refit",
+)
+"""What is used unless another recipe is named; ``benchmarks/ablation.py`` measures each of its elements."""
+
+RECIPES = {"default": DEFAULT, "paper": Recipe()}
 
 
 def recipe(name: str = "paper", **changes: Any) -> Recipe:

@@ -97,7 +97,7 @@ class Workspace:
     members, batch : int
         S and B.
     recipe : Recipe
-        Its loss weights.
+        Its loss weights. ``pace``, the share of its rates, and ``held``, whether f stands still, are set step by step.
     like : Tensor
         Gives dtype and device.
     """
@@ -118,8 +118,10 @@ class Workspace:
             return TransformationTrace(*person, *row)
 
         self.sizes, self.batch, self.recipe = sizes, batch, recipe
+        self.pace, self.held = 1.0, False
         self.pulls = Pulls.of(recipe, sizes, batch)
         self.people, self.pair = with_one(new(s, 2 * b, r)), with_one(new(s, 2 * b, r))
+        self.shown = self.pair if recipe.conditioning == "none" else with_one(new(s, 2 * b, r))  # what D sees
         self.controls = self.people[:, :b, :-1]
         self.synthetic_one = self.pair[:, :b]
         self.synthetic = self.synthetic_one[..., :-1]  # y'; the real patients follow it in ``pair``
@@ -171,6 +173,10 @@ class Stack:
         Free numbers of the copula and their moments, (S, M, M).
     streams : list of torch.Generator
         One per member.
+    conditioner : Tensor, optional
+        The fixed linear map before D, (S, R + 1, R + 1), its last row and column those of the constant one.
+    average : Weights, optional
+        Running mean of f, g1 and g2.
     """
 
     members: tuple[int, ...]
@@ -183,6 +189,8 @@ class Stack:
     phi_first: Tensor
     phi_second: Tensor
     streams: list[torch.Generator]
+    conditioner: Tensor | None = None
+    average: Weights | None = None
 
     def keep(self, places: Sequence[int]) -> Stack:
         """A stack of only the members at these places of the S axis."""
@@ -198,6 +206,8 @@ class Stack:
             phi_first=self.phi_first[index],
             phi_second=self.phi_second[index],
             streams=[self.streams[place] for place in places],
+            conditioner=None if self.conditioner is None else self.conditioner[index],
+            average=None if self.average is None else networks.select(self.average, self.sizes, index),
         )
 
 
@@ -209,4 +219,5 @@ def new_stack(members: Sequence[int], sizes: Sizes, recipe: Recipe, seed: int, l
     phi = torch.eye(sizes.patterns).to(like).repeat(len(members), 1, 1)
     count = torch.zeros((), dtype=torch.float32, device=like.device)
     moments = torch.zeros_like(phi), torch.zeros_like(phi)
-    return Stack(tuple(members), sizes, count, weights, first, second, phi, *moments, streams)
+    average = networks.allocate(sizes, len(members), like) if recipe.averaging else None
+    return Stack(tuple(members), sizes, count, weights, first, second, phi, *moments, streams=streams, average=average)

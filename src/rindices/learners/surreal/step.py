@@ -45,7 +45,7 @@ def take_step(stack: Stack, work: Workspace, look: bool = False) -> Terms | None
     terms = None if discrimination is None else _measure(work, discrimination)
     _reconstruction_gradient(nets, work)
     _penalty_gradient(work)
-    _synthetic_gradient(nets, work)
+    _synthetic_gradient(stack, work)
     if recipe.correlated and stack.count > recipe.copula_after:
         _update_copula(stack, work)
     _update_generator(stack, work)
@@ -62,21 +62,23 @@ def _synthesise(nets: Networks, work: Workspace) -> None:
 def _update_discriminator(stack: Stack, work: Workspace, look: bool) -> Tensor | None:
     """D learns to tell y' from y; its loss, if asked for."""
     d, b = stack.weights.networks.d, work.batch
-    trace = networks.perceive(d, work.pair, work.d)
+    if stack.conditioner is not None:
+        torch.bmm(work.pair, stack.conditioner, out=work.shown)
+    trace = networks.perceive(d, work.shown, work.d)
     loss = losses.discrimination(trace.top[:, :b], trace.top[:, b:]) if look else None
     gradients.cross_entropy_(trace.top, work.targets, 1 / b, work.d_d.top)
     gradients.perceptron_backward(d, trace, work.d_d)
-    gradients.perceptron_weights(work.pair, trace, work.d_d, work.grads.networks.d)
+    gradients.perceptron_weights(work.shown, trace, work.d_d, work.grads.networks.d)
     flat, grad = stack.weights.discriminator, work.grads.discriminator
     moments = stack.first.discriminator, stack.second.discriminator
-    rate = work.recipe.learning_rate * work.recipe.discriminator_ratio
+    rate = work.recipe.learning_rate * work.recipe.discriminator_ratio * work.pace
     adam_(flat, grad, moments, count=stack.count, rate=rate, recipe=work.recipe)
     return loss
 
 
 def _face_discriminator(nets: Networks, work: Workspace) -> None:
     """The updated D on y', and back to its first hidden layer."""
-    networks.perceive(nets.d, work.synthetic_one, work.fake)
+    networks.perceive(nets.d, work.shown[:, : work.batch], work.fake)
     pull = work.pulls.adversarial
     gradients.cross_entropy_(work.fake.top, work.factors.pass_as_real, pull, work.d_fake.top)
     gradients.perceptron_backward(nets.d, work.fake, work.d_fake)
@@ -144,16 +146,25 @@ def _orthogonality_growth(work: Workspace) -> None:
     torch.bmm(mixing.result, sizes, out=work.growth_people)
 
 
-def _synthetic_gradient(nets: Networks, work: Workspace) -> None:
+def _synthetic_gradient(stack: Stack, work: Workspace) -> None:
     """Weights of g1, and the gradient of y' through g and D."""
-    pull, d_y = work.pulls.decomposition, work.d_y
+    nets, pull, d_y = stack.weights.networks, work.pulls.decomposition, work.d_y
     work.d_share_rows.baddbmm_(work.d_g2.hidden1, nets.g2.weight1.mT, beta=pull)
     gradients.weight_gradient(work.y_leaky, work.d_share_blocks, work.grads.networks.g1.weight)
     torch.bmm(work.d_share_blocks, nets.g1.weight[:, :-1].mT, out=d_y)
     gradients.leaky_backward(d_y, work.synthetic, d_y)
-    d_y.baddbmm_(work.d_fake.hidden1, nets.d.weight1[:, :-1].mT)
+    if stack.conditioner is None:
+        d_y.baddbmm_(work.d_fake.hidden1, nets.d.weight1[:, :-1].mT)
+    else:
+        d_y.add_(_through_discriminator(stack, work))
     gradients.leaky_backward(d_y, work.change.drawn, d_y)
     work.d_change.drawn.add_(d_y)
+
+
+def _through_discriminator(stack: Stack, work: Workspace) -> Tensor:
+    """Gradient of y' through D, and through the map before it, (S, B, R)."""
+    d_shown = torch.bmm(work.d_fake.hidden1, stack.weights.networks.d.weight1[:, :-1].mT)
+    return d_shown if stack.conditioner is None else torch.bmm(d_shown, stack.conditioner[:, :-1, :-1].mT)
 
 
 def _update_generator(stack: Stack, work: Workspace) -> None:
@@ -161,15 +172,15 @@ def _update_generator(stack: Stack, work: Workspace) -> None:
     flat, recipe = stack.weights.generator, work.recipe
     gradients.transformation_backward(stack.weights.networks.f, work.inputs, work.f, work.d_f, work.grads.networks.f)
     moments = stack.first.generator, stack.second.generator
-    adam_(
-        flat,
-        work.grads.generator,
-        moments,
-        count=stack.count,
-        rate=recipe.learning_rate,
-        recipe=recipe,
-    )
+    f = flat[: sum(weight.numel() for weight in stack.weights.networks.f)]  # f lies first
+    held = f.clone() if work.held else None
+    rate = recipe.learning_rate * work.pace
+    adam_(flat, work.grads.generator, moments, count=stack.count, rate=rate, recipe=recipe)
     flat.clamp_(-recipe.clip, recipe.clip)
+    if held is not None:  # its moments have moved all the same, so that it does not leap when it is let go
+        f.copy_(held)
+    if stack.average is not None:
+        stack.average.generator.lerp_(flat, 1.0 if work.held else 1.0 - recipe.averaging)
 
 
 def _update_copula(stack: Stack, work: Workspace) -> None:
@@ -183,11 +194,11 @@ def _update_copula(stack: Stack, work: Workspace) -> None:
     for logit, sign in ((1 - losses.REAL, 1), (losses.REAL, -1)):
         work.d_fake.top[..., logit] = sign / work.batch
     gradients.perceptron_backward(nets.d, work.fake, work.d_fake)
-    d_y = torch.bmm(work.d_fake.hidden1, nets.d.weight1[:, :-1].mT)
+    d_y = _through_discriminator(stack, work)
     d_z = gradients.severity_gradient(nets.f, work.f, d_y)
     normals = work.draws[:, 0].to(d_z.device)
     grad = latents.copula_gradient(stack.phi, normals, d_z, recipe.copula_divergence)
-    rate = recipe.learning_rate * recipe.copula_ratio
+    rate = recipe.learning_rate * recipe.copula_ratio * work.pace
     moments, count = (stack.phi_first, stack.phi_second), stack.count - recipe.copula_after
     adam_(stack.phi, grad, moments, count=count, rate=rate, recipe=recipe)
 

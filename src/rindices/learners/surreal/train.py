@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -19,10 +19,12 @@ from torch import Tensor
 
 from rindices.errors import RindicesError
 from rindices.learners.outcome import Outcome
+from rindices.learners.starts import Start
 from rindices.learners.surreal import checkpoint, latents, networks, step
 from rindices.learners.surreal.group import Group, Plan, Trained, new_group, resize
 from rindices.learners.surreal.losses import Terms
 from rindices.learners.surreal.recipe import Recipe
+from rindices.learners.surreal.unseen import fooled
 
 Look = Callable[[tuple[int, ...], int, Terms], None]
 """Told at every look: the members of a stack, the steps they took, their losses."""
@@ -32,6 +34,8 @@ Look = Callable[[tuple[int, ...], int, Terms], None]
 def advance(group: Group, steps: int) -> Terms:
     """Take so many steps; the losses of the last."""
     for ahead in reversed(range(steps)):
+        number = group.steps + steps - ahead
+        group.work.pace, group.work.held = group.work.recipe.pace(number), number <= group.work.recipe.held_steps
         group.batches.fill(group.work.people, group.stack.streams)
         terms = step.take_step(group.stack, group.work, look=not ahead)
     group.steps += steps
@@ -39,27 +43,40 @@ def advance(group: Group, steps: int) -> Terms:
     return terms
 
 
-def judge(terms: Terms, steps: int, recipe: Recipe) -> list[Outcome | None]:
-    """Which members are to stop, and why; one entry per member."""
+def judge(terms: Terms, steps: int, recipe: Recipe, fooled: Tensor | None = None) -> list[Outcome | None]:
+    """Which members are to stop, and why; one entry per member.
+
+    A warm member starts at a solution: it has converged when D is ``fooled`` by it, or when its steps are spent.
+    """
     table = torch.stack(terms)
     sound = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
-    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+    if recipe.warm:
+        ready = torch.zeros_like(sound) if fooled is None or steps < recipe.held_steps else fooled
+        at_the_end = Outcome.CONVERGED
+    else:
+        ready, at_the_end = _below_bars(terms, steps, recipe), Outcome.STEP_LIMIT
 
-    def outcome(is_sound: bool, is_below: bool) -> Outcome | None:
+    def outcome(is_sound: bool, is_ready: bool) -> Outcome | None:
         if not is_sound:
             return Outcome.DIVERGED
-        if is_below and steps >= recipe.min_steps:
+        if is_ready:
             return Outcome.CONVERGED
-        return Outcome.STEP_LIMIT if steps >= recipe.max_steps else None
+        return at_the_end if steps >= recipe.max_steps else None
 
-    return [outcome(*pair) for pair in zip(sound.tolist(), below.tolist(), strict=True)]
+    return [outcome(*pair) for pair in zip(sound.tolist(), ready.tolist(), strict=True)]
+
+
+def _below_bars(terms: Terms, steps: int, recipe: Recipe) -> Tensor:
+    """The paper's rule of stopping, (S,)."""
+    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+    return below & (steps >= recipe.min_steps)
 
 
 def settle(group: Group, terms: Terms, recipe: Recipe) -> None:
     """Record the losses and let go of the members that are to stop."""
     for row, member in zip(torch.stack(terms).T.tolist(), group.stack.members, strict=True):
         group.seen[member].append([float(group.steps), *row])
-    outcomes = judge(terms, group.steps, recipe)
+    outcomes = judge(terms, group.steps, recipe, fooled(group))
     for place, outcome in enumerate(outcomes):
         if outcome is not None:
             group.trained.append(_release(group, place, outcome))
@@ -71,6 +88,9 @@ def settle(group: Group, terms: Terms, recipe: Recipe) -> None:
 def _release(group: Group, place: int, outcome: Outcome) -> Trained:
     stack, member = group.stack, group.stack.members[place]
     weights = networks.named(stack.weights.networks)
+    if stack.average is not None:  # D has no average
+        averaged = networks.named(stack.average.networks)
+        weights = {name: tensor if name.startswith("d.") else averaged[name] for name, tensor in weights.items()}
     return Trained(
         member,
         outcome,
@@ -109,6 +129,7 @@ def train(
     path: Path | None = None,
     save_every: int = 2_000,
     look: Look | None = None,
+    starts: Mapping[int, Start] | None = None,
 ) -> list[Trained]:
     """Train all members of a plan.
 
@@ -128,6 +149,8 @@ def train(
         Steps between checkpoints.
     look : callable, optional
         See ``Look``; called from the worker threads.
+    starts : mapping of int to Start, optional
+        Where each member starts, for recipes that need it.
 
     Returns
     -------
@@ -138,7 +161,7 @@ def train(
     x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
     _check(x, y)
     identity = checkpoint.describe(plan, x, y)
-    groups = [new_group(members, plan, x, y) for members in stacks(plan)]
+    groups = [new_group(members, plan, x, y, starts) for members in stacks(plan)]
     if path is not None and path.exists():
         checkpoint.load(path, groups, identity)
     stop = threading.Event()

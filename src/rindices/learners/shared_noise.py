@@ -1,0 +1,84 @@
+"""The factor model once more, with normal variation learnt from controls and patients together.
+
+Controls are e, patients D s + e, and both have the same e ~ N(0, C). Controls alone measure C badly where they are few
+against regions; what the patterns leave of the patients measures it too. `refit` alternates between the two until
+neither moves much. Shape letters: N people, R regions, M patterns.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.covariance import ledoit_wolf
+
+from rindices.learners.sparse_patterns import refine_patterns, severity_moments, severity_weights, well_posed
+
+Floats = NDArray[np.float64]
+
+_ROUNDS, _NOISE_STEPS, _EM_STEPS = 6, 5, 10
+
+
+class Refit(NamedTuple):
+    """Patterns, normal variation and severities of the patients.
+
+    Attributes
+    ----------
+    patterns : (R, M)
+        Shift of each region per unit of severity.
+    noise : (R, R)
+        C, the covariance that controls and patients share.
+    mean, covariance : (M,), (M, M)
+        Of the patients' severities, the error of their estimation taken off.
+    """
+
+    patterns: Floats
+    noise: Floats
+    mean: Floats
+    covariance: Floats
+
+
+def refit(controls: Floats, patients: Floats, patterns: Floats, noise: Floats) -> Refit:
+    """Learn patterns and shared normal variation together, from a first solution.
+
+    The patterns keep the basis they came in. EM with a sparse prior would also turn them, by sparsity alone; that the
+    basis is right was decided by more than that (`rotation`).
+
+    Parameters
+    ----------
+    controls, patients : (N, R)
+        Shifts, in control standard deviations about the controls' mean.
+    patterns : (R, M)
+        First solution.
+    noise : (R, R)
+        The controls' covariance.
+    """
+    found, shared = patterns, noise
+    for _ in range(_ROUNDS):
+        for _ in range(_NOISE_STEPS):
+            shared = shared_covariance(controls, patients, found, shared)
+        found = refine_patterns(patients, found, shared, _EM_STEPS)
+    found = _in_basis_of(
+        patients @ severity_weights(patterns, noise), patients @ severity_weights(found, shared), found
+    )
+    if not well_posed(found, shared):
+        found, shared = patterns, noise
+    return Refit(found, shared, *severity_moments(patients, found, shared))
+
+
+def shared_covariance(controls: Floats, patients: Floats, patterns: Floats, noise: Floats) -> Floats:
+    """Return the covariance (R, R) of controls and of what the patterns leave of patients: one step of EM, shrunk."""
+    mean, covariance = severity_moments(patients, patterns, noise)
+    weights = np.linalg.solve(noise, patterns)
+    precision = np.linalg.inv(covariance)
+    uncertain = np.linalg.inv(patterns.T @ weights + precision)
+    left = patients - (patients @ weights + mean @ precision) @ uncertain @ patterns.T
+    people = np.concatenate([controls - controls.mean(axis=0), left - left.mean(axis=0)])
+    return np.asarray(ledoit_wolf(people)[0] + len(left) / len(people) * patterns @ uncertain @ patterns.T)
+
+
+def _in_basis_of(before: Floats, after: Floats, patterns: Floats) -> Floats:
+    """Return the patterns (R, M) in the basis in which severities run parallel to those of before, (N, M)."""
+    mixing = np.linalg.lstsq(after - after.mean(axis=0), before - before.mean(axis=0), rcond=None)[0]
+    if np.linalg.cond(mixing) > 1e6:
+        return patterns
+    return np.asarray(patterns @ np.linalg.inv(mixing).T)
