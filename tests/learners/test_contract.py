@@ -137,7 +137,7 @@ def test_few_people(learner, controls, patients):
     x, y, _ = cohort(controls=controls, patients=patients)
     refused = patients < 3 and learner in (ContrastiveICA, FactorAnalysisBaseline)
     if refused or learner is SurrealGAN:  # of which a member sees four fifths
-        with pytest.raises(InputError, match="[23] patients cannot give 3 "):
+        with pytest.raises(InputError, match=r"[23] patients cannot give 3 "):
             make(learner).fit(x, y)
         return
     r = make(learner).fit(x, y).transform(x)
