@@ -64,13 +64,14 @@ class Model(_Section):
     """What is learnt, and how often it is repeated.
 
     ``recipe_changes`` holds values of the recipe to change, by name, for instance ``max_steps = 5000``.
+    ``orthogonality`` left out is what the recipe tries by itself (`plan.weights_to_try`).
     """
 
     patterns: tuple[int, ...] = (2, 3, 4)
-    orthogonality: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
+    orthogonality: tuple[float, ...] | None = None
     members: int = Field(default=10, ge=1, le=1000)
     recipe: Literal["default", "contrastive", "paper"] = "default"
-    recipe_changes: dict[str, float | int | bool] = Field(default_factory=dict)
+    recipe_changes: dict[str, float | int | bool | str] = Field(default_factory=dict)
     correlated: bool = False
 
     @field_validator("patterns", "orthogonality", mode="before")
@@ -88,8 +89,8 @@ class Model(_Section):
 
     @field_validator("orthogonality")
     @classmethod
-    def _weights(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not value or min(value) < 0:
+    def _weights(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and (not value or min(value) < 0):
             raise ValueError("give at least one weight, each 0 or more")
         return value
 

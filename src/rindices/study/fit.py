@@ -35,7 +35,7 @@ def fit(
     *,
     recipe: str = "default",
     members: int = 10,
-    orthogonality: float | Sequence[float] = (0.1, 0.2, 0.4, 0.6, 0.8),
+    orthogonality: float | Sequence[float] | None = None,
     correlated: bool = False,
     recipe_changes: dict[str, Any] | None = None,
     seed: int = 0,
@@ -51,13 +51,14 @@ def fit(
     patterns : int or sequence of int
         Numbers of patterns M to try.
     recipe : {'default', 'contrastive', 'paper'}
-        How members are trained.
+        How members are trained: from the solution of a linear model on their own people; by that model's faster
+        relative alone; as published.
     members : int
         Members a grid point.
     orthogonality : float or sequence of float
-        Weights lambda to try; the contrastive recipe has none.
+        Weights lambda to try; left out, what the recipe tries by itself.
     correlated : bool
-        Learn a copula between the severities (recipe ``paper``).
+        Learn a copula between the severities while training. Recipe ``default`` has one from the start.
     recipe_changes : dict, optional
         Values of the recipe to change, by name.
     seed : int
@@ -74,7 +75,7 @@ def fit(
     """
     values: dict[str, Any] = {
         "patterns": np.atleast_1d(patterns).tolist(),
-        "orthogonality": np.atleast_1d(orthogonality).tolist(),
+        "orthogonality": None if orthogonality is None else np.atleast_1d(orthogonality).tolist(),
         "members": members,
         "recipe": recipe,
         "correlated": correlated,
@@ -159,7 +160,7 @@ class UnstableError(StudyError):
 def _check_settings(cohort: Cohort, model: Model) -> None:
     """Refuse what cannot come out well, before anything is trained."""
     most = max(model.patterns)
-    needed = 2 * (most + 1) + 1 if resolve_recipe(model)[0] == "contrastive" else 2
+    needed = 2 if model.recipe == "paper" else 2 * (most + 1) + 1
     if cohort.n_patients < needed or most > cohort.n_regions:
         raise StudyError(
             f"{most} patterns need at least {needed} patients and {most} regions; there are {cohort.n_patients} and "

@@ -11,6 +11,8 @@ from rindices.study.config import Model
 
 STACK = 5
 """Members of one set: they share products and stay in a core's cache. A constant, so that results never move."""
+PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
+DEFAULT_WEIGHT = 0.2
 _FORMAT = 1
 
 
@@ -24,7 +26,7 @@ class MemberSet:
     numbers : tuple of int
         The members' numbers within the grid point.
     recipe : str
-        ``contrastive`` or ``paper``.
+        ``default``, ``contrastive`` or ``paper``.
     values : str
         Every value of the recipe, as JSON.
     seed : int
@@ -49,8 +51,8 @@ class MemberSet:
 
 
 def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
-    """Return the recipe's name and all its values; ``default`` is the contrastive learner until training beats it."""
-    if model.recipe in ("default", "contrastive"):
+    """Return the recipe's name and all its values."""
+    if model.recipe == "contrastive":
         if model.recipe_changes or model.correlated:
             raise_unused(model)
         return "contrastive", {}
@@ -60,14 +62,30 @@ def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
     if "orthogonality" in changes:
         raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
     if "max_steps" in changes:  # a cap below the usual minimum lowers the minimum with it
-        changes.setdefault("min_steps", min(recipe("paper").min_steps, changes["max_steps"]))
-    return "paper", as_values(recipe("paper", correlated=model.correlated, **changes))
+        for name in ("min_steps", "held_steps"):
+            changes.setdefault(name, min(getattr(recipe(model.recipe), name), changes["max_steps"]))
+    if model.correlated:  # recipe default has a copula already, and then learns it
+        changes |= {"correlated": True, "copula_after": recipe(model.recipe).held_steps}
+    return model.recipe, as_values(recipe(model.recipe, **changes))
+
+
+def weights_to_try(model: Model) -> tuple[float | None, ...]:
+    """Return the weights lambda of the grid.
+
+    Left open they are the paper's five for recipe ``paper``. Members of recipe ``default`` rarely get to where lambda
+    matters, so there it is one; the contrastive recipe has none.
+    """
+    if model.recipe == "contrastive":
+        return (None,)
+    if model.orthogonality is not None:
+        return tuple(dict.fromkeys(model.orthogonality))
+    return PAPER_WEIGHTS if model.recipe == "paper" else (DEFAULT_WEIGHT,)
 
 
 def raise_unused(model: Model) -> None:
     """Refuse settings that the contrastive recipe has no use for."""
     unused = [*model.recipe_changes, *(["correlated"] if model.correlated else [])]
-    raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: set recipe = 'paper' or leave it out.")
+    raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: leave it out, or change the recipe.")
 
 
 def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
@@ -81,10 +99,7 @@ def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
         Fingerprint of the cohort.
     """
     recipe, values = resolve_recipe(model)
-    weights: tuple[float | None, ...] = (
-        (None,) if recipe == "contrastive" else tuple(dict.fromkeys(model.orthogonality))
-    )
-    points = [GridPoint(patterns, weight) for patterns in dict.fromkeys(model.patterns) for weight in weights]
+    points = [GridPoint(m, weight) for m in dict.fromkeys(model.patterns) for weight in weights_to_try(model)]
     starts = range(0, model.members, STACK)
     sets = [tuple(range(start, min(start + STACK, model.members))) for start in starts]
     return [MemberSet(p, numbers, recipe, _values_at(values, p), seed, data) for p in points for numbers in sets]

@@ -1,0 +1,258 @@
+"""Warm trainings: the map before D, held f, averages, schedules, the judge of unseen people, resuming."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rindices.errors import InputError
+from rindices.learners.heads import ContrastiveHead
+from rindices.learners.outcome import Outcome
+from rindices.learners.surreal import networks, step, train, warm
+from rindices.learners.surreal.group import Plan, new_group
+from rindices.learners.surreal.losses import Terms
+from rindices.learners.surreal.members import Room, surreal_members, train_members
+from rindices.learners.surreal.networks import Sizes, with_one
+from rindices.learners.surreal.recipe import as_values, recipe
+from rindices.learners.surreal.unseen import CHANCE, unseen_discrimination
+from rindices.selection.agreement import pattern_c_index
+from tests.learners.surreal.test_step import fill, prepare
+from tests.learners.test_starts import Truth
+
+BRIEF = recipe("default", start_steps=150, held_steps=30, max_steps=60, check_every=10)
+TRUTH = Truth(controls=90, patients=160, regions=24)
+X = 1 + 0.1 * TRUTH.people
+
+
+def room(chosen=BRIEF) -> Room:
+    return Room.of(X, TRUTH.y, 2, chosen)
+
+
+def group_of(chosen, members=(0, 1)):
+    made = room(chosen)
+    starts = {}
+    for number in members:
+        rng = np.random.default_rng(number)
+        starts[number] = made.start(warm_seats(made, chosen, rng), 2, number)
+    plan = Plan(2, chosen, members=tuple(members))
+    x, y = (torch.as_tensor(made.scaled(label), dtype=torch.float32) for label in (0, 1))
+    return new_group(members, plan, x, y, starts), starts, made
+
+
+def warm_seats(made, chosen, rng):
+    from rindices.learners.starts import take_seats
+
+    return take_seats(made.y, chosen.share, rng)
+
+
+def test_the_map_before_d_whitens_people_of_its_covariance() -> None:
+    conditioner = warm._conditioner(TRUTH.noise[:24, :24])
+    rng = np.random.default_rng(0)
+    people = 1 + 0.1 * rng.multivariate_normal(np.zeros(24), TRUTH.noise[:24, :24], size=40_000)
+    shown = (with_one(torch.as_tensor(people)) @ conditioner).numpy()
+    np.testing.assert_allclose(shown[:, -1], 1)
+    np.testing.assert_allclose(shown[:, :-1].mean(axis=0), 0, atol=0.003)
+    np.testing.assert_allclose(np.cov(shown[:, :-1].T), 0.01 * np.eye(24), atol=5e-4)
+
+
+def test_gradients_through_the_map_are_autograds() -> None:
+    chosen = recipe("paper", learning_rate=8e-4, conditioning="controls")
+    stack, work = prepare(Sizes(7, 2), 2, 5, chosen, torch.float64)
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(7, 7))
+    stack.conditioner = torch.stack([warm._conditioner(root @ root.T + np.eye(7) * k) for k in (1, 2)])
+    fill(work, torch.Generator().manual_seed(1), sd=0.6)
+    before = {name: w.clone() for name, w in networks.named(stack.weights.networks).items()}
+    step.take_step(stack, work)
+    for member in range(2):
+        d = networks.Perceptron(
+            *(
+                before[f"d.{n}"][member][None].clone().requires_grad_() if f"d.{n}" in before else None
+                for n in networks.Perceptron._fields
+            )
+        )
+        shown = work.pair[member] @ stack.conditioner[member]
+        top = networks.perceive(d, shown[None]).top[0]
+        labels = torch.repeat_interleave(torch.tensor([0, 1]), 5)
+        loss = 2 * torch.nn.functional.cross_entropy(top, labels)
+        loss.backward()
+        torch.testing.assert_close(work.grads.networks.d.weight1[member], d.weight1.grad[0])
+    # f: what reaches y' through the updated D, by finite differences of the adversarial loss alone
+    alone = chosen.replace(change=0, decomposition=0, reconstruction=0, orthogonality=0, monotonicity=0, near_zero=0)
+    stack, work = prepare(Sizes(7, 2), 1, 5, alone, torch.float64)
+    stack.conditioner = warm._conditioner(root @ root.T + np.eye(7))[None]
+    fill(work, torch.Generator().manual_seed(1), sd=0.6)
+    start = stack.weights.networks.f.decode2.clone()
+    rest = networks.Transformation(*(w.clone() for w in stack.weights.networks.f))
+    step.take_step(stack, work)
+    d = stack.weights.networks.d
+    decode2 = start.requires_grad_()
+    change = networks.transform(rest._replace(decode2=decode2), work.controls, work.z_rows).change
+    y = with_one(work.controls + change.view(1, 5, -1, 7)[:, :, 0]) @ stack.conditioner
+    top = networks.perceive(d, y).top[0]
+    torch.nn.functional.cross_entropy(top, torch.ones(5, dtype=torch.long)).backward()
+    torch.testing.assert_close(work.grads.networks.f.decode2, decode2.grad, rtol=1e-8, atol=1e-10)
+
+
+def test_f_is_held_and_then_let_go_gently() -> None:
+    group, _, _ = group_of(BRIEF.replace(telling_bar=0))
+    f = torch.cat([w.flatten() for w in group.stack.weights.networks.f])
+    g = group.stack.weights.networks.g1.weight.clone()
+    train.advance(group, 30)
+    held = torch.cat([w.flatten() for w in group.stack.weights.networks.f])
+    assert torch.equal(f, held)
+    assert not torch.equal(g, group.stack.weights.networks.g1.weight)
+    train.advance(group, 1)
+    moved = torch.cat([w.flatten() for w in group.stack.weights.networks.f]) - held
+    assert 0 < moved.abs().max() <= 3 * BRIEF.learning_rate  # fresh moments would have leapt 16 times the rate
+
+
+def test_averages_are_running_means() -> None:
+    chosen = BRIEF.replace(averaging=0.9, telling_bar=0)
+    group, _, _ = group_of(chosen)
+    train.advance(group, 30)
+    naive = group.stack.weights.generator.clone()
+    assert torch.equal(group.stack.average.generator, naive)
+    for _ in range(5):
+        train.advance(group, 1)
+        naive = 0.9 * naive + 0.1 * group.stack.weights.generator
+    torch.testing.assert_close(group.stack.average.generator, naive)
+
+
+def test_rates_decay_after_the_held_steps() -> None:
+    assert [BRIEF.pace(number) for number in (1, 30)] == [1.0, 1.0]
+    paces = [BRIEF.pace(number) for number in range(31, 61)]
+    assert all(a > b for a, b in pairwise(paces))
+    assert 0 < paces[-1] < 0.01 < 0.99 < paces[0] < 1
+    assert BRIEF.replace(decay="constant").pace(59) == 1.0
+
+
+def test_f_learns_its_start() -> None:
+    group, starts, made = group_of(BRIEF.replace(start_steps=1500), members=(0,))
+    rng = np.random.default_rng(0)
+    controls = made.shifts[made.y == 0]
+    z = rng.random((len(controls), 2))
+    wanted = starts[0].prior.severities(z) @ starts[0].patterns.T
+    x = torch.as_tensor(1 + 0.1 * controls, dtype=torch.float32)[None]
+    change = networks.transform(
+        group.stack.weights.networks.f, x, with_one(torch.as_tensor(z, dtype=torch.float32))[None]
+    ).change[0]
+    error = 10 * change.numpy() - wanted
+    assert (error**2).mean() < 0.03 * (wanted**2).mean()
+
+
+def test_the_judge_stops_members_that_fool_it_and_no_others() -> None:
+    terms = Terms(*(torch.full((2,), 0.5) for _ in Terms._fields))
+    fooled = torch.tensor([True, False])
+    assert train.judge(terms, 20, BRIEF, fooled) == [None, None]  # f is held still
+    assert train.judge(terms, 30, BRIEF, fooled) == [Outcome.CONVERGED, None]
+    assert train.judge(terms, 60, BRIEF, fooled) == [Outcome.CONVERGED, Outcome.CONVERGED]
+    assert train.judge(terms, 60, recipe("paper", min_steps=0, max_steps=60))[0] is Outcome.STEP_LIMIT
+
+
+def test_d_tells_unseen_people_where_f_is_wrong_and_not_where_it_is_right() -> None:
+    many = Truth(controls=500, patients=500, regions=24)
+    chosen = BRIEF.replace(start_steps=800, held_steps=600, max_steps=700, telling_bar=0)
+    made = Room.of(1 + 0.1 * many.people, many.y, 2, chosen)
+    seats = warm_seats(made, chosen, np.random.default_rng(0))
+    good = made.start(seats, 2, 0)
+    bad = good._replace(patterns=np.zeros_like(good.patterns))
+    x, y = (torch.as_tensor(made.scaled(label), dtype=torch.float32) for label in (0, 1))
+    group = new_group((0, 1), Plan(2, chosen, members=(0, 1)), x, y, {0: good, 1: bad})
+    train.advance(group, 600)
+    right, wrong = (unseen_discrimination(group) / CHANCE).tolist()
+    assert right > 0.97 > 0.6 > wrong
+
+
+def test_default_members_rank_severities_and_bring_evidence() -> None:
+    members = surreal_members(X, TRUTH.y, 2, (0, 1), 0, as_values(BRIEF))
+    for member in members:
+        assert isinstance(member.head, ContrastiveHead)
+        assert member.outcome is Outcome.CONVERGED
+        assert pattern_c_index(TRUTH.z, member.head.infer(X[TRUTH.y == 1])).mean > 0.8
+        assert member.evidence is not None
+        assert member.evidence[0] > 0.7
+        assert member.patterns.shape == (4, 2, 24)
+    assert not np.array_equal(members[0].head.weights, members[1].head.weights)  # other people, other member
+
+
+def test_evidence_is_trained_as_far_as_the_members_were() -> None:
+    never = BRIEF.replace(telling_bar=5.0)  # a bar that no D reaches
+    stopped, trained = (
+        surreal_members(X, TRUTH.y, 2, (0,), 0, as_values(chosen))
+        for chosen in (BRIEF.replace(telling_bar=0.01), never)
+    )
+    assert (stopped[0].steps, trained[0].steps) == (30, 60)
+    assert stopped[0].evidence != trained[0].evidence
+
+
+def test_people_may_come_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    order = np.concatenate([np.arange(90), 90 + np.arange(160)])
+    shuffled = np.argsort(rng.random(250))
+    first = train_members(room(), Plan(2, BRIEF, members=(0,)))[0]
+    same = Room.of(X[order], TRUTH.y[order], 2, BRIEF)
+    assert np.array_equal(train_members(same, Plan(2, BRIEF, members=(0,)))[0].head.weights, first.head.weights)
+    other = Room.of(X[shuffled], TRUTH.y[shuffled], 2, BRIEF)
+    found = train_members(other, Plan(2, BRIEF, members=(0,)))[0]
+    assert pattern_c_index(TRUTH.z, found.head.infer(X[TRUTH.y == 1])).mean > 0.8
+
+
+@pytest.mark.parametrize("averaging", [0.0, 0.9])
+def test_an_interrupted_warm_training_resumes_number_for_number(tmp_path: Path, averaging: float) -> None:
+    chosen = BRIEF.replace(telling_bar=0, averaging=averaging)
+    made = room(chosen)
+    plan = Plan(2, chosen, members=(0, 1))
+    starts = {n: made.start(warm_seats(made, chosen, np.random.default_rng(n)), 2, n) for n in (0, 1)}
+    people = made.scaled(0), made.scaled(1)
+    straight = train.train(*people, plan, starts=starts)
+    path = tmp_path / "members.safetensors"
+
+    def interrupt(_members: tuple[int, ...], steps: int, _terms: Terms) -> None:
+        if steps == 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train.train(*people, plan, starts=starts, path=path, save_every=20, look=interrupt)
+    resumed = train.train(*people, plan, starts=starts, path=path, save_every=20)
+    for a, b in zip(straight, resumed, strict=True):
+        assert all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"start": "warm"}, "start is 'warm'"),
+        ({"share": 0.0}, "share is 0.0"),
+        ({"averaging": 1.0}, "averaging is 1.0"),
+        ({"held_steps": 5_000}, "held_steps is 5000"),
+        ({"inverse": "g"}, "g reads volumes"),
+        ({"start": "ica"}, "conditioning='controls'"),
+    ],
+)
+def test_recipes_that_cannot_be_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        recipe("default", **wrong)
+
+
+def test_every_element_can_be_switched_off_alone() -> None:
+    """What the ablation does: each variant trains and infers."""
+    variants = [
+        recipe("paper", min_steps=0, max_steps=20, check_every=10, **changes)
+        for changes in (
+            {"conditioning": "controls"},
+            {"inverse": "refit"},
+            {"share": 0.8},
+            {"start": "ica", "start_steps": 20},
+            {"averaging": 0.9, "decay": "cosine"},
+        )
+    ]
+    for chosen in variants:
+        members = train_members(room(chosen), Plan(2, chosen, members=(0, 1)))
+        found = members[0].head.infer(X[TRUTH.y == 1])
+        assert found.shape == (160, 2)
+        assert np.isfinite(found).all()
