@@ -1,0 +1,89 @@
+"""What each element of recipe default is worth: alone on top of the paper's recipe, and taken out of the whole.
+
+Usage: ``python benchmarks/ablation.py [--members 5]``. Two tasks of each suite, one cohort each; ``real`` is read from
+``../shared/data`` or ``RINDICES_DATA``. Writes ``results/ablation.json`` and ``.md``.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+
+from rindices.experiments.suites import suite_tasks
+from rindices.learners.surreal.members import surreal_members
+from rindices.learners.surreal.recipe import DEFAULT, Recipe, as_values, recipe
+from rindices.selection.agreement import members_agreement, pattern_c_index
+from rindices.selection.choose import agreeing_members, consensus
+
+OUT = Path(__file__).parent / "results" / "ablation.json"
+TASKS = {"basic": "paper", "mild": "paper", "corr05": "stress", "hard": "stress", "ixi-mild": "real", "fcon-20": "real"}
+STEPS = 1_500
+
+_short = {"learning_rate": 8e-4, "min_steps": 0, "max_steps": STEPS, "reconstruction_bar": 1e-9}
+PAPER = recipe("paper", **_short)
+_white = {"conditioning": "controls"}
+_ica: dict[str, Any] = {"start": "ica", "inverse": "refit", **_white}
+ROWS: dict[str, Recipe] = {
+    f"recipe paper, {STEPS:,} steps": PAPER,
+    "+ conditioning": PAPER.replace(**_white),
+    "+ closed-form inverse": PAPER.replace(inverse="refit"),
+    "+ conditioning, inverse": PAPER.replace(inverse="refit", **_white),
+    "+ conditioning, inverse, shifts": PAPER.replace(inverse="refit", straighten=True, **_white),
+    "+ plain ICA start, f held": PAPER.replace(**_ica, held_steps=400, max_steps=400, learning_rate=8e-4),
+    "+ plain ICA start, then all move": PAPER.replace(**_ica, held_steps=400, max_steps=1_000, decay="cosine"),
+    "default": DEFAULT,
+    "default, everyone sees all people, f held": DEFAULT.replace(share=1.0, max_steps=400),
+    "default without shifts": DEFAULT.replace(straighten=False),
+    "default without conditioning": DEFAULT.replace(conditioning="none"),
+    "default, judge off": DEFAULT.replace(telling_bar=0.0),
+    "default, judge off, constant rate": DEFAULT.replace(telling_bar=0.0, decay="constant"),
+    "default, judge off, weights averaged": DEFAULT.replace(telling_bar=0.0, averaging=0.99),
+    "default, judge off, copula learnt on": DEFAULT.replace(telling_bar=0.0, copula_after=400),
+    "default, judge off, independent z": DEFAULT.replace(telling_bar=0.0, correlated=False),
+}
+
+
+def measure(label: str, task: str, members: int, data: Path) -> dict[str, Any]:
+    """One row on one task."""
+    case = suite_tasks(TASKS[task], data)[task](0)
+    width, values = case.truth.shape[1], as_values(ROWS[label])
+    found = surreal_members(case.X, case.y, width, range(members), 0, values, evidence=False)
+    indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in found])
+    _, agreeing, orders = agreeing_members(indices)
+    return {
+        "label": label,
+        "task": task,
+        "members": [pattern_c_index(case.truth, r).mean for r in indices],
+        "consensus": pattern_c_index(case.truth, consensus(indices, agreeing, orders)).mean,
+        "agreement": members_agreement(indices).concordance,
+        "steps": [member.steps for member in found],
+    }
+
+
+def main() -> None:
+    """Measure all, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--members", type=int, default=5)
+    members = parser.parse_args().members
+    data = Path(os.environ.get("RINDICES_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        rows = Parallel(n_jobs=-1)(delayed(measure)(row, task, members, data) for row in ROWS for task in TASKS)
+    OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    by_place = {(row["label"], row["task"]): row for row in rows}
+    lines = ["| " + " | ".join(["recipe", *TASKS, "mean", "steps"]) + " |", "|" + "---|" * (len(TASKS) + 3)]
+    for label in ROWS:
+        own = [by_place[label, task] for task in TASKS]
+        scores = [row["consensus"] for row in own]
+        steps = sorted({step for row in own for step in row["steps"]})
+        span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+        lines.append("| " + " | ".join([label, *(f"{s:.3f}" for s in scores), f"{np.mean(scores):.3f}", span]) + " |")
+    lines.append(f"\nPattern-c-index of the consensus of {members} members on one cohort of each task.")
+    OUT.with_suffix(".md").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What the scripts of this folder share: ten members of a recipe on a task, their accuracy and their agreement."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+
+from rindices.experiments.suites import suite_tasks
+from rindices.learners.members import Member
+from rindices.learners.surreal.members import surreal_members
+from rindices.learners.surreal.recipe import as_values, recipe
+from rindices.selection.agreement import members_agreement, pattern_c_index
+from rindices.selection.choose import agreeing_members, consensus
+
+RESULTS = Path(__file__).parent / "results"
+MEMBERS, PAIRS = 10, 4
+JUDGE_OFF = {"telling_bar": 0.0}
+"""Recipe default with its whole budget of adversarial steps: else D stops members before a weight could matter."""
+
+
+def measure(label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False) -> dict[str, Any]:
+    """Train ten members of recipe default with changes on one cohort and score them; the first bring evidence."""
+    case = suite_tasks("stress" if task not in suite_tasks("paper") else "paper")[task](seed)
+    values = as_values(recipe("default", **changes))
+    start = time.perf_counter()
+    stacks = [(range(PAIRS), evidence), (range(PAIRS, MEMBERS), False)]
+    width = case.truth.shape[1]
+    found = [
+        member
+        for numbers, told in stacks
+        for member in surreal_members(case.X, case.y, width, numbers, seed, values, evidence=told)
+    ]
+    return {"label": label, "task": task, "seed": seed, "seconds": round(time.perf_counter() - start, 1)} | score(
+        found, case.X[case.y == 1], case.truth
+    )
+
+
+def score(members: Sequence[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    """Accuracy of members, of their consensus, and the agreements."""
+    indices = np.stack([member.head.infer(patients) for member in members])
+    _, agreeing, orders = agreeing_members(indices)
+    told = [member.evidence[0] for member in members if member.evidence is not None]
+    return {
+        "mean_member": float(np.mean([pattern_c_index(truth, r).mean for r in indices])),
+        "consensus": pattern_c_index(truth, consensus(indices, agreeing, orders)).mean,
+        "agreement": members_agreement(indices).concordance,
+        "halves": float(np.mean(told)) if told else None,
+        "steps": [member.steps for member in members],
+    }
+
+
+def run_all(work: Iterable[tuple[Any, ...]], path: Path, call: Callable[..., dict[str, Any]] = measure) -> list[Any]:
+    """Run all pieces on all cores and write the rows."""
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        rows = Parallel(n_jobs=-1)(delayed(call)(*piece) for piece in work)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    return rows
+
+
+def mean_of(rows: Iterable[dict[str, Any]], key: str, **of: Any) -> float:
+    """Mean of a value over the rows that match."""
+    return float(np.mean([row[key] for row in rows if all(row[name] == value for name, value in of.items())]))
+
+
+def write_table(path: Path, head: Sequence[str], lines: Iterable[Sequence[str]], note: str = "") -> None:
+    """A Markdown table and a note."""
+    rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    rows += ["| " + " | ".join(line) + " |" for line in lines]
+    path.write_text("\n".join(rows) + ("\n\n" + note if note else "") + "\n", "utf-8")

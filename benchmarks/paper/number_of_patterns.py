@@ -1,0 +1,55 @@
+"""Section 4.3 on simulated people: which number of patterns does agreement choose when there are two, and three?
+
+Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 3]``. Recipe default, ten members, M = 2, 3, 4; task
+basic with its three patterns, and with the first two of them.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from common import RESULTS, run_all, write_table
+
+from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.tasks import TASKS
+from rindices.study.config import Model
+from rindices.study.fit import UnstableError, fit_cohort
+from rindices.study.store import RunStore
+
+WIDTHS = (2, 3, 4)
+
+
+def main() -> None:
+    """Fit, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cohorts", type=int, default=3)
+    seeds = range(parser.parse_args().cohorts)
+    rows = run_all([(true, seed) for true in (2, 3) for seed in seeds], RESULTS / "number_of_patterns.json", measure)
+    lines = [
+        [str(row["true"]), str(row["seed"]), *(f"{row['agreement'][str(m)]:.3f}" for m in WIDTHS), str(row["chosen"])]
+        for row in rows
+    ]
+    head = ["patterns there are", "cohort", *(f"agreement at M = {m}" for m in WIDTHS), "chosen"]
+    write_table(RESULTS / "number_of_patterns.md", head, lines, "Agreement of fits on disjoint halves of the people.")
+
+
+def measure(true: int, seed: int) -> dict[str, Any]:
+    """Fit one cohort."""
+    basic = TASKS["basic"]
+    made = simulate_cohort(replace(basic, patterns=basic.patterns[:true]), seed)
+    cohort = replace(made.cohort, covariates=made.cohort.covariates.iloc[:, :0])
+    with TemporaryDirectory() as folder:
+        try:
+            model = fit_cohort(cohort, Model(patterns=WIDTHS), seed, RunStore(Path(folder)), workers=1)
+            selection: dict[str, Any] = model.selection
+        except UnstableError as error:
+            selection = error.selection
+    agreement = {str(g["setting"]["n_patterns"]): g["agreement"]["concordance"] for g in selection["grid"]}
+    chosen = selection["chosen"] and selection["chosen"]["setting"]["n_patterns"]
+    return {"true": true, "seed": seed, "agreement": agreement, "chosen": chosen}
+
+
+if __name__ == "__main__":
+    main()
