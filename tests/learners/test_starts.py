@@ -55,6 +55,17 @@ def test_patients_help_to_learn_normal_variation():
     np.testing.assert_allclose(np.abs(found.patterns - truth.patterns).mean(), 0, atol=0.25)
 
 
+@pytest.mark.parametrize("patients", [20, 60])
+@pytest.mark.parametrize("seed", range(4))
+def test_where_there_is_nothing_a_start_still_comes_back(patients, seed):
+    rng = np.random.default_rng(seed)
+    people, y = rng.normal(size=(40 + patients, 30)), np.repeat([0, 1], [40, patients])
+    for width in (1, 2, 4):
+        start = make_start(people, y, Seats(np.arange(len(y)), np.zeros(0, int)), width, "likelihood", "shared", seed)
+        assert np.isfinite(start_weights(start, rng)).all()
+        assert np.isfinite(start_curves(start, (0.5, 1.0))).all()
+
+
 def test_shared_covariance_stays_at_the_truth_when_people_are_many():
     truth = Truth(controls=20_000, patients=20_000, regions=10)
     found = shared_covariance(truth.controls, truth.patients, truth.patterns, truth.noise)

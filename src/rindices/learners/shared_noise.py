@@ -51,18 +51,28 @@ def refit(controls: Floats, patients: Floats, patterns: Floats, noise: Floats) -
         First solution.
     noise : (R, R)
         The controls' covariance.
+
+    Notes
+    -----
+    Where the patterns vanish or merge, which happens where there is nothing to find, the first solution is returned.
     """
+    try:
+        found, shared = _alternate(controls, patients, patterns, noise)
+    except np.linalg.LinAlgError:  # a pattern vanished on the way: there is less to find than was asked for
+        found, shared = patterns, noise
+    return Refit(found, shared, *severity_moments(patients, found, shared))
+
+
+def _alternate(controls: Floats, patients: Floats, patterns: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Return patterns (R, M) and shared covariance (R, R), or what was given where they end without meaning."""
     found, shared = patterns, noise
     for _ in range(_ROUNDS):
         for _ in range(_NOISE_STEPS):
             shared = shared_covariance(controls, patients, found, shared)
         found = refine_patterns(patients, found, shared, _EM_STEPS)
-    found = _in_basis_of(
-        patients @ severity_weights(patterns, noise), patients @ severity_weights(found, shared), found
-    )
-    if not well_posed(found, shared):
-        found, shared = patterns, noise
-    return Refit(found, shared, *severity_moments(patients, found, shared))
+    before, after = (patients @ severity_weights(*pair) for pair in ((patterns, noise), (found, shared)))
+    found = _in_basis_of(before, after, found)
+    return (found, shared) if well_posed(found, shared) else (patterns, noise)
 
 
 def shared_covariance(controls: Floats, patients: Floats, patterns: Floats, noise: Floats) -> Floats:
