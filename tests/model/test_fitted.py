@@ -25,7 +25,7 @@ def made() -> Simulated:
 
 @pytest.fixture(scope="module")
 def model(made: Simulated) -> ri.FittedModel:
-    return ri.fit(made.cohort, 3, members=3, workers=1)
+    return ri.fit(made.cohort, 3, members=3, recipe="contrastive", workers=1)
 
 
 def indices(frame: pd.DataFrame) -> np.ndarray:
@@ -107,9 +107,12 @@ def test_regions_that_do_not_match_are_named(made: Simulated, model: ri.FittedMo
 def test_people_without_covariates(made: Simulated, tmp_path: Path) -> None:
     write_cohort(made, tmp_path)
     asked = {"group": "group", "covariates": ["age", "sex", "icv"]}
-    ri.fit(ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **asked), 2, members=1).save(
-        tmp_path / "m.safetensors"
-    )
+    ri.fit(
+        ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **asked),
+        2,
+        members=1,
+        recipe="contrastive",
+    ).save(tmp_path / "m.safetensors")
     people = pd.read_csv(tmp_path / "participants.tsv", sep="\t").drop(columns="group")
     people.loc[4, "age"] = np.nan
     people.to_csv(tmp_path / "p.tsv", sep="\t", index=False)

@@ -21,7 +21,7 @@ from rindices.errors import ModelError
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("model") / "m.safetensors"
-    ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, workers=1).save(path)
+    ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1).save(path)
     return path.read_bytes()
 
 

@@ -22,6 +22,7 @@ from rindices.cli.main import app
 from rindices.errors import StudyError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import Model, make_study, merge_options, read_study, study_toml
 from rindices.study.engine import run_local
 from rindices.study.fit import fit_cohort
@@ -120,7 +121,7 @@ def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> Non
 def test_each_setting_is_announced_once(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     told: list[int] = []
-    model = Model(patterns=(2, 3), members=15)
+    model = Model(patterns=(2, 3), members=15, recipe="contrastive")
     fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, agreed=lambda point, value: told.append(point.n_patterns))
     assert sorted(told) == [2, 3]
 
@@ -201,6 +202,49 @@ def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     assert not list((tmp_path / "a").glob("*.checkpoint"))
 
 
+BRIEF_DEFAULT = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_every": 10}
+
+
+def test_recipe_default_through_the_store(tmp_path: Path) -> None:
+    made = ri.simulate_cohort("small", seed=1)
+    model = Model(patterns=(3,), members=6, recipe_changes=BRIEF_DEFAULT)
+    first = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
+    again = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
+    names = ["r1", "r2", "r3"]
+    r = first.apply(made.cohort)[names]
+    np.testing.assert_array_equal(r, again.apply(made.cohort)[names])
+    assert first.card["recipe"]["recipe"] == "default"
+    assert first.card["recipe"]["values"]["start"] == "likelihood"
+    assert first.card["agreement_between"] == "disjoint halves"
+    assert pattern_c_index(made.truth, r.to_numpy()[made.cohort.is_patient]).mean > 0.85
+    np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=0.01)
+    np.testing.assert_allclose(r[~made.cohort.is_patient].mean(axis=0), 0.0, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights"),
+    [
+        ({}, (0.2,)),
+        ({"recipe": "paper"}, (0.1, 0.2, 0.4, 0.6, 0.8)),
+        ({"recipe": "contrastive"}, (None,)),
+        ({"recipe": "contrastive", "orthogonality": (0.4,)}, (None,)),
+        ({"orthogonality": (0.4, 0.8, 0.4)}, (0.4, 0.8)),
+    ],
+)
+def test_lambda_is_the_recipes_where_it_is_left_open(
+    changes: dict[str, Any], weights: tuple[float | None, ...]
+) -> None:
+    plan = make_plan(Model(patterns=(2,), members=1, **changes), 0, "x")
+    assert tuple(work.point.orthogonality for work in plan) == weights
+
+
+def test_a_learnt_copula_moves_after_the_held_steps() -> None:
+    values = resolve_recipe(Model(correlated=True))[1]
+    assert (values["correlated"], values["copula_after"]) == (True, values["held_steps"])
+    assert resolve_recipe(Model(recipe="paper", correlated=True))[1]["copula_after"] == 0
+    assert resolve_recipe(Model())[1]["copula_after"] > values["max_steps"]
+
+
 def test_an_unstable_study_is_said_to_be(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     bars = {"max_steps": 40, "min_steps": 40}
@@ -279,13 +323,20 @@ def test_no_pattern_where_there_is_none(size: tuple[int, int], tmp_path: Path) -
     for seed in range(2):
         cohort = ri.simulate_cohort(nothing, seed).cohort
         with pytest.raises(StudyError, match="no setting gave a stable result"):
-            ri.fit(cohort, [1, 2, 3, 5], members=6, seed=seed, runs=tmp_path / str(seed))
+            ri.fit(cohort, [1, 2, 3, 5], members=6, recipe="contrastive", seed=seed, runs=tmp_path / str(seed))
+    with pytest.raises(StudyError, match="no setting gave a stable result"):
+        ri.fit(cohort, [1, 3], members=5, seed=1, recipe_changes=BRIEF_DEFAULT)
 
 
 @pytest.mark.parametrize("patterns", [1, 2, 3, 4])
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     made = ri.simulate_cohort("small", seed=0)
-    r = ri.fit(made.cohort, patterns, members=4).apply(made.cohort).filter(regex=r"^r\d").to_numpy()
+    r = (
+        ri.fit(made.cohort, patterns, members=4, recipe="contrastive")
+        .apply(made.cohort)
+        .filter(regex=r"^r\d")
+        .to_numpy()
+    )
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
     np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.03)
 
