@@ -1,0 +1,113 @@
+"""How long a user waits: ten members at one setting with selection, beside the authors' package, in one run.
+
+    python benchmarks/time_to_result.py [--upstream FOLDER] [--task basic]
+
+Times `fit` of recipe default (M = 3, ten members with the evidence of disjoint halves, two workers) from the cohort in
+memory to the model; one member alone, until its accuracy passes the paper's; and the authors' training step on the same
+machine, times the steps that their package's manual recommends (1,500,000 x 300 / patients) and those of the paper
+(100,000). Writes ``results/time_to_result.json`` and ``.md``. Run it on an idle machine.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from step_speed import install_upstream, upstream_burst
+
+from rindices.experiments.paper import SURREAL_GAN
+from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.suites import suite_tasks
+from rindices.learners.surreal.members import surreal_members
+from rindices.learners.surreal.recipe import DEFAULT, as_values
+from rindices.selection.agreement import pattern_c_index
+from rindices.study.config import Model
+from rindices.study.fit import fit_cohort
+from rindices.study.store import RunStore
+
+OUT = Path(__file__).parent / "results" / "time_to_result.json"
+MEMBERS, WORKERS, BURST = 10, 2, 40
+
+
+def main() -> None:
+    """Measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", default="basic")
+    parser.add_argument("--upstream", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        upstream = asked.upstream or Path(folder)
+        if asked.upstream is None:
+            install_upstream(upstream)
+        result = ours(asked.task) | theirs(upstream, asked.task)
+    OUT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    OUT.with_suffix(".md").write_text(table(result), "utf-8")
+    print(table(result))
+
+
+def ours(task: str) -> dict[str, Any]:
+    """Seconds of a whole fit, and of one member, with their accuracy."""
+    made = simulate_cohort(task, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        model = fit_cohort(made.cohort, Model(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS)
+        whole = time.perf_counter() - start
+    r = model.apply(made.cohort).filter(regex=r"^r\d").to_numpy()[made.cohort.is_patient]
+    case = suite_tasks("paper")[task](0)
+    start = time.perf_counter()
+    (member,) = surreal_members(case.X, case.y, case.truth.shape[1], (0,), 0, as_values(DEFAULT), evidence=False)
+    alone = time.perf_counter() - start
+    return {
+        "task": task,
+        "patients": int(made.cohort.n_patients),
+        "fit_seconds": whole,
+        "fit_score": pattern_c_index(made.truth, r).mean,
+        "member_seconds": alone,
+        "member_score": pattern_c_index(case.truth, member.head.infer(case.X[case.y == 1])).mean,
+        "paper_score": SURREAL_GAN[task],
+    }
+
+
+def theirs(folder: Path, task: str) -> dict[str, Any]:
+    """Seconds of one step of the authors' package, the least of several bursts."""
+    patients = simulate_cohort(task, 0).cohort.n_patients
+    burst = upstream_burst(folder, patients // 8, BURST)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        burst()
+        times.append((time.perf_counter() - start) / BURST)
+    return {"upstream_step_seconds": min(times), "upstream_steps": 1_500_000 * 300 // patients, "paper_steps": 100_000}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result in words."""
+    hour = 3600.0
+    member = result["upstream_step_seconds"] * result["upstream_steps"] / hour
+    short = result["upstream_step_seconds"] * result["paper_steps"] / hour
+    ratio = MEMBERS * result["upstream_step_seconds"] * result["paper_steps"] / (WORKERS * result["fit_seconds"])
+    rows = [
+        ("ten members and their selection, two workers", f"{result['fit_seconds']:.0f} s", result["fit_score"]),
+        ("one member, accuracy past the paper's", f"{result['member_seconds']:.1f} s", result["member_score"]),
+        ("authors' package, ten members of the paper's 100,000 steps", f"{MEMBERS * short:.1f} core-hours", None),
+        (
+            f"the same, the {result['upstream_steps']:,} its manual recommends",
+            f"{MEMBERS * member:.0f} core-hours",
+            None,
+        ),
+    ]
+    lines = ["| what | time | pattern-c-index |", "|---|---|---|"]
+    lines += [f"| {what} | {took} | {'' if score is None else f'{score:.3f}'} |" for what, took, score in rows]
+    lines.append(
+        f"\nTask {result['task']}, all in one run on two cores. The paper reports {result['paper_score']:.3f}. In "
+        f"core-seconds, ten members cost {ratio:,.0f} times less than the authors' package needs for the paper's steps."
+    )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
