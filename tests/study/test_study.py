@@ -24,7 +24,8 @@ from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import Model, make_study, merge_options, read_study, study_toml
-from rindices.study.engine import run_local
+from rindices.study.engines.base import run_plan
+from rindices.study.engines.local import LocalEngine
 from rindices.study.fit import fit_cohort
 from rindices.study.plan import make_plan, resolve_recipe
 from rindices.study.store import RunStore
@@ -428,7 +429,7 @@ def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
     written = []
     for workers in (1, 2, 4):
         store = RunStore(tmp_path / str(workers))
-        run_local(plan, X, cohort.is_patient.astype(np.intp), store, workers)
-        written.append({path.name: path.read_bytes() for path in store.folder.iterdir()})
+        run_plan(plan, X, cohort.is_patient.astype(np.intp), store, LocalEngine(workers))
+        written.append({path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")})
     assert len(written[0]) == 4
     assert written[0] == written[1] == written[2]

@@ -1,7 +1,9 @@
 """``rindices fit``: the whole study, from a table to a selected model."""
 
 import json
+import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +25,9 @@ from rindices.cli.options import (
 
 if TYPE_CHECKING:
     from rindices.errors import Problem
+    from rindices.model.fitted import FittedModel
     from rindices.study.config import Study
+    from rindices.study.store import RunStore
 
 _FLAT = 0.7  # of the scale of single members
 
@@ -50,8 +54,9 @@ def fit(
     recipe: Annotated[str | None, typer.Option(help="default, contrastive or paper.")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Training steps at most.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same numbers.")] = None,
-    engine: Annotated[str | None, typer.Option(help="local.")] = None,
+    engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,
     workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, for --engine dask.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -63,7 +68,8 @@ def fit(
     model |= {"members": members, "recipe": recipe}
     if max_steps is not None:
         model["recipe_changes"] = {"max_steps": max_steps}
-    study, folder = _study(source, data, model, {"seed": seed, "engine": engine, "workers": workers})
+    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
+    study, folder = _study(source, data, model, run)
     if dry_run:
         _tell_plan(study, folder, out, as_json)
     else:
@@ -93,32 +99,20 @@ def _plain(value: Any) -> Any:
 
 
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
-    from rindices.cli.progress import Progress
     from rindices.errors import StudyError, reason
-    from rindices.study.config import study_toml
-    from rindices.study.fit import UnstableError, fit_cohort
-    from rindices.study.outputs import clear_outputs, write_selection, write_study
+    from rindices.study.engines.base import StoppedError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
     cohort = _read(study, folder)
     store = RunStore(out / "runs")
-    workers = study.run.workers
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
-        clear_outputs(out)
-        if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
-            (out / "study.toml").write_text(study_toml(study), "utf-8")
-        with Progress("fit") as progress:
-
-            def agreed(point: Any, concordance: float) -> None:
-                progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
-
-            model = fit_cohort(cohort, study.model, study.run.seed, store, workers, progress.update, agreed)
-        say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
-        write_study(out, model, cohort)
-    except UnstableError as error:
-        write_selection(out, error.selection)
-        raise
+        with store.hold():
+            model = _fit(study, cohort, store, out, source)
+    except StoppedError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(3) from None
     except KeyboardInterrupt:
         typer.echo(f"interrupted; what is finished is in {store.folder}: run the same command again to go on", err=True)
         raise typer.Exit(3) from None
@@ -138,6 +132,33 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         print_json(result)
     else:
         _tell(result, dict(model.selection or {}), out)
+
+
+def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path) -> "FittedModel":
+    """Run the study and write what it found."""
+    from rindices.cli.progress import Progress
+    from rindices.study.config import study_toml
+    from rindices.study.engines.choose import make_engine
+    from rindices.study.fit import UnstableError, fit_cohort
+    from rindices.study.outputs import clear_outputs, write_selection, write_study
+
+    clear_outputs(out)
+    if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
+        (out / "study.toml").write_text(study_toml(study), "utf-8")
+    with Progress("fit") as progress:
+
+        def agreed(point: Any, concordance: float) -> None:
+            progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
+
+        watched = partial(fit_cohort, told=progress.update, agreed=agreed, say=progress.say)
+        try:
+            model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
+        except UnstableError as error:
+            write_selection(out, error.selection)
+            raise
+    say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
+    write_study(out, model, cohort)
+    return model
 
 
 def _doubts(scales: list[float]) -> "list[Problem]":

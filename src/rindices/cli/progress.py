@@ -22,22 +22,23 @@ class Progress:
     def __init__(self, title: str) -> None:
         self.title = title
         self._start = self._last = time.monotonic()
-        self._first: int | None = None
+        self._first: float | None = None
+        self._shown = -1.0
         self._terminal = sys.stderr.isatty()
 
-    def update(self, done: int, total: int, piece: object = None) -> None:
-        """Tell that ``done`` of ``total`` pieces are finished."""
+    def update(self, done: float, total: int, piece: object = None) -> None:
+        """Tell that ``done`` of ``total`` pieces are finished; a part of a piece counts for the time left."""
         now = time.monotonic()
         if self._first is None:
             self._first = done if piece is None else done - 1  # pieces of an earlier run, which took no time now
         fresh = done - self._first
-        left = f"{_clock((now - self._start) / fresh * (total - done))} left" if fresh else "begun"
-        line = f"{self.title}: {done} of {total}, {left}"
+        left = f"{_clock((now - self._start) / fresh * (total - done))} left" if fresh > 0 else "begun"
+        line = f"{self.title}: {int(done)} of {total}, {left}"
         if self._terminal:
             typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
-        elif now - self._last >= _EVERY or done == total:
+        elif now - self._last >= _EVERY or (done == total and self._shown < total):
             typer.echo(line, err=True)
-            self._last = now
+            self._last, self._shown = now, done
 
     def say(self, line: str) -> None:
         """Print a line of its own, above the bar."""

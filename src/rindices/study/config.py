@@ -1,11 +1,12 @@
 """The study file: what is to be learnt from which table, as one frozen value that checks itself."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rindices.errors import Problem, Severity, StudyError, did_you_mean, reason
 from rindices.tables.door import Request
@@ -13,7 +14,7 @@ from rindices.tables.readers import make_request
 from rindices.tables.sources import Roles
 
 RECIPES = ("default", "contrastive", "paper")
-ENGINES = ("local",)
+ENGINES = ("local", "dask", "slurm", "pbs", "lsf", "sge")
 
 
 class _Section(BaseModel):
@@ -95,12 +96,49 @@ class Model(_Section):
         return value
 
 
-class Run(_Section):
-    """Where it runs."""
+class Queue(_Section):
+    """What each job asks of a batch system.
 
-    engine: Literal["local"] = "local"
+    ``partition`` is what PBS, LSF and SGE call a queue, ``account`` what some call a project. ``cores`` is the number
+    of workers a job, ``directives`` are further lines of the job's header, ``setup`` commands to run before the
+    workers, ``interface`` the network that jobs and client share.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    walltime: str = "12:00:00"
+    memory: str = "4GB"
+    cores: int = Field(default=1, ge=1)
+    jobs: int = Field(default=1, ge=1)
+    directives: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    interface: str | None = None
+
+    @field_validator("walltime")
+    @classmethod
+    def _time(cls, value: str) -> str:
+        if not re.fullmatch(r"(\d+-)?\d+(:\d\d){1,2}", value):
+            raise ValueError("write it as 12:00:00 or 2-00:00:00")
+        return value
+
+
+class Run(_Section):
+    """Where it runs; ``scheduler`` is the address of a Dask scheduler, the tables say what batch systems are asked."""
+
+    engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=-1, ge=-1)
+    scheduler: str | None = None
+    slurm: Queue | None = None
+    pbs: Queue | None = None
+    lsf: Queue | None = None
+    sge: Queue | None = None
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.scheduler is not None and self.engine != "dask":
+            raise ValueError('a scheduler is for the engine dask: set engine = "dask", or leave the scheduler out')
+        return self
 
 
 class Study(_Section):
@@ -166,7 +204,7 @@ def _problem(fault: Any, where: str) -> Problem:
     """Say in the user's words what pydantic found."""
     place = ".".join(str(part) for part in fault["loc"])
     sections: dict[str, type[_Section]] = {"data": Data, "model": Model, "run": Run}
-    section = sections.get(str(fault["loc"][0]), Study)
+    section = Queue if len(fault["loc"]) > 2 and place.startswith("run.") else sections.get(str(fault["loc"][0]), Study)
     if fault["type"] == "extra_forbidden":
         cure = did_you_mean(str(fault["loc"][-1]), list(section.model_fields)).capitalize()
         return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure)

@@ -21,7 +21,8 @@ from rindices.model.fitted import CITATION, FittedModel, Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.study.config import Model, make_study
-from rindices.study.engine import Told, run_local
+from rindices.study.engines.base import Engine, Say, Told, run_plan
+from rindices.study.engines.local import LocalEngine
 from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -41,6 +42,7 @@ def fit(
     seed: int = 0,
     workers: int = -1,
     runs: str | Path | None = None,
+    engine: Engine | None = None,
 ) -> FittedModel:
     """Learn R-indices from a cohort and choose among settings by agreement.
 
@@ -67,6 +69,8 @@ def fit(
         Processes; -1 for all cores.
     runs : path, optional
         Folder for finished member sets; run again to resume.
+    engine : Engine, optional
+        Who trains, for instance a ``DaskEngine``; left out, processes of this machine.
 
     Returns
     -------
@@ -83,9 +87,10 @@ def fit(
     }
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
     if runs is not None:
-        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(runs)), workers)
+        with (store := RunStore(Path(runs))).hold():
+            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine)
     with TemporaryDirectory() as folder:
-        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers)
+        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers, engine=engine)
 
 
 def fit_cohort(
@@ -96,15 +101,23 @@ def fit_cohort(
     workers: int = -1,
     told: Told | None = None,
     agreed: Callable[[GridPoint, float], None] | None = None,
+    engine: Engine | None = None,
+    say: Say | None = None,
 ) -> FittedModel:
     """Run the plan of a study, choose, and build the model.
 
     Parameters
     ----------
+    workers : int
+        Processes of this machine, where no engine is given.
     told : callable, optional
         Told of every finished member set.
     agreed : callable, optional
         Told of every setting whose members are all trained, with the concordance among them.
+    engine : Engine, optional
+        Who trains.
+    say : callable, optional
+        Told what else a user should know.
     """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
@@ -113,7 +126,7 @@ def fit_cohort(
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     plan = make_plan(model, seed, cohort.fingerprint())
     watch = _Watch(plan, store, X[y == 1], told, agreed)
-    run_local(plan, X, y, store, workers, watch.told)
+    run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
     gathered = gather(plan, store)
     candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
     choice = choose(candidates, seed)
@@ -135,7 +148,7 @@ class _Watch:
     on_setting: Callable[[GridPoint, float], None] | None
     announced: set[GridPoint] = field(default_factory=set)
 
-    def told(self, done: int, total: int, work: MemberSet | None) -> None:
+    def told(self, done: float, total: int, work: MemberSet | None) -> None:
         """Pass a finished member set on, and its setting if that was the last of it."""
         if self.on_set is not None:
             self.on_set(done, total, work)

@@ -1,16 +1,35 @@
 """The run store: each finished member set is one file, written atomically, found again by its key."""
 
+import hashlib
+import io
+import json
 import math
-from collections.abc import Sequence
+import os
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, reason
 from rindices.learners.heads import HEADS, SEVERITIES
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
 from rindices.model.files import read_arrays, read_metadata, write_file
+from rindices.study.lock import held
 from rindices.study.plan import MemberSet
+
+SLOW = 60.0
+"""Seconds after which a file that was written on one machine must be seen on another."""
+_MAX_HEADER = 20_000_000
 
 
 class RunStore:
@@ -61,6 +80,84 @@ class RunStore:
             return _load(path, work)
         except (ModelError, KeyError, TypeError, ValueError):
             return None
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep other clients away from the folder while a block runs."""
+        return held(self.folder / "lock")
+
+    def put_people(self, X: NDArray[np.float64], y: NDArray[np.intp]) -> Path:
+        """Keep prepared people for the workers, under a name that tells their content.
+
+        Parameters
+        ----------
+        X : (N, R)
+        y : (N,)
+        """
+        content = io.BytesIO()
+        np.savez(content, X=X, y=y)
+        path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
+        try:
+            write_atomically(path, content.getbuffer())
+        except OSError as error:
+            raise StudyError(f"cannot write {path} ({reason(error)}): make room and run again.") from error
+        return path
+
+    def people(self, path: Path) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return people that were kept for the workers."""
+        if not _seen(path):
+            here = f"{socket.gethostname()} does not see {path}"
+            raise StudyError(f"{here}: give an --out on a file system that all workers share.")
+        with np.load(path) as arrays:
+            return arrays["X"], arrays["y"]
+
+    def wait_for(self, work: MemberSet) -> None:
+        """Wait until a set that a worker has finished is seen from here; shared file systems take their time."""
+        if not _seen(self.path(work)):
+            raise StudyError(f"{self.path(work)} was written but is not seen here: give an --out that all nodes share.")
+
+    def note(self, event: str, work: MemberSet) -> None:
+        """Write into the journal of this process what happens to a member set."""
+        journal = self.folder / "journal"
+        journal.mkdir(exist_ok=True)
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        with (journal / f"{socket.gethostname()}-{os.getpid()}.tsv").open("a", encoding="utf-8") as file:
+            file.write(f"{now}\t{event}\t{work.key}\n")
+
+    def noted(self, event: str) -> Counter[str]:
+        """Return how often something happened to each member set, by key, in all processes that ever worked here."""
+        times: Counter[str] = Counter()
+        for path in (self.folder / "journal").glob("*.tsv"):
+            lines = (line.split("\t") for line in path.read_text("utf-8").splitlines())
+            times.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
+        return times
+
+    def partly(self, plan: Iterable[MemberSet]) -> float:
+        """Return how many sets' worth of steps are done in sets that are still in training."""
+        begun = {path.stem for path in self.folder.glob("*.checkpoint")}
+        return sum(_share(self.checkpoint(work), work) for work in plan if begun and work.key in begun)
+
+
+def _seen(path: Path) -> bool:
+    """Return whether a file is there, after waiting for it; to list the folder makes a slow file system look again."""
+    end = time.monotonic() + SLOW
+    while not path.is_file():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+        os.listdir(path.parent)
+    return True
+
+
+def _share(checkpoint: Path, work: MemberSet) -> float:
+    """Return the share of its steps that a set in training has taken; 0 where that cannot be told."""
+    try:
+        with checkpoint.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, _MAX_HEADER)))
+        steps = min(state["steps"] for state in json.loads(header["__metadata__"]["states"]))
+        return min(1.0, float(steps / json.loads(work.values)["max_steps"]))
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return 0.0
 
 
 def _load(path: Path, work: MemberSet) -> list[Member]:

@@ -1,0 +1,226 @@
+"""The engine of many machines: Dask hands out the member sets.
+
+Dask schedules; a worker passes each set to a process beside it (`trainer`). The people are read from the run folder,
+once a process. Results go into the run folder, so that nothing is lost with a worker, the scheduler or the client.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rindices.errors import StudyError
+from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError
+from rindices.study.engines.trainer import LostError, PausedError, Trainer
+from rindices.study.store import RunStore
+
+AHEAD = 1000
+"""Member sets that the scheduler knows of at a time: enough for any cluster, little for the client's memory."""
+_POLL = 0.02  # seconds between looks for finished sets
+_TEND = 15.0  # seconds between looks after the cluster
+
+Task = Callable[[Order], str]
+"""Carries out an order on a worker; returns what a user must mend, or nothing."""
+
+_mine = threading.local()
+_trainers: set[Trainer] = set()
+
+
+def train_beside(order: Order) -> str:
+    """Carry out an order in the process beside this thread of a worker."""
+    from distributed import Reschedule
+
+    trainer: Trainer | None = getattr(_mine, "trainer", None)
+    if trainer is None or not trainer.alive:
+        _trainers.discard(trainer) if trainer is not None else None
+        trainer = _mine.trainer = Trainer()
+        _trainers.add(trainer)
+    try:
+        trainer.train(order)
+    except PausedError:  # not this set's fault: it goes on elsewhere from its checkpoint
+        time.sleep(1)
+        raise Reschedule from None
+    except StudyError as error:
+        return str(error)
+    return ""
+
+
+def pause(folder: Path) -> None:
+    """Ask the trainings of a study on this worker for a checkpoint and the end."""
+    for trainer in [trainer for trainer in _trainers if trainer.folder == folder]:
+        trainer.ask_to_stop()
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """Trains on the workers of Dask.
+
+    Parameters
+    ----------
+    workers : int
+        Workers of a cluster of its own on this machine; -1 for all cores.
+    scheduler : str, optional
+        Address of a scheduler whose workers are used instead.
+    task : callable
+        What a worker does with an order.
+    """
+
+    workers: int = -1
+    scheduler: str | None = None
+    task: Task = train_beside
+
+    def run(self, orders: Sequence[Order], say: Say) -> Iterator[Report]:
+        """Carry out all orders on the workers."""
+        need("dask")
+        if self.scheduler is not None:
+            with connected(self.scheduler, say) as client:
+                yield from follow(client, orders, self.task)
+            return
+        from distributed import LocalCluster
+
+        processes = min(self.workers if self.workers > 0 else os.cpu_count() or 1, len(orders))
+        how = {"n_workers": processes, "threads_per_worker": 1, "memory_limit": None}
+        with (
+            settings(),
+            LocalCluster(**how, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
+            connected(cluster, say) as client,
+        ):
+            yield from follow(client, orders, self.task)
+
+
+def need(engine: str) -> None:
+    """Refuse an engine whose packages are missing, and say how to get them."""
+    try:
+        import dask_jobqueue  # noqa: F401
+        import distributed  # noqa: F401
+    except ModuleNotFoundError as error:
+        cure = 'pip install "rindices[cluster]"'
+        raise StudyError(f"the engine {engine} needs {error.name}, which is not installed: {cure}.") from error
+
+
+def settings() -> AbstractContextManager[Any]:
+    """Return settings of Dask: a worker has one set at a time and waits for no other's data."""
+    import dask
+
+    return dask.config.set({"distributed.scheduler.worker-saturation": 1.0})  # type: ignore[no-any-return]
+
+
+@contextmanager
+def connected(where: Any, say: Say) -> Iterator[Any]:
+    """Yield a client of a cluster, or of the scheduler at an address."""
+    from distributed import Client
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost worker is no news; what matters is reported
+    try:
+        client = Client(where, timeout=30)
+    except (OSError, ValueError) as error:
+        what = f"no scheduler answers at {where}: start one with 'dask scheduler', or leave --scheduler out."
+        raise StudyError(what) from error
+    with client:
+        say(f"dashboard: {client.dashboard_link}")
+        yield client
+
+
+def follow(
+    client: Any, orders: Sequence[Order], task: Task, tend: Callable[[], None] | None = None
+) -> Iterator[Report]:
+    """Have all orders carried out by the workers of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    orders : sequence of Order
+    task : callable
+        What a worker does with an order.
+    tend : callable, optional
+        Called now and then, to replace what the cluster has lost.
+    """
+    desk = _Desk(client, task, RunStore(orders[0].folder))
+    waiting = iter(orders)
+    desk.submit(list(islice(waiting, AHEAD)))
+    tended = time.monotonic()
+    try:
+        while desk.open:
+            reports = desk.finished()
+            desk.submit(list(islice(waiting, len(reports))))
+            yield from reports
+            if not reports:
+                time.sleep(_POLL)
+            if tend is not None and time.monotonic() - tended > _TEND:
+                tend()
+                tended = time.monotonic()
+    finally:
+        if desk.open:
+            desk.give_back()
+
+
+class _Desk:
+    """The client's side: what is out, and what comes back."""
+
+    def __init__(self, client: Any, task: Task, store: RunStore) -> None:
+        from distributed import as_completed
+
+        self.client, self.task, self.store = client, task, store
+        self.open: dict[Any, Order] = {}
+        self.coming = as_completed(loop=client.loop)
+        self.before = store.noted("begun")
+        self.again: Counter[str] = Counter()
+        self.group = f"rindices-{sha256(str(store.folder).encode()).hexdigest()[:12]}"
+
+    def submit(self, orders: Sequence[Order]) -> None:
+        """Hand out orders. The names are the sets' own: a client that comes back finds its trainings running."""
+        if not orders:
+            return
+        keys = [(self.group, f"{order.work.key}-{self.again[order.work.key]}") for order in orders]
+        futures = self.client.map(self.task, orders, key=keys)
+        self.open.update(zip(futures, orders, strict=True))
+        self.coming.update(futures)
+
+    def finished(self) -> list[Report]:
+        """Return reports of what came back since the last call."""
+        reports = []
+        for future in self.coming.next_batch(block=False):
+            order = self.open.pop(future)
+            report = self._report(future, order)
+            if report is None:
+                self.again[order.work.key] += 1
+                self.submit([order])
+            else:
+                reports.append(report)
+        return reports
+
+    def _report(self, future: Any, order: Order) -> Report | None:
+        """Return the report of a set, or None where it is to be tried again."""
+        from distributed import KilledWorker
+
+        if future.cancelled():
+            self.open.clear()
+            again = f"what is finished is in {self.store.folder}; start a scheduler and run again"
+            raise StoppedError(f"the scheduler at {self.client.scheduler.address} is gone: {again}.")
+        error = future.exception() if future.status == "error" else None
+        if error is None:
+            if mistake := future.result():
+                raise StudyError(mistake)
+            return Report(order.work)
+        if not isinstance(error, KilledWorker | LostError):
+            raise error
+        # A worker's death is held against every set it had, begun or not; the journal knows which it had begun.
+        begun = self.store.noted("begun")[order.work.key] - self.before[order.work.key]
+        if begun <= RETRIES and self.again[order.work.key] < RETRIES:
+            return None
+        why = str(error) if isinstance(error, LostError) else "its worker was lost"
+        return Report(order.work, f"{why}, {1 + RETRIES} times")
+
+    def give_back(self) -> None:
+        """Take back what is out, and let what is in training write its checkpoint."""
+        folder = next(iter(self.open.values())).folder
+        self.client.cancel(list(self.open), force=True)
+        self.client.run(pause, folder, on_error="ignore")

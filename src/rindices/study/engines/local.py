@@ -1,0 +1,73 @@
+"""The engine of one machine: a process a core."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event
+
+from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError, carry_out
+from rindices.study.engines.trainer import LostError, PausedError, Trainer
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Trains on this machine.
+
+    Parameters
+    ----------
+    workers : int
+        Processes; -1 for all cores. One alone is this process itself.
+    """
+
+    workers: int = -1
+
+    def run(self, orders: Sequence[Order], say: Say) -> Iterator[Report]:
+        """Carry out all orders, each in the next free process."""
+        processes = min(self.workers if self.workers > 0 else os.cpu_count() or 1, len(orders))
+        if processes > 1:
+            yield from _side_by_side(orders, processes)
+            return
+        for order in orders:
+            carry_out(order)
+            yield Report(order.work)
+
+
+def _side_by_side(orders: Sequence[Order], processes: int) -> Iterator[Report]:
+    trainers = [Trainer() for _ in range(processes)]
+    free: SimpleQueue[Trainer] = SimpleQueue()
+    stopping = Event()
+    for trainer in trainers:
+        free.put(trainer)
+
+    def carry_out_beside(order: Order) -> Report:
+        why = ""
+        for _ in range(1 + RETRIES):
+            trainer = free.get()
+            try:
+                trainer.train(order)
+                return Report(order.work)
+            except LostError as error:
+                if stopping.is_set():
+                    raise PausedError from None
+                why = f"{error}, {1 + RETRIES} times"
+                trainers.append(trainer := Trainer())
+            finally:
+                free.put(trainer)
+        return Report(order.work, why)
+
+    with ThreadPoolExecutor(processes) as pool:
+        running: list[Future[Report]] = [pool.submit(carry_out_beside, order) for order in orders]
+        try:
+            for future in as_completed(running):
+                yield future.result()
+        except PausedError:
+            raise StoppedError("the training was stopped from outside: run the same command again to go on.") from None
+        finally:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for trainer in trainers:
+                trainer.ask_to_stop()
+            for trainer in trainers:
+                trainer.stop()
