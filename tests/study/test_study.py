@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,6 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import StudyError
-from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import Model, make_study, merge_options, read_study, study_toml
@@ -29,51 +27,9 @@ from rindices.study.engines.local import LocalEngine
 from rindices.study.fit import fit_cohort
 from rindices.study.plan import make_plan, resolve_recipe
 from rindices.study.store import RunStore
+from tests.study.helpers import STUDY, command, outputs, run
 
-STUDY = """
-[data]
-volumes = "volumes.csv"
-participants = "participants.tsv"
-group = "group"
-covariates = ["age", "sex", "icv"]
-
-[model]
-patterns = [2, 3]
-members = 20
-recipe = "contrastive"
-
-[run]
-seed = 3
-"""
 BRIEF = {"max_steps": 40, "min_steps": 40, "reconstruction_bar": 1e3, "monotonicity_bar": 1e3}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("study")
-    write_cohort(ri.simulate_cohort("tiny", seed=1), path)
-    (path / "study.toml").write_text(STUDY)
-    return path
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(folder: Path) -> Path:
-    done = run("fit", folder / "study.toml", "--out", folder / "plain", "--workers", 1)
-    assert done.returncode == 0, done.stderr
-    return folder / "plain"
-
-
-def outputs(path: Path) -> tuple[bytes, ...]:
-    names = ("r_indices.tsv", "r_indices.json", "model.safetensors", "selection.json")
-    return tuple((path / name).read_bytes() for name in names)
 
 
 def test_a_study_from_its_file(undisturbed: Path) -> None:

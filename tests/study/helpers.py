@@ -1,0 +1,34 @@
+"""A small study, and how to run it as users do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+STUDY = """
+[data]
+volumes = "volumes.csv"
+participants = "participants.tsv"
+group = "group"
+covariates = ["age", "sex", "icv"]
+
+[model]
+patterns = [2, 3]
+members = 20
+recipe = "contrastive"
+
+[run]
+seed = 3
+"""
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
+def outputs(path: Path) -> tuple[bytes, ...]:
+    names = ("r_indices.tsv", "r_indices.json", "model.safetensors", "selection.json")
+    return tuple((path / name).read_bytes() for name in names)
