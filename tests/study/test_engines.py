@@ -48,6 +48,12 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
+def newest_states(runs: Path, trainings: int) -> dict[Path, int]:
+    """Wait until so many trainings keep their state, which they do every now and then; return when they last did."""
+    wait_for(lambda: len(list(runs.glob("*.checkpoint"))) == trainings)
+    return {path: path.stat().st_mtime_ns for path in runs.glob("*.checkpoint")}
+
+
 @pytest.mark.parametrize("workers", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_dask_changes_no_byte(folder: Path, undisturbed: Path, workers: int) -> None:
     out = folder / f"dask{workers}"
@@ -239,9 +245,8 @@ def test_a_training_that_must_end_keeps_its_state(order: Order, end: str) -> Non
 
     thread = threading.Thread(target=train)
     thread.start()
-    wait_for(lambda: store.noted("begun"))
-    time.sleep(1)
-    assert not store.checkpoint(order.work).exists()
+    ((state, last),) = newest_states(order.folder, 1).items()
+    time.sleep(0.5)
     if end == "asked":
         trainer.ask_to_stop()
     else:
@@ -250,6 +255,7 @@ def test_a_training_that_must_end_keeps_its_state(order: Order, end: str) -> Non
     thread.join(30)
     trainer.stop()
     assert ended == [PausedError]
+    assert state.stat().st_mtime_ns > last
     assert 0 < store.partly([order.work]) < 0.5
 
 
@@ -257,14 +263,13 @@ def test_a_training_that_must_end_keeps_its_state(order: Order, end: str) -> Non
 def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path, engine: str) -> None:
     options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
     process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, *options)
-    wait_for(lambda: len(RunStore(tmp_path / "runs").noted("begun")) == 2)
-    time.sleep(1)
+    states = newest_states(tmp_path / "runs", 2)
     process.terminate()
     message = process.communicate(timeout=60)[1]
     assert process.returncode == 3, message
     assert "run the same command again" in message
     assert "Traceback" not in message
-    wait_for(lambda: len(list(tmp_path.glob("runs/*.checkpoint"))) == 2, 20)
+    wait_for(lambda: all(path.stat().st_mtime_ns > last for path, last in states.items()), 20)
     assert not (tmp_path / "runs" / "lock").exists()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rindices.study.store import RunStore
 AHEAD = 1000
 """Member sets that the scheduler knows of at a time: enough for any cluster, little for the client's memory."""
 _POLL = 0.02  # seconds between looks for finished sets
+_PATIENCE = 10.0  # seconds for a scheduler to answer
 _TEND = 15.0  # seconds between looks after the cluster
 
 Task = Callable[[Order], str]
@@ -99,11 +101,11 @@ class DaskEngine:
 def need(engine: str) -> None:
     """Refuse an engine whose packages are missing, and say how to get them."""
     try:
-        import dask_jobqueue  # noqa: F401
-        import distributed  # noqa: F401
+        for package in ("distributed", "dask_jobqueue"):
+            import_module(package)
     except ModuleNotFoundError as error:
         cure = 'pip install "rindices[cluster]"'
-        raise StudyError(f"the engine {engine} needs {error.name}, which is not installed: {cure}.") from error
+        raise StudyError(f"the engine {engine} needs {package}, which is not installed: {cure}.") from error
 
 
 def settings() -> AbstractContextManager[Any]:
@@ -120,7 +122,7 @@ def connected(where: Any, say: Say) -> Iterator[Any]:
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost worker is no news; what matters is reported
     try:
-        client = Client(where, timeout=30)
+        client = Client(where, timeout=_PATIENCE)
     except (OSError, ValueError) as error:
         what = f"no scheduler answers at {where}: start one with 'dask scheduler', or leave --scheduler out."
         raise StudyError(what) from error

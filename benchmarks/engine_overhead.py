@@ -1,0 +1,87 @@
+"""What the scheduler adds: a graph of many member sets whose training does nothing.
+
+    python benchmarks/engine_overhead.py [--sets 10000] [--workers 2]
+
+Each set goes the whole way but for its training: an order to a worker of Dask, a report back to the client. Writes
+``results/engine_overhead.json``: milliseconds a set, and by how much the client's memory grew at most.
+"""
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from rindices.study.config import Model
+from rindices.study.engines.base import Order
+from rindices.study.engines.cluster import DaskEngine
+from rindices.study.plan import STACK, make_plan
+
+OUT = Path(__file__).parent / "results" / "engine_overhead.json"
+
+
+def nothing(order: Order) -> str:
+    """Do nothing with an order."""
+    return ""
+
+
+class Memory(threading.Thread):
+    """Watches the memory of this process, in MB."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most, self.end = 0.0, threading.Event()
+
+    def run(self) -> None:
+        while not self.end.wait(0.05):
+            self.most = max(self.most, megabytes())
+
+
+def megabytes() -> float:
+    """Return the resident memory of this process."""
+    return float(psutil.Process().memory_info().rss / 1e6)
+
+
+def measure(sets: int, workers: int) -> dict[str, float]:
+    """Send that many sets through Dask."""
+    (first,) = make_plan(Model(recipe="paper", patterns=(3,), orthogonality=(0.1,), members=STACK), 0, "x")
+    plan = [replace(first, seed=seed) for seed in range(sets)]
+    with tempfile.TemporaryDirectory() as folder:
+        orders = [Order(work, Path(folder), Path(folder, "people.npz")) for work in plan]
+        reports = DaskEngine(workers, task=nothing).run(orders, print)
+        next(reports)  # the cluster is up
+        before, watch, start = megabytes(), Memory(), time.perf_counter()
+        watch.start()
+        finished = 1 + sum(1 for _ in reports)
+        seconds = time.perf_counter() - start
+        watch.end.set()
+        watch.join()
+    assert finished == sets
+    return {
+        "sets": sets,
+        "members_a_set": STACK,
+        "workers": workers,
+        "ms_per_set": 1e3 * seconds / sets,
+        "client_mb_before": before,
+        "client_mb_most": watch.most,
+    }
+
+
+def main() -> None:
+    """Measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=OUT)
+    asked = parser.parse_args()
+    result = measure(asked.sets, asked.workers)
+    asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Two workers against one: the same study on each engine, in one run.
+
+    python benchmarks/engine_speedup.py [--engines local,dask] [--sets 12] [--task small]
+
+Trains the member sets of recipe default at three patterns with one worker and with two, turn by turn, from the first
+order to the last report, the start of the workers included; the files must be equal. Writes
+``results/engine_speedup.json`` and ``.md``. Run it on an idle machine with at least two cores.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rindices as ri
+from rindices.study.config import Model, Run
+from rindices.study.engines.base import run_plan
+from rindices.study.engines.choose import make_engine
+from rindices.study.plan import STACK, make_plan
+from rindices.study.store import RunStore
+
+OUT = Path(__file__).parent / "results" / "engine_speedup.json"
+
+
+def train(engine: str, workers: int, sets: int, task: str) -> tuple[float, dict[str, bytes]]:
+    """Return the seconds of a study without its selection, and its files."""
+    cohort = ri.simulate_cohort(task, seed=0).cohort
+    X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    plan = make_plan(Model(patterns=(3,), members=STACK * sets), 0, cohort.fingerprint())
+    with tempfile.TemporaryDirectory() as folder:
+        store = RunStore(Path(folder))
+        start = time.perf_counter()
+        run_plan(plan, X, y, store, make_engine(Run(engine=engine, workers=workers)))  # type: ignore[arg-type]
+        seconds = time.perf_counter() - start
+        return seconds, {path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")}
+
+
+def compare(engine: str, sets: int, task: str) -> dict[str, Any]:
+    """Return the speed-up of two workers over one."""
+    one, files = train(engine, 1, sets, task)
+    two, same = train(engine, 2, sets, task)
+    assert files == same, "two workers changed a result"
+    result = {"engine": engine, "sets": sets, "one_seconds": one, "two_seconds": two, "speed_up": one / two}
+    print(json.dumps(result), flush=True)
+    return result
+
+
+def table(results: list[dict[str, Any]], task: str) -> str:
+    """Markdown."""
+    lines = ["| engine | one worker | two workers | speed-up |", "|---|---|---|---|"]
+    for row in results:
+        cells = [row["engine"], f"{row['one_seconds']:.1f} s", f"{row['two_seconds']:.1f} s", f"{row['speed_up']:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    sets = results[0]["sets"]
+    lines.append(f"\n{sets} member sets of {STACK} members, recipe default, M = 3, task {task}; the files are equal.")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engines", default="local,dask")
+    parser.add_argument("--sets", type=int, default=12)
+    parser.add_argument("--task", default="small")
+    parser.add_argument("--out", type=Path, default=OUT)
+    asked = parser.parse_args()
+    load = os.getloadavg()[0]
+    results = [compare(engine, asked.sets, asked.task) for engine in asked.engines.split(",")]
+    written = {"task": asked.task, "load_at_start": load, "results": results}
+    asked.out.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
+    asked.out.with_suffix(".md").write_text(table(results, asked.task), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
