@@ -8,6 +8,7 @@ Each set goes the whole way but for its training: an order to a worker of Dask, 
 
 import argparse
 import json
+import os
 import tempfile
 import threading
 import time
@@ -78,7 +79,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
-    result = measure(asked.sets, asked.workers)
+    result = {"load_at_start": os.getloadavg()[0]} | measure(asked.sets, asked.workers)
     asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(json.dumps(result, indent=1))
 

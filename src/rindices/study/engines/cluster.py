@@ -27,7 +27,7 @@ AHEAD = 1000
 """Member sets that the scheduler knows of at a time: enough for any cluster, little for the client's memory."""
 _POLL = 0.02  # seconds between looks for finished sets
 _PATIENCE = 10.0  # seconds for a scheduler to answer
-_TEND = 15.0  # seconds between looks after the cluster
+_TEND = 5.0  # seconds between looks after the cluster
 
 Task = Callable[[Order], str]
 """Carries out an order on a worker; returns what a user must mend, or nothing."""
@@ -95,7 +95,7 @@ class DaskEngine:
             LocalCluster(**how, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
             connected(cluster, say) as client,
         ):
-            yield from follow(client, orders, self.task)
+            yield from follow(client, orders, self.task, tend=lambda: cluster.scale(processes))
 
 
 def need(engine: str) -> None:

@@ -1,0 +1,188 @@
+"""Writes ``docs/scale.md``: what a study costs at any size, from the committed measurements.
+
+    python benchmarks/scale.py
+
+Fills ``scale_template.md`` from ``results/step_scaling.json``, ``engine_overhead.json``, ``engine_speedup.json`` and
+``apply_speed.json``, and counts the tensor operations of a training step. The few numbers that are assumed are the
+constants below, and the page says so.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rindices.learners.surreal import step
+from rindices.learners.surreal.recipe import DEFAULT
+from rindices.study.engines.base import RETRIES
+from rindices.study.plan import STACK
+
+RESULTS = Path(__file__).parent / "results"
+TEMPLATE = Path(__file__).parent / "scale_template.md"
+OUT = Path(__file__).parents[1] / "docs" / "scale.md"
+PEOPLE = (5000, 50_000, 500_000)
+REGIONS = (139, 1000)
+RULES = ("people, batch by the paper's rule", "people, batch at most 256")
+LAUNCH_US = 10.0  # assumed: a GPU starts one operation in about this time
+LONGEST_HOURS = 7 * 24.0  # assumed: the longest that anyone waits for one member set
+HOUR_MS = 3.6e6
+
+
+class Steps:
+    """The measured steps: ms and MB of one member, by people and by regions."""
+
+    def __init__(self, measured: list[dict[str, Any]]) -> None:
+        self.by_name = {growth["growth"]: growth for growth in measured}
+
+    def row(self, growth: str, size: int) -> dict[str, float]:
+        """Return one measured size."""
+        found = self.by_name[growth]
+        return next(row for row in found["rows"] if row[found["axis"]] == size)
+
+    def ms(self, rule: str, people: int, regions: int) -> float:
+        """Return the milliseconds of a member's step: measured by people, times the measured growth with regions."""
+        growth = self.row("regions", regions)["ms"] / self.row("regions", BASE["regions"])["ms"]
+        return self.row(rule, people)["ms"] * growth
+
+    def mb(self, rule: str, people: int, regions: int) -> float:
+        """Return a member's memory: people and batches grow as the regions, the rest (weights) is added as measured."""
+        wider = regions / BASE["regions"]
+        weights = self.row("regions", regions)["mb"] - wider * self.row("regions", BASE["regions"])["mb"]
+        return wider * self.row(rule, people)["mb"] + weights
+
+    def hours(self, rule: str, people: int, regions: int, members: int = 1) -> float:
+        """Return the core-hours of members of the paper's length."""
+        return members * STUDY_STEPS * self.ms(rule, people, regions) / HOUR_MS
+
+    def too_long(self, rule: str, regions: int) -> float:
+        """Return from how many people on a member set takes too long, by the last measured exponent."""
+        growth = self.by_name[rule]
+        last = growth["rows"][-1]
+        own = self.hours(rule, last["people"], regions, STACK)
+        return float(last["people"] * (LONGEST_HOURS / own) ** (1 / growth["last_exponent"]))
+
+
+class _Count(TorchDispatchMode):
+    """Counts operations."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.number += 1
+        return func(*args, **(kwargs or {}))
+
+
+@torch.inference_mode()
+def operations() -> int:
+    """Return the tensor operations of one step of a stack; a stack of any size has as many."""
+    group = make(**(BASE | {"members": STACK}))
+    group.batches.fill(group.work.people, group.stack.streams)
+    step.take_step(group.stack, group.work)
+    with _Count() as counted:
+        step.take_step(group.stack, group.work)
+    return counted.number
+
+
+def read(name: str) -> Any:
+    """Return a committed result."""
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+def rows(*cells: list[str]) -> str:
+    """Return a table in Markdown; the first row is its head."""
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "---|" * len(cells[0]), *lines[1:]])
+
+
+def costs(steps: Steps) -> str:
+    """Return what studies cost."""
+    head = [
+        "people",
+        "regions",
+        "batch",
+        "ms a step and member",
+        "core-hours a study",
+        "hours a member set",
+        "MB a member set",
+    ]
+    body = []
+    for rule in RULES:
+        for regions in REGIONS:
+            for people in PEOPLE:
+                cells = [f"{people:,}", f"{regions:,}", rule.partition(", batch ")[2]]
+                cells += [f"{steps.ms(rule, people, regions):,.1f}"]
+                cells += [f"{steps.hours(rule, people, regions, STUDY_MEMBERS):,.0f}"]
+                cells += [f"{steps.hours(rule, people, regions, STACK):,.1f}"]
+                cells += [f"{STACK * steps.mb(rule, people, regions):,.0f}"]
+                body.append(cells)
+    return rows(head, *body)
+
+
+def gpu(steps: Steps) -> str:
+    """Return how many cores a GPU replaces at most."""
+    floor = operations() * LAUNCH_US / 1e3
+    body = []
+    for rule in RULES:
+        for people in (BASE["people"], *PEOPLE):
+            ms = STACK * steps.ms(rule, people, BASE["regions"])
+            cells = [f"{people:,}", rule.partition(", batch ")[2], f"{ms:,.1f}", f"{floor:.1f}", f"{ms / floor:,.1f}"]
+            body.append(cells)
+    head = ["people", "batch", "ms, a stack on a core", "ms, a GPU at the least", "cores it replaces at most"]
+    return rows(head, *body)
+
+
+def speed_up() -> str:
+    """Return what two workers gain, where it was measured."""
+    if not (RESULTS / "engine_speedup.json").is_file():
+        return "not measured yet (`benchmarks/engine_speedup.py`)"
+    return "; ".join(f"{row['engine']} {row['speed_up']:.2f}" for row in read("engine_speedup")["results"])
+
+
+def page() -> str:
+    """Return the page."""
+    steps, cost, applied = Steps(read("step_scaling")), read("engine_overhead"), read("apply_speed")
+    set_ms = steps.hours(RULES[0], BASE["people"], BASE["regions"], STACK) * HOUR_MS
+    values = {
+        "stack": STACK,
+        "members": STUDY_MEMBERS,
+        "sets": STUDY_MEMBERS // STACK,
+        "steps": STUDY_STEPS,
+        "default_steps": DEFAULT.max_steps,
+        "retries": RETRIES,
+        "wide": REGIONS[1],
+        "most": PEOPLE[-1],
+        "paper_people": BASE["people"],
+        "costs": costs(steps),
+        "noop_sets": cost["sets"],
+        "load": cost["load_at_start"],
+        "ms_per_set": cost["ms_per_set"],
+        "grown": cost["client_mb_most"] - cost["client_mb_before"],
+        "set_minutes": set_ms / 6e4,
+        "share": cost["ms_per_set"] / set_ms,
+        "speed": speed_up(),
+        "operations": operations(),
+        "launch": LAUNCH_US,
+        "gpu": gpu(steps),
+        "few": STACK * steps.ms(RULES[1], PEOPLE[-1], BASE["regions"]) / (operations() * LAUNCH_US / 1e3),
+        "limit": LONGEST_HOURS,
+        "too_many": steps.too_long(RULES[0], REGIONS[0]),
+        "too_many_wide": steps.too_long(RULES[0], REGIONS[1]),
+        "narrow": REGIONS[0],
+        "capped": steps.hours(RULES[1], PEOPLE[-1], BASE["regions"], STACK),
+        "rate": applied["people_per_second"],
+        "heads": applied["members"],
+        "minutes": PEOPLE[-1] / applied["people_per_second"] / 60,
+    }
+    return TEMPLATE.read_text("utf-8").format(**values)
+
+
+def main() -> None:
+    """Write the page."""
+    OUT.write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
