@@ -2,7 +2,7 @@
 
 Usage: ``python benchmarks/null_agreement.py [--cohorts 4]``
 
-Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, of three sizes;
+Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, three sizes;
 the evidence of disjoint halves against the agreement among members that share people. Those of recipe default stay at
 their start, as nearly all do. Writes ``results/null_agreement.md``.
 """
@@ -54,14 +54,21 @@ def main() -> None:
     with parallel_config(backend="loky", inner_max_num_threads=1):
         jobs = (delayed(measure)(*setting, seed) for setting in settings for seed in range(asked.cohorts))
         rows = np.array(list(Parallel(n_jobs=-1)(jobs))).reshape(len(settings), asked.cohorts, 3)
-    head = "| recipe | cohort | people | M | disjoint halves, mean (lowest to highest) | members that share people | stable |"
+    head = "| recipe | cohort | people | M | disjoint halves, mean (lowest to highest) | sharing people | stable |"
     lines = [head, "|---|---|---|---|---|---|---|"]
     for (kind, task, size, width), found in zip(settings, rows, strict=True):
         halves, shared, stable = found.T
         spread = f"{halves.mean():.3f} ({halves.min():.3f} to {halves.max():.3f})"
-        lines.append(
-            f"| {kind} | {task} | {size[0]} + {size[1]} | {width} | {spread} | {shared.mean():.3f} | {stable.sum():.0f} |"
-        )
+        cells = [
+            kind,
+            task,
+            f"{size[0]} + {size[1]}",
+            str(width),
+            spread,
+            f"{shared.mean():.3f}",
+            f"{stable.sum():.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
     foot = f"{MEMBERS} members, {asked.cohorts} cohorts each; stable: how many reach {STABLE} with the lower end."
     text = "\n".join([*lines, "", foot, ""])
     asked.out.write_text(text, "utf-8")

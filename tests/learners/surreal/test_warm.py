@@ -12,6 +12,7 @@ import torch
 from rindices.errors import InputError
 from rindices.learners.heads import ContrastiveHead
 from rindices.learners.outcome import Outcome
+from rindices.learners.seats import take_seats
 from rindices.learners.surreal import networks, step, train, warm
 from rindices.learners.surreal.group import Plan, new_group
 from rindices.learners.surreal.losses import Terms
@@ -44,8 +45,6 @@ def group_of(chosen, members=(0, 1)):
 
 
 def warm_seats(made, chosen, rng):
-    from rindices.learners.starts import take_seats
-
     return take_seats(made.y, chosen.share, rng)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rindices.errors import InputError, did_you_mean
+from rindices.learners.seats import SHARE
 
 
 def _names(cls: type) -> list[str]:
@@ -240,7 +241,7 @@ _CHOICES = {
 DEFAULT = Recipe(
     name="default",
     learning_rate=8e-4,
-    share=0.8,
+    share=SHARE,
     straighten=True,
     start="likelihood",
     conditioning="shared",
