@@ -189,6 +189,14 @@ def test_evidence_is_trained_as_far_as_the_members_were() -> None:
     assert stopped[0].evidence != trained[0].evidence
 
 
+def test_warm_members_that_read_by_g_bring_evidence_too() -> None:
+    chosen = BRIEF.replace(straighten=False, inverse="g", telling_bar=5.0)
+    (member,) = surreal_members(X, TRUTH.y, 2, (0,), 0, as_values(chosen))
+    assert member.head.kind == "surreal"
+    assert member.evidence is not None
+    assert 0 <= member.evidence[0] <= 1
+
+
 def test_people_may_come_in_any_order() -> None:
     rng = np.random.default_rng(0)
     order = np.concatenate([np.arange(90), 90 + np.arange(160)])

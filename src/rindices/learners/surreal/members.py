@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from rindices.learners.contrastive import severe_unit, straightening_head
-from rindices.learners.heads import SEVERITIES, ContrastiveHead, SurrealHead
+from rindices.learners.heads import SEVERITIES, ContrastiveHead, Head, SurrealHead
 from rindices.learners.members import Evidence, Member, evidence_of
 from rindices.learners.seats import Seats, halves, take_seats
 from rindices.learners.starts import Start, inverse_weights, make_start, start_curves, start_weights
@@ -187,14 +187,14 @@ def _evidence(room: Room, plan: Plan, number: int, trained_on: bool) -> Evidence
     """
     rng = np.random.default_rng([plan.seed, number, 4])
     starts = [room.start(seats, plan.patterns, int(rng.integers(2**31 - 1))) for seats in halves(room.y, rng)]
+    heads: Sequence[Head]
     if trained_on:
         own = {_PAIRS + 2 * number + half: start for half, start in enumerate(starts)}
         pair = _train_from(room, replace(plan, members=tuple(own), stack=2), own)
         heads = [member.head for member in pair]
     else:
         heads = [_scaled_head(start_weights(start, rng), room) for start in starts]
-    patients = room.shifts[room.y == 1]
-    first, second = (patients @ head.weights for head in heads if isinstance(head, ContrastiveHead))
+    first, second = (head.infer(room.prepared[room.y == 1]) for head in heads)
     return evidence_of(first, second)
 
 
