@@ -1,6 +1,6 @@
 """Section B.3: regularisers removed one by one and together, on the tasks basic and mild.
 
-Usage: ``python benchmarks/paper/regularisers.py``. Ten members of recipe default with the judge off, and of the same
+Usage: ``python benchmarks/paper/regularisers.py``. Six members of recipe default with the judge off, and of the same
 recipe from a random start with 2,500 steps, where nothing but the losses can hold f in place.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
             for task in TASKS
         ]
         lines.append([label, *cells])
-    note = "Pattern-c-index of the consensus / agreement among ten members, one cohort."
+    note = "Pattern-c-index of the consensus / agreement among six members, one cohort."
     write_table(
         RESULTS / "regularisers.md", ["removed", *(f"{s} start, {t}" for s in starts for t in TASKS)], lines, note
     )
