@@ -1,6 +1,6 @@
 """What agreement reaches where there is nothing to find, and where there is: why selection asks for what it asks.
 
-Usage: ``python benchmarks/null_agreement.py [--cohorts 3]``
+Usage: ``python benchmarks/null_agreement.py [--cohorts 3] [--recipes default contrastive]``
 
 Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, three sizes;
 the evidence of disjoint halves against the agreement among members that share people. Those of recipe default stay at
@@ -48,9 +48,10 @@ def main() -> None:
     """Run all settings and write the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cohorts", type=int, default=3)
+    parser.add_argument("--recipes", nargs="+", default=["default"], choices=["default", "contrastive"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "null_agreement.md")
     asked = parser.parse_args()
-    settings = list(product(("default", "contrastive"), ("null", "basic"), SIZES, WIDTHS))
+    settings = list(product(asked.recipes, ("null", "basic"), SIZES, WIDTHS))
     with parallel_config(backend="loky", inner_max_num_threads=1):
         jobs = (delayed(measure)(*setting, seed) for setting in settings for seed in range(asked.cohorts))
         rows = np.array(list(Parallel(n_jobs=-1)(jobs))).reshape(len(settings), asked.cohorts, 3)
