@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: ten members of a recipe on a task, their accuracy and their agreement."""
+"""What the scripts of this folder share: members of a recipe on a task, their accuracy and their agreement."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rindices.selection.agreement import members_agreement, pattern_c_index
 from rindices.selection.choose import agreeing_members, consensus
 
 RESULTS = Path(__file__).parent / "results"
-MEMBERS, PAIRS = 10, 4
+MEMBERS, PAIRS = 6, 3
 JUDGE_OFF = {"telling_bar": 0.0}
 """Recipe default with its whole budget of adversarial steps: else D stops members before a weight could matter."""
 
 
 def measure(label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False) -> dict[str, Any]:
-    """Train ten members of recipe default with changes on one cohort and score them; the first bring evidence."""
+    """Train members of recipe default with changes on one cohort and score them; the first bring evidence."""
     case = suite_tasks("stress" if task not in suite_tasks("paper") else "paper")[task](seed)
     values = as_values(recipe("default", **changes))
     start = time.perf_counter()

@@ -1,6 +1,6 @@
 """Figure 2: accuracy and agreement over lambda = 0.1 to 0.8, and whether agreement ranks settings as accuracy does.
 
-Usage: ``python benchmarks/paper/figure2.py [--cohorts 1]``. Recipe default with the judge off, ten members. Beside the
+Usage: ``python benchmarks/paper/figure2.py [--cohorts 1]``. Recipe default with the judge off, six members. Beside the
 agreement among members (the paper's) stands that of pairs trained on disjoint halves, which `fit` decides by.
 """
 

@@ -1,6 +1,6 @@
 """Section 4.3 on simulated people: which number of patterns does agreement choose when there are two, and three?
 
-Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 3]``. Recipe default, ten members, M = 2, 3, 4; task
+Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 3]``. Recipe default, six members, M = 2, 3, 4; task
 basic with its three patterns, and with the first two of them.
 """
 
@@ -42,7 +42,7 @@ def measure(true: int, seed: int) -> dict[str, Any]:
     cohort = replace(made.cohort, covariates=made.cohort.covariates.iloc[:, :0])
     with TemporaryDirectory() as folder:
         try:
-            model = fit_cohort(cohort, Model(patterns=WIDTHS), seed, RunStore(Path(folder)), workers=1)
+            model = fit_cohort(cohort, Model(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
             selection: dict[str, Any] = model.selection
         except UnstableError as error:
             selection = error.selection

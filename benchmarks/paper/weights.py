@@ -1,6 +1,6 @@
 """Section B.2: each weight of the objective at 50 % and at 150 % of its value, on the tasks basic and mild.
 
-Usage: ``python benchmarks/paper/weights.py``. Recipe default with the judge off, ten members.
+Usage: ``python benchmarks/paper/weights.py``. Recipe default with the judge off, six members.
 """
 
 from common import JUDGE_OFF, RESULTS, mean_of, run_all, write_table
@@ -37,7 +37,7 @@ def main() -> None:
             shown = [f"{value:.3f}" for value in (cells[0], base, cells[1])]
             lines.append([task, f"{symbol} ({name})", *shown, f"{max(abs(value - base) for value in cells):.3f}"])
     head = ["task", "weight", "50 %", "100 %", "150 %", "largest change"]
-    write_table(RESULTS / "weights.md", head, lines, "Pattern-c-index of the consensus of ten members, one cohort.")
+    write_table(RESULTS / "weights.md", head, lines, "Pattern-c-index of the consensus of six members, one cohort.")
 
 
 if __name__ == "__main__":

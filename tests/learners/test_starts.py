@@ -8,18 +8,11 @@ from sklearn.linear_model import LinearRegression
 
 from rindices.errors import InputError
 from rindices.learners.contrastive import control_covariance
+from rindices.learners.seats import Seats, halves, take_seats
 from rindices.learners.severity_prior import GRID, independent_prior, prior_from_moments
 from rindices.learners.shared_noise import refit, shared_covariance
 from rindices.learners.sparse_patterns import severity_weights
-from rindices.learners.starts import (
-    Seats,
-    halves,
-    inverse_weights,
-    make_start,
-    start_curves,
-    start_weights,
-    take_seats,
-)
+from rindices.learners.starts import inverse_weights, make_start, start_curves, start_weights
 from rindices.selection.agreement import pattern_c_index
 
 

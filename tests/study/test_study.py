@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -173,6 +174,10 @@ def test_recipe_default_through_the_store(tmp_path: Path) -> None:
     assert first.card["recipe"]["recipe"] == "default"
     assert first.card["recipe"]["values"]["start"] == "likelihood"
     assert first.card["agreement_between"] == "disjoint halves"
+    assert all(steps in (10, 20) for steps in first.card["member_steps"])
+    first.save(tmp_path / "model.safetensors")
+    shown = run("model", "show", tmp_path / "model.safetensors").stdout
+    assert re.search(r"\d members fooled the discriminator from the start, \d were trained on", shown)
     assert pattern_c_index(made.truth, r.to_numpy()[made.cohort.is_patient]).mean > 0.85
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=0.01)
     np.testing.assert_allclose(r[~made.cohort.is_patient].mean(axis=0), 0.0, atol=0.05)

@@ -41,10 +41,21 @@ def show(
                 else "",
             ),
             ("recipe", f"{card.get('recipe', {}).get('recipe')}, seed {card.get('seed')}"),
+            ("training", _training(card)),
             ("made by", f"rindices {card.get('rindices_version')}"),
             ("cite", str(card.get("citation", ""))),
         ]
     )
+
+
+def _training(card: dict[str, Any]) -> str:
+    """Return how far members of recipe default went; empty for other recipes."""
+    recipe = card.get("recipe", {})
+    if recipe.get("recipe") != "default" or not card.get("member_steps"):
+        return ""
+    moved = sum(steps > recipe["values"]["held_steps"] for steps in card["member_steps"])
+    rest = len(card["member_steps"]) - moved
+    return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
 
 
 def _covariate(coding: dict[str, Any]) -> str:

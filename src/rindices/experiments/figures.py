@@ -10,8 +10,8 @@ from rindices.experiments.benchmark import Result, summarise
 from rindices.experiments.contenders import CONTENDERS
 from rindices.experiments.paper import REPORTED, SURREAL_GAN
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#F0E442")
+# Okabe and Ito's colours, which colour-blind readers can tell apart; brown for their yellow, which vanishes on white
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8B5A2B")
 
 
 def markdown(results: Sequence[Result]) -> str:

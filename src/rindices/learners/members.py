@@ -10,12 +10,11 @@ from rindices.errors import InputError
 from rindices.learners.contrastive import ContrastiveICA
 from rindices.learners.heads import SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.learners.outcome import Outcome
+from rindices.learners.seats import SHARE, Seats, halves, take_seats
 from rindices.selection.agreement import agreement
 
 Floats = NDArray[np.float64]
-
-SHARE = 0.8
-"""Share of the people that a contrastive member is fitted on."""
+Evidence = tuple[float, float, float]
 
 
 class Member(NamedTuple):
@@ -42,11 +41,11 @@ class Member(NamedTuple):
     steps: int
     head: ContrastiveHead | SurrealHead
     patterns: Floats
-    evidence: tuple[float, float, float] | None = None
+    evidence: Evidence | None = None
 
 
 def contrastive_members(
-    X: Floats, y: NDArray[np.intp], n_patterns: int, numbers: Sequence[int], seed: int
+    X: Floats, y: NDArray[np.intp], n_patterns: int, numbers: Sequence[int], seed: int, evidence: bool = True
 ) -> list[Member]:
     """Fit contrastive members, each on its own random four fifths of controls and of patients.
 
@@ -60,37 +59,35 @@ def contrastive_members(
         Prepared people.
     y : (N,)
         0 control, 1 patient.
+    evidence : bool
+        Whether to bring it; it takes twice as long as the member itself.
     """
     members = []
     for number in numbers:
         rng = np.random.default_rng([seed, number])
-        rows = np.concatenate([_some(np.flatnonzero(y == label), rng) for label in (0, 1)])
-        learner = _fitted(X, y, rows, n_patterns, rng)
+        learner = _fitted(X, y, take_seats(y, SHARE, rng), n_patterns, rng)
         curves = np.stack([learner.head_.in_control_sd(severity * learner.shifts_) for severity in SEVERITIES])
-        evidence = _evidence(X, y, n_patterns, rng)
-        members.append(Member(number, Outcome.CONVERGED, 0, learner.head_, curves, evidence))
+        told = _evidence(X, y, n_patterns, rng) if evidence else None
+        members.append(Member(number, Outcome.CONVERGED, 0, learner.head_, curves, told))
     return members
 
 
-def _fitted(
-    X: Floats, y: NDArray[np.intp], rows: NDArray[np.intp], n_patterns: int, rng: np.random.Generator
-) -> ContrastiveICA:
-    """Return a learner fitted on some people."""
+def _fitted(X: Floats, y: NDArray[np.intp], seats: Seats, n_patterns: int, rng: np.random.Generator) -> ContrastiveICA:
+    """Return a learner fitted on the people of these seats."""
+    seen = seats.seen
     try:
-        return ContrastiveICA(n_patterns, int(rng.integers(2**31 - 1))).fit(X[rows], y[rows])
+        return ContrastiveICA(n_patterns, int(rng.integers(2**31 - 1))).fit(X[seen], y[seen])
     except np.linalg.LinAlgError as error:
-        raise InputError(f"{n_patterns} patterns cannot be told apart in {len(rows)} people: ask for fewer.") from error
+        raise InputError(f"{n_patterns} patterns cannot be told apart in {len(seen)} people: ask for fewer.") from error
 
 
-def _evidence(X: Floats, y: NDArray[np.intp], n_patterns: int, rng: np.random.Generator) -> tuple[float, float, float]:
+def _evidence(X: Floats, y: NDArray[np.intp], n_patterns: int, rng: np.random.Generator) -> Evidence:
     """Return how well two fits agree that have no person in common, on all patients."""
-    groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
-    halves = [np.sort(np.concatenate([group[start::2] for group in groups])) for start in (0, 1)]
-    found = [_fitted(X, y, half, n_patterns, rng).head_.infer(X[y == 1]) for half in halves]
-    between = agreement(found[0], found[1])
+    first, second = (_fitted(X, y, seats, n_patterns, rng).head_.infer(X[y == 1]) for seats in halves(y, rng))
+    return evidence_of(first, second)
+
+
+def evidence_of(first: Floats, second: Floats) -> Evidence:
+    """Return how well two sets of R-indices (N, M) of the same people agree."""
+    between = agreement(first, second)
     return between.concordance, between.dimension, between.difference
-
-
-def _some(places: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return a random share of people, in their order."""
-    return np.sort(rng.choice(places, size=max(2, round(SHARE * len(places))), replace=False))

@@ -255,6 +255,7 @@ def _build(
         "agreement_between": judgement.between,
         "pattern_scale": [float(value) for value in unit],
         "concordance_interval": selection["chosen"]["concordance_interval"],
+        "member_steps": [m.steps for m in chosen],
         "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
         "recipe": dict(zip(("recipe", "values"), resolve_recipe(model), strict=True)),
         "seed": seed,

@@ -12,6 +12,7 @@ import torch
 from rindices.errors import InputError
 from rindices.learners.heads import ContrastiveHead
 from rindices.learners.outcome import Outcome
+from rindices.learners.seats import take_seats
 from rindices.learners.surreal import networks, step, train, warm
 from rindices.learners.surreal.group import Plan, new_group
 from rindices.learners.surreal.losses import Terms
@@ -44,8 +45,6 @@ def group_of(chosen, members=(0, 1)):
 
 
 def warm_seats(made, chosen, rng):
-    from rindices.learners.starts import take_seats
-
     return take_seats(made.y, chosen.share, rng)
 
 
@@ -188,6 +187,14 @@ def test_evidence_is_trained_as_far_as_the_members_were() -> None:
     )
     assert (stopped[0].steps, trained[0].steps) == (30, 60)
     assert stopped[0].evidence != trained[0].evidence
+
+
+def test_warm_members_that_read_by_g_bring_evidence_too() -> None:
+    chosen = BRIEF.replace(straighten=False, inverse="g", telling_bar=5.0)
+    (member,) = surreal_members(X, TRUTH.y, 2, (0,), 0, as_values(chosen))
+    assert member.head.kind == "surreal"
+    assert member.evidence is not None
+    assert 0 <= member.evidence[0] <= 1
 
 
 def test_people_may_come_in_any_order() -> None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rindices.learners.starts import Seats
+from rindices.learners.seats import Seats
 from rindices.learners.surreal.networks import with_one
 
 

@@ -14,25 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from rindices.learners.contrastive import severe_unit, straightening_head
-from rindices.learners.heads import SEVERITIES, ContrastiveHead, SurrealHead
-from rindices.learners.members import Member
-from rindices.learners.starts import (
-    Seats,
-    Start,
-    halves,
-    inverse_weights,
-    make_start,
-    start_curves,
-    start_weights,
-    take_seats,
-)
+from rindices.learners.heads import SEVERITIES, ContrastiveHead, Head, SurrealHead
+from rindices.learners.members import Evidence, Member, evidence_of
+from rindices.learners.seats import Seats, halves, take_seats
+from rindices.learners.starts import Start, inverse_weights, make_start, start_curves, start_weights
 from rindices.learners.surreal import networks
 from rindices.learners.surreal.group import Plan, Trained, new_group
 from rindices.learners.surreal.networks import Transformation, with_one
 from rindices.learners.surreal.recipe import Recipe, from_values
 from rindices.learners.surreal.train import advance, train
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.selection.agreement import agreement
 
 Floats = NDArray[np.float64]
 
@@ -189,23 +180,22 @@ def _copula_draw(correlation: Floats, number: int, rng: np.random.Generator) -> 
     return np.asarray(ndtr(rng.standard_normal((number, len(correlation))) @ factor.T))
 
 
-def _evidence(room: Room, plan: Plan, number: int, trained_on: bool) -> tuple[float, float, float]:
+def _evidence(room: Room, plan: Plan, number: int, trained_on: bool) -> Evidence:
     """How well two members agree that have no person in common, on all patients.
 
     They go as far as the members went: where D found nothing that f could still learn, a half is its start.
     """
     rng = np.random.default_rng([plan.seed, number, 4])
     starts = [room.start(seats, plan.patterns, int(rng.integers(2**31 - 1))) for seats in halves(room.y, rng)]
+    heads: Sequence[Head]
     if trained_on:
         own = {_PAIRS + 2 * number + half: start for half, start in enumerate(starts)}
         pair = _train_from(room, replace(plan, members=tuple(own), stack=2), own)
         heads = [member.head for member in pair]
     else:
         heads = [_scaled_head(start_weights(start, rng), room) for start in starts]
-    patients = room.shifts[room.y == 1]
-    found = [patients @ head.weights for head in heads if isinstance(head, ContrastiveHead)]
-    between = agreement(found[0], found[1])
-    return between.concordance, between.dimension, between.difference
+    first, second = (head.infer(room.prepared[room.y == 1]) for head in heads)
+    return evidence_of(first, second)
 
 
 def as_member(trained: Trained, controls: Floats) -> Member:

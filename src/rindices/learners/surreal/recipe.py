@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rindices.errors import InputError, did_you_mean
+from rindices.learners.seats import SHARE
 
 
 def _names(cls: type) -> list[str]:
@@ -115,7 +116,7 @@ class Recipe:
         Weights kept are the mean over about 1 / (1 - ``averaging``) steps; 0 for the last.
     telling_bar : float
         A warm member stops when D's loss on people the member has not seen reaches this share of chance, which means
-        that D cannot tell synthesised from real patients. 0 for never.
+        that D cannot tell synthesised from real patients. 0 for never; so too where a member sees everyone.
     inverse : str
         Where R-indices come from: "g", the trained networks; "refit", the regression of z on f(x, z) in closed form.
     """
@@ -240,7 +241,7 @@ _CHOICES = {
 DEFAULT = Recipe(
     name="default",
     learning_rate=8e-4,
-    share=0.8,
+    share=SHARE,
     straighten=True,
     start="likelihood",
     conditioning="shared",

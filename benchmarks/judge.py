@@ -1,0 +1,83 @@
+"""Can D, on people it has not seen, tell right starts from wrong ones? What recipe default's stopping rule rests on.
+
+Usage: ``python benchmarks/judge.py [--cohorts 3]``. Five starts of a member: its own, none of its patterns, its
+patterns at 70 %, its patterns mixed by 30 %, and those of plain ICA. f is held; D learns. Writes ``results/judge.md``.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed, parallel_config
+
+from rindices.experiments.suites import suite_tasks
+from rindices.learners.seats import take_seats
+from rindices.learners.starts import Start
+from rindices.learners.surreal.group import Plan, new_group
+from rindices.learners.surreal.members import Room
+from rindices.learners.surreal.recipe import DEFAULT
+from rindices.learners.surreal.train import advance
+from rindices.learners.surreal.unseen import CHANCE, unseen_discrimination
+
+OUT = Path(__file__).parent / "results" / "judge.json"
+KINDS = ("its own", "no patterns", "patterns at 70 %", "patterns mixed by 30 %", "plain ICA")
+TASKS = {"basic": "paper", "mild": "paper", "hard": "stress"}
+STEPS, RATIOS = (200, 400, 800), (DEFAULT.discriminator_ratio, 1.0)
+
+
+def starts_of(room: Room, width: int, seed: int) -> dict[int, Start]:
+    """The right start and four wrong ones."""
+    seats = take_seats(room.y, DEFAULT.share, np.random.default_rng(seed))
+    own = room.start(seats, width, seed)
+    turned = np.linalg.qr(np.random.default_rng(seed + 1).standard_normal((width, width)))[0]
+    plain = DEFAULT.replace(start="ica", conditioning="controls")
+    ica = Room(plain, room.prepared, room.head, room.shifts, room.y).start(seats, width, seed)
+    wrong = [0.0 * own.patterns, 0.7 * own.patterns, own.patterns @ (0.7 * np.eye(width) + 0.3 * turned)]
+    others = [own._replace(patterns=patterns) for patterns in wrong]
+    return dict(enumerate([own, *others, own._replace(patterns=ica.patterns, prior=ica.prior)]))
+
+
+def measure(task: str, ratio: float, seed: int) -> dict[str, object]:
+    """D's loss on unseen people as a share of chance, at some steps, for every start."""
+    torch.set_num_threads(1)
+    case = suite_tasks(TASKS[task])[task](seed)
+    width = case.truth.shape[1]
+    chosen = DEFAULT.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
+    room = Room.of(case.X, case.y, width, chosen)
+    x, y = (torch.as_tensor(room.scaled(label), dtype=torch.float32) for label in (0, 1))
+    plan = Plan(width, chosen, seed=seed, members=tuple(range(len(KINDS))))
+    group = new_group(plan.members, plan, x, y, starts_of(room, width, seed))
+    told = []
+    for until in STEPS:
+        advance(group, until - group.steps)
+        told.append((unseen_discrimination(group) / CHANCE).tolist())
+    return {"task": task, "ratio": ratio, "seed": seed, "told": told}
+
+
+def main() -> None:
+    """Measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cohorts", type=int, default=3)
+    seeds = range(parser.parse_args().cohorts)
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        jobs = (delayed(measure)(task, ratio, seed) for task in TASKS for ratio in RATIOS for seed in seeds)
+        rows = list(Parallel(n_jobs=-1)(jobs))
+    OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    lines = ["| task | rate of D / rate of f | steps | " + " | ".join(KINDS) + " |", "|" + "---|" * (3 + len(KINDS))]
+    for task in TASKS:
+        for ratio in RATIOS:
+            own = np.array([row["told"] for row in rows if (row["task"], row["ratio"]) == (task, ratio)])
+            for steps, values in zip(STEPS, own.mean(axis=0), strict=True):
+                lines.append(f"| {task} | {ratio:g} | {steps} | " + " | ".join(f"{v:.2f}" for v in values) + " |")
+    note = (
+        f"\nD's loss on people that the member has not seen, as a share of chance, mean of {len(seeds)} cohorts. Below "
+        f"{DEFAULT.telling_bar:g} after {DEFAULT.held_steps} steps D is said to tell, and the member goes on training. "
+        "Above 1 D knows its own people by heart."
+    )
+    OUT.with_suffix(".md").write_text("\n".join(lines) + "\n" + note + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
