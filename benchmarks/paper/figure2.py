@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 TASKS = ("basic", "scarce", "mild")
-KINDS = {"consensus": "accuracy (consensus)", "halves": "agreement of disjoint halves", "agreement": "of members"}
+KINDS = {"consensus": "accuracy (consensus)", "halves": "agreement of disjoint halves", "agreement": "agreement of members"}
 COLOURS = ("#0072B2", "#E69F00", "#D55E00")
 
 
@@ -56,7 +56,7 @@ def draw(means: dict[str, np.ndarray]) -> None:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("pattern-c-index, pattern-agr-index")
-    panels[0].legend(frameon=False, fontsize="small", loc="lower left")
+    panels[0].legend(frameon=False, fontsize="small", loc="center left")
     figure.savefig(RESULTS / "figure2.png", dpi=150)
 
 
