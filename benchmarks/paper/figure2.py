@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 TASKS = ("basic", "scarce", "mild")
-KINDS = {"consensus": "accuracy (consensus)", "halves": "agreement of disjoint halves", "agreement": "agreement of members"}
+KINDS = {"consensus": "accuracy (consensus)", "halves": "agreement of halves", "agreement": "agreement of members"}
 COLOURS = ("#0072B2", "#E69F00", "#D55E00")
 
 
