@@ -1,6 +1,6 @@
 """What agreement reaches where there is nothing to find, and where there is: why selection asks for what it asks.
 
-Usage: ``python benchmarks/null_agreement.py [--cohorts 3] [--recipes default contrastive]``
+Usage: ``python benchmarks/null_agreement.py [--cohorts 2] [--recipes default contrastive]``
 
 Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, three sizes;
 the evidence of disjoint halves against the agreement among members that share people. Those of recipe default stay at
@@ -47,7 +47,7 @@ def measure(kind: str, task: str, size: tuple[int, int], width: int, seed: int) 
 def main() -> None:
     """Run all settings and write the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--cohorts", type=int, default=3)
+    parser.add_argument("--cohorts", type=int, default=2)
     parser.add_argument("--recipes", nargs="+", default=["default"], choices=["default", "contrastive"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "null_agreement.md")
     asked = parser.parse_args()

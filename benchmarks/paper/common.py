@@ -24,12 +24,14 @@ JUDGE_OFF = {"telling_bar": 0.0}
 """Recipe default with its whole budget of adversarial steps: else D stops members before a weight could matter."""
 
 
-def measure(label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False) -> dict[str, Any]:
+def measure(
+    label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False, members: int = MEMBERS
+) -> dict[str, Any]:
     """Train members of recipe default with changes on one cohort and score them; the first bring evidence."""
     case = suite_tasks("stress" if task not in suite_tasks("paper") else "paper")[task](seed)
     values = as_values(recipe("default", **changes))
     start = time.perf_counter()
-    stacks = [(range(PAIRS), evidence), (range(PAIRS, MEMBERS), False)]
+    stacks = [(range(PAIRS), evidence), (range(PAIRS, members), False)]
     width = case.truth.shape[1]
     found = [
         member

@@ -1,6 +1,6 @@
 """Section 4.3 on simulated people: which number of patterns does agreement choose when there are two, and three?
 
-Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 3]``. Recipe default, six members, M = 2, 3, 4; task
+Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 2]``. Recipe default, six members, M = 2, 3, 4; task
 basic with its three patterns, and with the first two of them.
 """
 
@@ -24,7 +24,7 @@ WIDTHS = (2, 3, 4)
 def main() -> None:
     """Fit, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cohorts", type=int, default=3)
+    parser.add_argument("--cohorts", type=int, default=2)
     seeds = range(parser.parse_args().cohorts)
     rows = run_all([(true, seed) for true in (2, 3) for seed in seeds], RESULTS / "number_of_patterns.json", measure)
     lines = [

@@ -1,6 +1,6 @@
 """Section B.2: each weight of the objective at 50 % and at 150 % of its value, on the tasks basic and mild.
 
-Usage: ``python benchmarks/paper/weights.py``. Recipe default with the judge off, six members.
+Usage: ``python benchmarks/paper/weights.py``. Recipe default with the judge off, four members.
 """
 
 from common import JUDGE_OFF, RESULTS, mean_of, run_all, write_table
@@ -15,15 +15,16 @@ SYMBOLS = {
     "near_zero": "eta",
 }
 SHARES = (0.5, 1.5)
+MEMBERS = 4
 TASKS = ("basic", "mild")
 
 
 def main() -> None:
     """Train, write."""
     preset = LossWeights()
-    work = [("as preset", task, 0, JUDGE_OFF) for task in TASKS]
+    work = [("as preset", task, 0, JUDGE_OFF, False, MEMBERS) for task in TASKS]
     work += [
-        (f"{name} {share:g}", task, 0, {**JUDGE_OFF, name: share * getattr(preset, name)})
+        (f"{name} {share:g}", task, 0, {**JUDGE_OFF, name: share * getattr(preset, name)}, False, MEMBERS)
         for task in TASKS
         for name in SYMBOLS
         for share in SHARES
@@ -37,7 +38,7 @@ def main() -> None:
             shown = [f"{value:.3f}" for value in (cells[0], base, cells[1])]
             lines.append([task, f"{symbol} ({name})", *shown, f"{max(abs(value - base) for value in cells):.3f}"])
     head = ["task", "weight", "50 %", "100 %", "150 %", "largest change"]
-    write_table(RESULTS / "weights.md", head, lines, "Pattern-c-index of the consensus of six members, one cohort.")
+    write_table(RESULTS / "weights.md", head, lines, "Pattern-c-index of the consensus of four members, one cohort.")
 
 
 if __name__ == "__main__":
