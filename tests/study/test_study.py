@@ -374,8 +374,10 @@ def test_no_groups(tmp_path: Path) -> None:
         ri.fit(cohort.take(cohort.is_patient), 2)
 
 
-def test_score(folder: Path, undisturbed: Path) -> None:
-    arguments = ["score", str(undisturbed / "r_indices.tsv"), str(folder / "truth.tsv"), "--json"]
+def test_score(folder: Path) -> None:
+    done = run("fit", folder / "study.toml", "--patterns", 3, "--members", 4, "--out", folder / "three")
+    assert done.returncode == 0, done.stderr
+    arguments = ["score", str(folder / "three" / "r_indices.tsv"), str(folder / "truth.tsv"), "--json"]
     told = json.loads(CliRunner().invoke(app, arguments).stdout)
     assert told["people"] == 100
 
