@@ -53,7 +53,7 @@ class Preprocessing:
 
         Regions and covariates are found by name; people whose category no control has are refused.
         """
-        volumes, covariates = self._aligned(cohort)
+        volumes, covariates = self.aligned(cohort)
         errors = [p for p in self.review(cohort) if p.severity == "error"]
         if errors:
             raise PreprocessingError(errors)
@@ -62,10 +62,10 @@ class Preprocessing:
     def review(self, cohort: Cohort) -> list[Problem]:
         """Return what the adjustment cannot do for these people: unseen categories, values out of range."""
         findings = Findings(list(self.residualiser.notes))
-        self.residualiser.review(self._aligned(cohort)[1], list(cohort.people[ID]), findings)
+        self.residualiser.review(self.aligned(cohort)[1], list(cohort.people[ID]), findings)
         return list(findings)
 
-    def _aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
+    def aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
         """Return the volumes (N, R) and covariates (N, C) in the order of training."""
         missing = [region for region in self.regions if region not in cohort.volumes]
         if missing:
