@@ -228,11 +228,13 @@ def _read_schema_2(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     known = {} if distances is None else {"training.mean": 1, "training.covariance": 2}
     try:
         sums = {region: tuple(parts) for region, parts in metadata["sums"].items()}
-        strange = set(sums) - set(metadata["regions"])
+        ranges = [(float(low), float(high)) for low, high in metadata.get("covariate_ranges", {}).values()]
+        sane = set(sums) <= set(metadata["regions"]) and bool(np.isfinite(ranges).all())
+        sane &= all(isinstance(part, str) for parts in sums.values() for part in parts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path.name}: its sums of regions make no sense; the file is damaged.") from error
-    if strange or not all(isinstance(part, str) for parts in sums.values() for part in parts):
-        raise ModelError(f"{path.name}: its sums of regions make no sense; the file is damaged.")
+        raise ModelError(f"{path.name}: its regions or ranges make no sense ({error!r}); it is damaged.") from error
+    if not sane:
+        raise ModelError(f"{path.name}: its regions or ranges make no sense; the file is damaged.")
     more: dict[str, tuple[int, ...]] = {} if distances is None else {"training.distances": (distances,)}
     patterns = metadata.get("n_patterns")
     if knots is not None and type(patterns) is int:

@@ -3,7 +3,7 @@
 An interval holds what the person's R-index would be if severity alone decided it: the patients' R-index that stands at
 the rank of the true severity. Two things keep the two apart. The inverse errs, because people differ for other reasons
 than disease: this is measured on simulated truth, the training controls changed by the model's own patterns at known
-severities. And the model itself is uncertain: the members, each trained on its own people, say how much for this person.
+severities. And the model itself is uncertain: the members, each trained on its own people, say how much for a person.
 Shape letters: S members, N people, M patterns, R regions, K knots, Q severities.
 """
 
@@ -18,7 +18,8 @@ from rindices.learners.heads import SEVERITIES, Head
 Floats = NDArray[np.float64]
 
 NOMINAL = 0.9
-EXCESS = 1.55
+EXCESS = 1.1  # of normal variation in new people, against the controls that the inverse was fitted to
+EXPRESSION = 0.28  # of the severities' spread: how differently people of one severity show the pattern
 _KNOTS = 15
 _PEOPLE = 20_000  # simulated
 _NEIGHBOURS = 0.1  # share of the simulated people who speak for a knot
@@ -100,6 +101,7 @@ def calibrate(
     people = head.changed(controls[rng.integers(len(controls), size=_PEOPLE)], change)
     signal = infer(head.changed(np.broadcast_to(controls.mean(axis=0), change.shape), change))
     found = signal + EXCESS * (infer(people) - signal)
+    found = found + EXPRESSION * signal.std(axis=0) * rng.standard_normal(found.shape)
     columns = [_column(z[:, k], found[:, k], inferred[:, k]) for k in range(z.shape[1])]
     knots, low, middle, high, error = (np.stack(part) for part in zip(*columns, strict=True))
     return Intervals(knots, low, middle, high, error, np.array(share / (1 - share) if share < 1 else 1.0))
