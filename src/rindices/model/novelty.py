@@ -27,6 +27,7 @@ _MOST_DISTANCES = 2_000  # kept; evenly spaced ones where training had more peop
 _SLACK = 0.05  # of a covariate's range: new people of the same kind go a little beyond it
 _OTHER_UNIT = 5.0  # nobody has volumes so many times the usual
 _OTHER_TABLE = 0.2  # share of novel people from which on the table as a whole is unlike
+_COMMON = 0.1  # of the novel people, from which on a cause is told for all
 _NAMED, _SHARE = 4, 0.08  # at most so many regions are named, each with such a share of the distance
 
 
@@ -192,12 +193,12 @@ def table_warning(novelty: Novelty) -> list[Problem]:
     if number < 2 or number < _OTHER_TABLE * people:
         return []
     causes = Counter(reason.cause for reasons in novelty.because for reason in reasons)
-    common = [f"{cause} in {times:,}" for cause, times in causes.most_common(5)]
+    common = [f"{cause} in {times:,}" for cause, times in causes.most_common(5) if times > _COMMON * number]
     return [
         Problem(
             Severity.WARNING,
             f"this table looks unlike the training people: {number:,} of {people:,} are novel where {LEVEL:.0%} are "
-            f"expected ({named(common)})",
+            f"expected ({named(common) or 'for many reasons'})",
             "",
             "Another scanner, unit, order of columns or age range? Read their R-indices with care",
         )
