@@ -25,6 +25,7 @@ from rindices.study.engine import Told, run_local
 from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +89,7 @@ def fit(
         return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers)
 
 
+@one_thread()
 def fit_cohort(
     cohort: Cohort,
     model: Model,
