@@ -1,7 +1,8 @@
 """Figure 2: accuracy and agreement over lambda = 0.1 to 0.8. Does agreement rank settings as accuracy does?
 
 Usage: ``python benchmarks/paper/figure2.py [--cohorts 1] [--redraw]``. Recipe default with the judge off, six members.
-Beside the agreement among members (the paper's) stands that of pairs trained on disjoint halves, which `fit` decides by.
+Beside the agreement among members (the paper's) stands that of pairs trained on disjoint halves, by which `fit`
+decides.
 """
 
 import argparse
