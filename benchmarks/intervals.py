@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import norm
 
 import rindices as ri
 from rindices.experiments.simulate import Simulated
@@ -50,10 +51,20 @@ def measure(model: ri.FittedModel, made: Simulated) -> dict[str, object]:
     table = model.apply(made.cohort)[made.cohort.is_patient]
     names = [f"r{k + 1}" for k in range(model.n_patterns)]
     r, low, high = (table[[name + end for name in names]].to_numpy() for end in ("", "_low", "_high"))
+    spread = members_alone(model, made)
+    width = float((high - low).mean() / r.std(axis=0).mean())
     return {
         "per_pattern": covered(made.truth, r, low, high),
-        "width": float((high - low).mean() / r.std(axis=0).mean()),
+        "members_alone": covered(made.truth, r, r - spread, r + spread),
+        "width": width,
     }
+
+
+def members_alone(model: ri.FittedModel, made: Simulated) -> np.ndarray:
+    """Half widths (N, M) of the patients' intervals if the members' variance were all there is."""
+    assert model.intervals is not None
+    values = model.preprocessing.transform(made.cohort)[made.cohort.is_patient]
+    return norm.ppf(0.95) * np.sqrt(model.intervals.members * model.infer_members(values).var(axis=0))
 
 
 def run(tasks: list[str], cohorts: int, keep: Path | None, workers: int, out: Path) -> None:
@@ -73,16 +84,16 @@ def write(rows: list[dict], out: Path) -> None:
         "Share of patients whose interval holds the true severity, rank-scaled. `python benchmarks/intervals.py`",
         "",
     ]
-    lines += ["| task | cohorts | its own patients | new patients | worst and best pattern | width / sd of the index |"]
-    lines += ["|---|---|---|---|---|---|"]
+    head = ("its own patients", "new patients", "worst and best pattern", "members alone", "width / sd of the index")
+    lines += [f"| task | cohorts | {' | '.join(head)} |", "|---|---|---|---|---|---|---|"]
     for task in dict.fromkeys(row["task"] for row in rows):
         mine = [row for row in rows if row["task"] == task]
         own, new = (np.mean([row[who]["per_pattern"] for row in mine]) for who in ("own", "new"))
         every = np.concatenate([row["own"]["per_pattern"] for row in mine])
         width = np.mean([row["own"]["width"] for row in mine])
-        lines.append(
-            f"| {task} | {len(mine)} | {own:.3f} | {new:.3f} | {every.min():.3f} to {every.max():.3f} | {width:.2f} |"
-        )
+        alone = np.mean([row["own"]["members_alone"] for row in mine])
+        ends = f"{every.min():.3f} to {every.max():.3f}"
+        lines.append(f"| {task} | {len(mine)} | {own:.3f} | {new:.3f} | {ends} | {alone:.3f} | {width:.2f} |")
     out.with_suffix(".md").write_text("\n".join(lines) + "\n")
     out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -60,10 +60,11 @@ def example(members: float = 4.0) -> Intervals:
 def test_members_that_differ_widen_it() -> None:
     r = np.array([[0.5], [0.5]])
     low, high = example().around(r, np.array([[0.0], [0.15**2 / 4 * 3]]))
-    assert_allclose(low[:, 0], [0.3, 0.5 + 0.1 - 0.6])  # sqrt(1 + 4 * 3/4) = 2, about the middle
+    assert_allclose(low[:, 0], [0.3, 0.5 + 0.1 - 0.6], atol=1e-12)  # sqrt(1 + 4 * 3/4) = 2, about the middle
     assert_allclose(high[:, 0], [0.8, 0.5 + 0.1 + 0.4])
 
 
+@settings(deadline=None)
 @given(r=st.floats(-5, 5), variance=st.floats(0, 9), low=st.floats(-1, 1), high=st.floats(-1, 1))
 def test_the_index_is_inside(r: float, variance: float, low: float, high: float) -> None:
     ends = np.array([[min(low, high)]]), np.array([[max(low, high)]])
@@ -83,6 +84,7 @@ def test_calibration_is_repeatable() -> None:
     assert calibrate(lambda x: x @ weights, Plain(), curves, controls, patients, 1.0, 3).members == 1.0
 
 
+@pytest.mark.slow
 def test_a_fitted_model_on_new_patients() -> None:
     """The whole way, with the fast recipe: within a few points of nominal on people it has not seen."""
     from rindices.selection.agreement import pattern_c_index

@@ -46,7 +46,9 @@ def dictionary(indices: pd.DataFrame) -> dict[str, Any]:
         SESSION: {"Description": "Session"},
         GROUP: {"Description": "Group in training", "Levels": {"control": "reference group", "patient": "patient"}},
         "novelty": {"Description": "Share of training people who are at least as unusual; small is unlike them"},
-        "novel": {"Description": "Whether the model was not made for such people: novelty below 0.05, or a reason"},
+        "novel": {
+            "Description": "Whether the model was not made for such people: novelty well below 0.05, or another reason"
+        },
         "novel_because": {"Description": "Why: regions with their distance, covariates out of range, another unit"},
     }
     severity = "Severity of disease pattern {}; 0 is the average control, 1 the most severe patients; not cut there"

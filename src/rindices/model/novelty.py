@@ -21,7 +21,8 @@ from rindices.preprocess.residualise import Coding, Numeric
 Floats = NDArray[np.float64]
 Ranges = Mapping[str, Sequence[float]]
 
-LEVEL = 0.05  # people of the training distribution who are called novel
+LEVEL = 0.05  # of people of the training distribution, at most, are called novel
+_SURE = 1.64  # standard errors of the level, which is known from so many training people only
 _FOLDS = 10
 _MOST_DISTANCES = 2_000  # kept; evenly spaced ones where training had more people
 _SLACK = 0.05  # of a covariate's range: new people of the same kind go a little beyond it
@@ -68,6 +69,12 @@ class Training:
         distances = np.linalg.norm(self.whitened(values), axis=1)
         nearer = np.searchsorted(self.distances, distances, side="left")
         return np.asarray((1 + len(self.distances) - nearer) / (len(self.distances) + 1))
+
+    @property
+    def bar(self) -> float:
+        """The tail probability below which someone is novel: `LEVEL` less its error, or beyond everyone in training."""
+        number = len(self.distances)
+        return float(max(LEVEL - _SURE * np.sqrt(LEVEL * (1 - LEVEL) / number), 1.5 / (number + 1)))
 
     def parts(self, values: Floats) -> Floats:
         """Return what each region adds to the squared distance: (N, R) -> (N, R), rows sum to it."""
@@ -130,13 +137,13 @@ class Reference:
 
     def assess(self, volumes: Floats, covariates: pd.DataFrame, values: Floats) -> Novelty:
         """Hold people against training: volumes (N, R), covariates (N, C), prepared values (N, R)."""
-        known = self.training is not None and len(self.training.distances) > 0
-        tail = self.training.tail(values) if known and self.training else None
+        training = self.training if self.training is not None and len(self.training.distances) else None
+        tail = None if training is None else training.tail(values)
         reasons: list[list[Reason]] = [[] for _ in range(len(values))]
         other_unit = self._other_unit(volumes, reasons)
         self._out_of_range(covariates, reasons)
-        if tail is not None:
-            far = np.flatnonzero((tail < LEVEL) & ~other_unit)
+        if tail is not None and training is not None:
+            far = np.flatnonzero((tail < training.bar) & ~other_unit)
             for row, found in zip(far, self._regions(values[far]), strict=True):
                 reasons[row] += found
         return Novelty(tail, reasons)
@@ -146,10 +153,10 @@ class Reference:
         usable = self.typical > 0
         if not usable.all():  # z-scores and the like have no unit
             return np.zeros(len(volumes), dtype=bool)
-        ratio = np.median(volumes / self.typical, axis=1)
+        ratio = np.maximum(np.median(volumes / self.typical, axis=1), 1e-9)
         other = (ratio > _OTHER_UNIT) | (ratio < 1 / _OTHER_UNIT)
         for row in np.flatnonzero(other):
-            text = f"all volumes are about {ratio[row]:.2g} times the usual: another unit?"
+            text = f"all volumes are about {10 ** np.round(np.log10(ratio[row])):g} times the usual: another unit?"
             reasons[row].append(Reason("another unit", text))
         return np.asarray(other)
 
@@ -197,8 +204,8 @@ def table_warning(novelty: Novelty) -> list[Problem]:
     return [
         Problem(
             Severity.WARNING,
-            f"this table looks unlike the training people: {number:,} of {people:,} are novel where {LEVEL:.0%} are "
-            f"expected ({named(common) or 'for many reasons'})",
+            f"this table looks unlike the training people: {number:,} of {people:,} are novel where at most "
+            f"{LEVEL:.0%} are expected ({named(common) or 'for many reasons'})",
             "",
             "Another scanner, unit, order of columns or age range? Read their R-indices with care",
         )
