@@ -60,6 +60,10 @@ class RindicesError(Exception):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type["RindicesError"], tuple[tuple[Problem, ...]]]:
+        """Return how to build it again, so that an error crosses from one process to another as it is."""
+        return type(self), (self.problems,)
+
 
 class InputError(RindicesError, ValueError):
     """Arrays or parameters that a learner or metric cannot use."""

@@ -10,7 +10,7 @@ from sklearn.covariance import LedoitWolf
 
 import rindices as ri
 from rindices.experiments.simulate import Simulated
-from rindices.model.novelty import LEVEL, Novelty, Reason, Reference, Training, table_warning
+from rindices.model.novelty import LEVEL, Novelty, NoveltyCount, Reason, Reference, Training, table_warning
 from rindices.preprocess.residualise import Categorical, Numeric
 from rindices.tables.cohort import Cohort
 
@@ -110,8 +110,8 @@ def test_without_training_people_ranges_are_left() -> None:
 
 def test_one_warning_for_a_table_that_is_unlike() -> None:
     strange = [Reason("age out of range", "age 5 is outside 50 to 90")]
-    assert table_warning(Novelty(None, [strange] * 19 + [[]] * 81)) == []
-    (warning,) = table_warning(Novelty(None, [strange] * 20 + [[]] * 80))
+    assert table_warning(NoveltyCount.of(Novelty(None, [strange] * 19 + [[]] * 81))) == []
+    (warning,) = table_warning(NoveltyCount.of(Novelty(None, [strange] * 20 + [[]] * 80)))
     assert "20 of 100 are novel" in warning.what
     assert "age out of range in 20" in warning.what
-    assert table_warning(Novelty(None, [strange])) == []
+    assert table_warning(NoveltyCount.of(Novelty(None, [strange]))) == []

@@ -2,65 +2,109 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rindices.cli.console import print_json, say_problems, split
-from rindices.cli.options import IdColumn, Json, Participants, Session, Tables
+from rindices.cli.options import IdColumn, Json, Participants, Session, Tables, Workers
+
+if TYPE_CHECKING:
+    from rindices.model.fitted import FittedModel
+    from rindices.model.stream import Streamed
+    from rindices.tables.door import Request
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
+_EVERY = 10.0  # seconds between messages
 
 
 def apply(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
     tables: Tables,
-    out: Annotated[Path, typer.Option(help="File for the R-indices: .csv, .tsv or .parquet.")],
+    out: Annotated[
+        Path, typer.Option(help="For the R-indices: a .csv, .tsv or .parquet file, or a folder of parquet files.")
+    ],
     participants: Participants = None,
     id_column: IdColumn = None,
     session: Session = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
     on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
+    workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
-    """Write the R-indices of new people; needs the regions and covariates that the model was trained on."""
-    from rindices.errors import Severity, TableError
+    """Write the R-indices of new people; needs the regions and covariates that the model was trained on.
+
+    One table, or a folder of parquet or csv files that are pieces of one table, is read piece by piece: memory does not
+    grow with it, people keep their order, and the same command takes up a run that was interrupted.
+    """
     from rindices.model.fitted import load
-    from rindices.model.indices import write_indices
-    from rindices.tables.door import Request, examine
+    from rindices.tables.door import Request
+    from rindices.tables.pieces import files_of
     from rindices.tables.sources import Roles
 
     if on_missing not in ("error", "drop"):
         raise typer.BadParameter("give error or drop", param_hint="--on-missing")
-    inputs = [path.resolve() for path in (model, *tables, *([participants] if participants else []))]
-    if out.resolve() in inputs:
-        raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
-    if out.suffix not in (".csv", ".tsv", ".parquet") or not out.absolute().parent.is_dir():
-        raise typer.BadParameter("give a .csv, .tsv or .parquet file in a folder that is there", param_hint="--out")
+    streams = len(tables) == 1 and files_of(tables[0]) is not None
+    _check_out(out, [model, *tables, *([participants] if participants else [])], streams)
     fitted = load(model)
     roles = Roles(id_column, session, covariates=fitted.covariates)
-    start = time.perf_counter()
     asked = Request(tuple(tables), participants, roles, exclude=split(exclude), measure="any", on_missing=on_missing)
+    done = _stream(model, asked, out, workers) if streams else _at_once(fitted, asked, out)
+    problems = [problem for problem in done.problems if not _is_about_training(problem.what)]
+    say_problems(problems)
+    people, novel, _ = done.counted
+    if as_json:
+        print_json({"people": people, "novel": novel, "out": str(out), "rows_per_second": round(done.rows_per_second)})
+    else:
+        again = f" ({done.resumed} of {done.parts} parts were there already)" if done.resumed else ""
+        share = f"{novel:,} ({novel / max(people, 1):.1%}) of them unlike the training people"
+        typer.echo(f"{people:,} people written to {out}, {share}{again}", err=True)
+
+
+def _check_out(out: Path, inputs: list[Path], streams: bool) -> None:
+    """Refuse a place for the results that is an input, or that cannot be one."""
+    if out.resolve() in [path.resolve() for path in inputs]:
+        raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
+    if any(path.is_dir() and path.resolve() in out.resolve().parents for path in inputs):
+        raise typer.BadParameter(f"{out} is inside an input folder; give another place", param_hint="--out")
+    kinds = (".csv", ".tsv", ".parquet", "") if streams else (".csv", ".tsv", ".parquet")
+    if out.suffix not in kinds or not out.absolute().parent.is_dir() or (out.suffix and out.is_dir()):
+        raise typer.BadParameter("give a .csv, .tsv or .parquet file in a folder that is there", param_hint="--out")
+    if not out.suffix and out.is_file():
+        raise typer.BadParameter(f"{out} is a file; give a folder, or a file with a suffix", param_hint="--out")
+
+
+def _stream(model: Path, asked: "Request", out: Path, workers: int) -> "Streamed":
+    """Apply in pieces, telling now and then how far it is."""
+    from rindices.model.stream import apply_stream
+
+    last = start = time.monotonic()
+
+    def tell(people: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _EVERY:
+            typer.echo(f"{people:,} people, {people / (now - start):,.0f} a second", err=True)
+            last = now
+
+    return apply_stream(model, asked, out, workers, tell=tell)
+
+
+def _at_once(fitted: "FittedModel", asked: "Request", out: Path) -> "Streamed":
+    """Apply to tables that must be joined, or to a folder of subjects: all people in memory."""
+    from rindices.errors import Severity, TableError
+    from rindices.model.indices import write_indices
+    from rindices.model.stream import Streamed
+    from rindices.tables.door import examine
+
+    start = time.perf_counter()
     result = examine(asked)
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    problems = [problem for problem in result.problems if not _is_about_training(problem.what)]
-    indices, found = fitted.assess(result.cohort)
-    say_problems([*found, *problems])
+    indices, found, counted = fitted.assess(result.cohort)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
-    if as_json:
-        print_json(
-            {
-                "people": len(indices),
-                "novel": int(indices["novel"].sum()),
-                "out": str(out),
-                "rows_per_second": round(rate),
-            }
-        )
-    else:
-        novel = int(indices["novel"].sum())
-        typer.echo(f"{len(indices):,} people written to {out}, {novel:,} of them unlike the training people", err=True)
+    return Streamed(counted, [*found, *result.problems], 1, 0, rate)
 
 
 def _is_about_training(what: str) -> bool:

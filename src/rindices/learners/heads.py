@@ -4,13 +4,14 @@ A head is a frozen value of plain arrays. Learners infer through the very head t
 applying a model and fitting it are one numerical path. Shape letters: N people, R regions, M patterns.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rindices.blocks import in_blocks
 from rindices.learners.shares import to_shares, to_shifts
 from rindices.preprocess.standardise import CONTROL_SD
 
@@ -96,6 +97,14 @@ class ContrastiveHead(_Arrays):
     def infer(self, values: Floats) -> Floats:
         """(N, R) -> (N, M)."""
         return np.asarray(self.prepare(values) @ self.weights)
+
+    def prepares_like(self, other: object) -> bool:
+        """Return whether another head is one of these and prepares people in the same way."""
+        return isinstance(other, ContrastiveHead) and all(
+            np.array_equal(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)
+            if field.name != "weights"
+        )
 
     def in_control_sd(self, patterns: Floats) -> Floats:
         """Undo the transform for the average control: shifts (M, R) -> change in control standard deviations."""
@@ -194,6 +203,19 @@ class PublishedHead(SurrealHead):
         narrow = hidden_widths(n_regions)[1]
         last = {"g2_weight3": (narrow, n_patterns), "g2_bias3": (1, n_patterns)}
         return super().shapes(n_regions, n_patterns) | last
+
+
+def infer_members(heads: Sequence[ContrastiveHead | SurrealHead], values: Floats) -> Floats:
+    """Return what each of S heads infers: (N, R) -> (N, S, M).
+
+    Members of one study straighten people in the same way; then that is done once, and their weights stand side by
+    side in one matrix.
+    """
+    first = heads[0]
+    if isinstance(first, ContrastiveHead) and all(first.prepares_like(head) for head in heads):
+        weights = np.concatenate([head.weights for head in heads if isinstance(head, ContrastiveHead)], axis=1)
+        return in_blocks(lambda block: first.prepare(block) @ weights, values).reshape(len(values), len(heads), -1)
+    return np.stack([in_blocks(head.infer, values) for head in heads], axis=1)
 
 
 HEADS: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {

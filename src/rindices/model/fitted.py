@@ -1,7 +1,8 @@
 """The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -11,11 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices import __version__
-from rindices.errors import ModelError, Problem, Severity, did_you_mean, named, reason
-from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead
+from rindices.errors import ModelError, PreprocessingError, Problem, Severity, did_you_mean, named, reason
+from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead, infer_members
 from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.model.intervals import Intervals
-from rindices.model.novelty import Reference, Training, table_warning
+from rindices.model.novelty import NoveltyCount, Reference, Training, table_warning
 from rindices.model.sums import Sums, combine
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
@@ -33,10 +34,11 @@ _NEEDED = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "or
 
 
 class Applied(NamedTuple):
-    """R-indices of people, and what their reader should know."""
+    """R-indices of people, what their reader should know, and how many are novel."""
 
     table: pd.DataFrame
     problems: list[Problem]
+    counted: NoveltyCount
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +113,44 @@ class FittedModel:
 
     def assess(self, cohort: Cohort) -> Applied:
         """Do as `apply`, and say what a reader should know of these people."""
-        combined, problems = combine(cohort, self.sums)
+        combined, notes = combine(cohort, self.sums)
         self._check_regions(combined)
-        values = self.preprocessing.transform(combined)
-        self._check_scale(values)
-        found = self._reference().assess(*self.preprocessing.aligned(combined), values)
-        problems = [*table_warning(found), *self._not_known(), *problems, *self.preprocessing.review(combined)]
+        problems = self._reviewed(combined)
+        found = self._infer(combined, whole=True)
+        problems = [*table_warning(found.counted), *self._not_known(), *notes, *problems]
+        return found._replace(problems=problems)
+
+    def assess_piece(self, cohort: Cohort) -> Applied:
+        """Do as `assess` for more people of a table whose first ones were assessed.
+
+        What is said of a table as a whole (its unit, its typical person, how many are novel) was said of the first
+        ones, or is said of the sum of all pieces; a piece is not judged on its own.
+        """
+        combined, _ = combine(cohort, self.sums)
+        self._reviewed(combined, whole=False)
+        return self._infer(combined, whole=False)
+
+    def _reviewed(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
+        """Return what the adjustment finds in these people; refuse those it cannot do."""
+        problems = self.preprocessing.review(cohort, whole)
+        errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+        if errors:
+            raise PreprocessingError(errors)
+        return problems
+
+    def _infer(self, cohort: Cohort, whole: bool) -> Applied:
+        """Return the table of people with the regions of the model, and their novelty."""
+        volumes, covariates = self.preprocessing.aligned(cohort)
+        values = self.preprocessing.prepare(volumes, covariates)
+        if whole:
+            self._check_scale(values)
+        found = self._reference.assess(volumes, covariates, values)
         names = [name for name in (ID, SESSION) if name in cohort.people]
         columns = self._columns(values)
         columns |= {} if found.tail is None else {"novelty": found.tail}
         columns |= {"novel": found.novel, "novel_because": found.texts}
         people = cohort.people[names].reset_index(drop=True)
-        return Applied(pd.concat([people, pd.DataFrame(columns)], axis=1), problems)
+        return Applied(pd.concat([people, pd.DataFrame(columns)], axis=1), [], NoveltyCount.of(found))
 
     def infer(self, values: Floats) -> Floats:
         """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
@@ -130,8 +158,8 @@ class FittedModel:
 
     def infer_members(self, values: Floats) -> Floats:
         """Return each member's R-indices of prepared people, in the consensus's order: (N, R) -> (S, N, M)."""
-        pairs = zip(self.heads, self.orders, strict=True)
-        return np.stack([head.infer(values)[:, list(order)] for head, order in pairs])
+        found = infer_members(self.heads, values)
+        return np.stack([found[:, place, list(order)] for place, order in enumerate(self.orders)])
 
     def _columns(self, values: Floats) -> dict[str, Any]:
         """Return the R-indices of prepared people (N, R), with their intervals, by the name of their column."""
@@ -151,6 +179,7 @@ class FittedModel:
             lacking.append("novelty of regions (its training people are not known); ranges of covariates are checked")
         return [Problem(Severity.NOTE, f"this model has no {' and no '.join(lacking)}")] if lacking else []
 
+    @cached_property
     def _reference(self) -> Reference:
         pre = self.preprocessing
         ranges = self.card.get("covariate_ranges", {})
@@ -163,7 +192,7 @@ class FittedModel:
             arrays |= {f"member{place}.{name}": array for name, array in head.to_arrays().items()}
         arrays |= {"patterns": self.patterns}
         for name, part in (("training", self.training), ("intervals", self.intervals)):
-            arrays |= {} if part is None else {f"{name}.{key}": array for key, array in vars(part).items()}
+            arrays |= {} if part is None else {f"{name}.{key}": array for key, array in _arrays(part).items()}
         metadata = dict(self.card) | self.preprocessing.to_dict()
         metadata |= {"schema": SCHEMA, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
         metadata |= {"members": len(self.heads), "orders": [list(order) for order in self.orders]}
@@ -320,6 +349,10 @@ def _expected(
     for place in range(members):
         shapes |= {f"member{place}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
     return shapes
+
+
+def _arrays(part: Training | Intervals) -> dict[str, Floats]:
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:

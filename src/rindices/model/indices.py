@@ -1,6 +1,7 @@
 """R-indices as a table on disk, with what each column means beside it, as in BIDS."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rindices.atomic import write_atomically
 from rindices.errors import ModelError, reason
 from rindices.tables.cohort import GROUP, ID, SESSION
 
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _INTERVAL = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
 
 
@@ -19,16 +21,21 @@ def write_indices(indices: pd.DataFrame, path: Path) -> None:
         if path.suffix == ".parquet":
             _write_parquet(indices, path)
             return
-        separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix)
+        separator = SEPARATORS.get(path.suffix)
         if separator is None:
             raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
         text = indices.to_csv(None, sep=separator, index=False, lineterminator="\n")
         write_atomically(path, text.encode())
-        beside = path.with_suffix(".json")
-        if _is_ours(beside):
-            write_json(beside, dictionary(indices))
+        write_dictionary(path, list(indices.columns))
     except OSError as error:
         raise ModelError(f"cannot write {path} ({reason(error)}): give another place with --out.") from error
+
+
+def write_dictionary(path: Path, columns: Sequence[str]) -> None:
+    """Write what each column means beside a text table, unless another file is there."""
+    beside = path.with_suffix(".json")
+    if _is_ours(beside):
+        write_json(beside, dictionary(columns))
 
 
 def _is_ours(path: Path) -> bool:
@@ -39,7 +46,7 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def dictionary(indices: pd.DataFrame) -> dict[str, Any]:
+def dictionary(columns: Sequence[str]) -> dict[str, Any]:
     """Return what each column means."""
     known = {
         ID: {"Description": "Participant"},
@@ -54,7 +61,7 @@ def dictionary(indices: pd.DataFrame) -> dict[str, Any]:
     severity = "Severity of disease pattern {}; 0 is the average control, 1 the most severe patients; not cut there"
     ends = {"low": "Lower", "high": "Upper"}
     found = {}
-    for name in indices.columns:
+    for name in columns:
         index, _, end = name.partition("_")
         if name in known:
             found[name] = known[name]

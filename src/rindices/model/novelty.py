@@ -8,12 +8,14 @@ Shape letters: N people, R regions, T training people.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rindices.blocks import in_blocks
 from rindices.errors import Problem, Severity, named
 from rindices.model.sums import readable
 from rindices.preprocess.residualise import Coding, Numeric
@@ -62,11 +64,20 @@ class Training:
 
     def whitened(self, values: Floats) -> Floats:
         """Return people whose squared norm is their squared distance: (N, R) -> (N, R)."""
-        return np.asarray((values - self.mean) @ _inverse_root(self.covariance))
+        return in_blocks(lambda block: (block - self.mean) @ self.root, values)
+
+    @cached_property
+    def root(self) -> Floats:
+        """The symmetric inverse root (R, R) of the covariance."""
+        return _inverse_root(self.covariance)
+
+    def distances_of(self, values: Floats) -> Floats:
+        """Return the distance of people from the training people: (N, R) -> (N,)."""
+        return in_blocks(lambda block: np.linalg.norm((block - self.mean) @ self.root, axis=1), values)
 
     def tail(self, values: Floats) -> Floats:
         """Return the share of training people who are at least as far off: (N, R) -> (N,), never below 1 / (T + 1)."""
-        distances = np.linalg.norm(self.whitened(values), axis=1)
+        distances = self.distances_of(values)
         nearer = np.searchsorted(self.distances, distances, side="left")
         return np.asarray((1 + len(self.distances) - nearer) / (len(self.distances) + 1))
 
@@ -79,7 +90,7 @@ class Training:
     def parts(self, values: Floats) -> Floats:
         """Return what each region adds to the squared distance: (N, R) -> (N, R), rows sum to it."""
         off = values - self.mean
-        return np.asarray(off * (self.whitened(values) @ _inverse_root(self.covariance)))
+        return np.asarray(off * (self.whitened(values) @ self.root))
 
 
 class Reason(NamedTuple):
@@ -153,7 +164,12 @@ class Reference:
         usable = self.typical > 0
         if not usable.all():  # z-scores and the like have no unit
             return np.zeros(len(volumes), dtype=bool)
-        ratio = np.maximum(np.median(volumes / self.typical, axis=1), 1e-9)
+        most = volumes.shape[1] // 2  # a median beyond a bound has so many regions beyond it: few people are looked at
+        above = np.count_nonzero(volumes > _OTHER_UNIT * self.typical, axis=1) >= most
+        below = np.count_nonzero(volumes < self.typical / _OTHER_UNIT, axis=1) >= most
+        some = np.flatnonzero(above | below)
+        ratio = np.ones(len(volumes))
+        ratio[some] = np.maximum(np.median(volumes[some] / self.typical, axis=1), 1e-9)
         other = (ratio > _OTHER_UNIT) | (ratio < 1 / _OTHER_UNIT)
         for row in np.flatnonzero(other):
             text = f"all volumes are about {10 ** np.round(np.log10(ratio[row])):g} times the usual: another unit?"
@@ -194,12 +210,29 @@ class Reference:
         ]
 
 
-def table_warning(novelty: Novelty) -> list[Problem]:
+class NoveltyCount(NamedTuple):
+    """How many people of a table are novel, and for what; counts of pieces add up to the table's."""
+
+    people: int
+    novel: int
+    causes: Counter[str]
+
+    @classmethod
+    def of(cls, novelty: Novelty) -> "NoveltyCount":
+        """Count people."""
+        causes = Counter(reason.cause for reasons in novelty.because for reason in reasons)
+        return cls(len(novelty.because), int(novelty.novel.sum()), causes)
+
+    def plus(self, other: "NoveltyCount") -> "NoveltyCount":
+        """Return the count of both."""
+        return NoveltyCount(self.people + other.people, self.novel + other.novel, self.causes + other.causes)
+
+
+def table_warning(counted: NoveltyCount) -> list[Problem]:
     """Return one warning where the table as a whole is unlike training, else nothing."""
-    number, people = int(novelty.novel.sum()), len(novelty.because)
+    people, number, causes = counted
     if number < 2 or number < _OTHER_TABLE * people:
         return []
-    causes = Counter(reason.cause for reasons in novelty.because for reason in reasons)
     common = [f"{cause} in {times:,}" for cause, times in causes.most_common(5) if times > _COMMON * number]
     return [
         Problem(
@@ -221,8 +254,7 @@ def _shrunk(values: Floats) -> Floats:
 
 def _distances(held: Floats, others: Floats) -> Floats:
     """Return the distances of people (N, R) from the mean of others, in the metric of the others."""
-    off = Training(others.mean(axis=0), _shrunk(others)).whitened(held)
-    return np.asarray(np.linalg.norm(off, axis=1))
+    return Training(others.mean(axis=0), _shrunk(others)).distances_of(held)
 
 
 def _inverse_root(covariance: Floats) -> Floats:

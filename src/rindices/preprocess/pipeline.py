@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rindices.blocks import in_blocks
 from rindices.errors import Findings, PreprocessingError, Problem, named
 from rindices.preprocess.residualise import Residualiser
 from rindices.preprocess.standardise import Standardiser
@@ -57,12 +58,26 @@ class Preprocessing:
         errors = [p for p in self.review(cohort) if p.severity == "error"]
         if errors:
             raise PreprocessingError(errors)
-        return self.standardiser.transform(self.residualiser.transform(volumes, covariates))
+        return self.prepare(volumes, covariates)
 
-    def review(self, cohort: Cohort) -> list[Problem]:
-        """Return what the adjustment cannot do for these people: unseen categories, values out of range."""
+    def prepare(self, volumes: Matrix, covariates: pd.DataFrame) -> Matrix:
+        """Return what learners see, (N, R), of aligned volumes (N, R) and covariates (N, C) that were reviewed."""
+
+        def one_block(block: Matrix, design: Matrix) -> Matrix:
+            return self.standardiser.transform(self.residualiser.adjust(block, design))
+
+        return in_blocks(one_block, volumes, self.residualiser.design(covariates))
+
+    def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
+        """Return what the adjustment cannot do for these people: unseen categories, values out of range.
+
+        Parameters
+        ----------
+        whole : bool
+            Whether these people are a table, and not a piece whose typical person says nothing about the table.
+        """
         findings = Findings(list(self.residualiser.notes))
-        self.residualiser.review(self.aligned(cohort)[1], list(cohort.people[ID]), findings)
+        self.residualiser.review(self._covariates(cohort), list(cohort.people[ID]), findings, whole)
         return list(findings)
 
     def aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
@@ -70,11 +85,15 @@ class Preprocessing:
         missing = [region for region in self.regions if region not in cohort.volumes]
         if missing:
             raise PreprocessingError(f"{len(missing)} regions are missing: {named(missing)}. Give them in the table.")
+        volumes = cohort.volumes if cohort.regions == self.regions else cohort.volumes[list(self.regions)]
+        return volumes.to_numpy(dtype=float), self._covariates(cohort)
+
+    def _covariates(self, cohort: Cohort) -> pd.DataFrame:
         names = [coding.name for coding in self.residualiser.codings]
         absent = [name for name in names if name not in cohort.covariates]
         if absent:
             raise PreprocessingError(f"covariates are missing: {named(absent)}. Name them when reading the table.")
-        return cohort.volumes[list(self.regions)].to_numpy(dtype=float), cohort.covariates[names]
+        return cohort.covariates[names]
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return all learnt numbers as plain arrays."""

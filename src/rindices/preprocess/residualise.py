@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rindices.blocks import in_blocks
 from rindices.errors import Findings, PreprocessingError, Problem, Severity, count, named
 
 Matrix = NDArray[np.float64]
@@ -30,9 +31,11 @@ class Numeric:
             )
         return np.asarray(values, dtype=float)[:, None]
 
-    def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
+    def review(self, values: pd.Series, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
         """Report people outside the controls' range: the adjustment is a straight line, so it extrapolates."""
         numbers = self.columns(values)[:, 0]
+        if not whole:
+            return  # they are counted among the novel
         span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
         typical = float(np.median(numbers)) if len(numbers) else self.low
         if not self.low - span <= typical <= self.high + span:
@@ -70,10 +73,10 @@ class Categorical:
             return np.zeros((len(texts), 0))
         return np.stack([texts == level for level in self.levels[1:]], axis=1).astype(float)
 
-    def review(self, values: pd.Series, ids: Sequence[str], findings: Findings) -> None:
+    def review(self, values: pd.Series, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
         """Report people of a category that no control has: there is nothing to adjust them by."""
         texts = _texts(values)
-        unseen = np.flatnonzero(~np.isin(texts.astype(str), self.levels))
+        unseen = np.flatnonzero(~pd.Index(texts).isin(self.levels))
         if unseen.size:
             strange = sorted({str(texts[row]) for row in unseen})
             findings.error(
@@ -129,12 +132,20 @@ class Residualiser:
 
     def transform(self, volumes: Matrix, covariates: pd.DataFrame) -> Matrix:
         """Take the covariates' effect out: (N, R), (N, C) -> (N, R)."""
-        return np.asarray(volumes - (_design(self.codings, covariates) - self.centre) @ self.coefficients)
+        return in_blocks(self.adjust, volumes, self.design(covariates))
 
-    def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings) -> None:
+    def design(self, covariates: pd.DataFrame) -> Matrix:
+        """Return covariates (N, C) as columns of the design, (N, P)."""
+        return _design(self.codings, covariates)
+
+    def adjust(self, volumes: Matrix, design: Matrix) -> Matrix:
+        """Take the design's effect out: (N, R), (N, P) -> (N, R)."""
+        return np.asarray(volumes - (design - self.centre) @ self.coefficients)
+
+    def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
         """Report what the adjustment cannot do for these people."""
         for coding in self.codings:
-            coding.review(covariates[coding.name], ids, findings)
+            coding.review(covariates[coding.name], ids, findings, whole)
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return the learnt numbers."""
@@ -160,9 +171,10 @@ def _coding(name: str, values: pd.Series) -> Coding:
 
 def _texts(values: pd.Series) -> NDArray[np.object_]:
     """Return categories as text; a number is written the same whether it came as 1 or 1.0."""
-    if pd.api.types.is_numeric_dtype(values):
-        return np.array([f"{float(value):g}" for value in values], dtype=object)
-    return np.array([str(value) for value in values], dtype=object)
+    places, distinct = pd.factorize(values, use_na_sentinel=False)
+    numbers = pd.api.types.is_numeric_dtype(values)
+    texts = [f"{float(value):g}" if numbers else str(value) for value in distinct]
+    return np.array(texts, dtype=object)[places]
 
 
 def _coding_from(values: Mapping[str, Any]) -> Coding:

@@ -1,8 +1,8 @@
 """The door: a table is validated here, once and in one pass; what comes through is trusted inside."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import gt
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from rindices.tables.groups import CONTROL, PATIENT
 from rindices.tables.muse import by_name
 from rindices.tables.people import (
     Groups,
+    Participants,
     People,
     describe_covariate,
     join_people,
@@ -30,6 +31,7 @@ from rindices.tables.values import (
     OnMissing,
     Rows,
     as_numbers,
+    check_cells,
     check_constant,
     check_regions,
     column_ranges,
@@ -76,6 +78,10 @@ class Examination:
     kinds : dict
         How each named covariate is understood: as a number, or as so many categories.
     region_names : tuple of str
+    participants : Participants or None
+        The table that the people were joined with.
+    keys : tuple of str
+        (N,) what tells the rows apart, in pieces of a table too: the participant where there are any, and the session.
     """
 
     problems: tuple[Problem, ...]
@@ -92,6 +98,8 @@ class Examination:
     aside: dict[str, int] | None = None
     kinds: dict[str, str] | None = None
     region_names: tuple[str, ...] = ()
+    participants: Participants | None = None
+    keys: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -130,38 +138,70 @@ class _Parts:
         )
 
 
-def examine(request: Request) -> Examination:
-    """Read and validate; every problem is in the result, none is raised."""
+@dataclass(frozen=True)
+class More:
+    """Further rows of a table, and what its first rows told: a piece is not judged on its own.
+
+    Attributes
+    ----------
+    table : Table
+        The rows.
+    unit : Unit or None
+        None for the first rows, which are judged.
+    kinds : mapping
+        Which covariates are numbers.
+    participants : Participants or None
+    """
+
+    table: Table
+    unit: Unit | None = None
+    kinds: Mapping[str, bool] = field(default_factory=dict)
+    participants: Participants | None = None
+
+
+def examine(request: Request, more: More | None = None) -> Examination:
+    """Read and validate; every problem is in the result, none is raised.
+
+    Parameters
+    ----------
+    more : More, optional
+        Rows that were read already; people then stay in the order of the rows.
+    """
     findings = Findings()
     try:
         policy = OnMissing(_one_of(request.on_missing, list(OnMissing), "on_missing", findings))
         _one_of(request.measure, MEASURES, "measure", findings)
-        parts = _read(request, findings)
+        parts = _read(request, findings, more)
     except TableError:
         return Examination(tuple(findings))
     if parts.groups is not None:  # people of other groups cannot stop a study that leaves them out
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     lacking = _lacking(parts, policy, findings)
-    unit = _check_values(parts, request.measure, findings)
+    if more is None or more.unit is None:
+        unit = _check_values(parts, request.measure, findings)
+    else:
+        unit = check_cells(parts.regions, parts.people.ids, more.unit, parts.table.where, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
     _say_sessions(parts, findings)
     if parts.groups is not None:
         _check_groups(parts, keep & ~lacking, findings)
-    if not (keep & ~lacking).any():
+    if not (keep & ~lacking).any() and (more is None or more.unit is None):
         findings.error("no one is left", parts.table.where, "The notes say who was left out and why")
-    return _conclude(parts, keep, keep & ~lacking, unit, findings)
+    return _conclude(parts, keep, keep & ~lacking, unit, findings, sort=more is None)
 
 
-def _read(request: Request, findings: Findings) -> _Parts:
-    table = read_regions(request.volumes, request.roles, findings)
-    people = join_people(table, request.participants, request.roles, findings)
+def _read(request: Request, findings: Findings, more: More | None) -> _Parts:
+    table = read_regions(request.volumes, request.roles, findings) if more is None else more.table
+    known = None if more is None else more.participants
+    people = join_people(table, request.participants, request.roles, findings, known)
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
         if name and name not in table.frame and name not in people.frame:
             cure = capital(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
             findings.error(f"there is no column '{name}' for --{option}", table.where, cure)
     regions = _regions(table, request.exclude, findings)
     icv = _icv(table, people)
-    covariates = read_covariates(people, request.roles.covariates, icv, findings)
+    kinds = None if more is None else more.kinds
+    covariates = read_covariates(people, request.roles.covariates, icv, findings, kinds)
     groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
     return _Parts(table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv)
 
@@ -280,11 +320,11 @@ def _check_groups(parts: _Parts, keep: Rows, findings: Findings) -> None:
     check_constant(controls, list(parts.regions.columns), "the controls", parts.table.where, findings)
 
 
-def _conclude(parts: _Parts, keep: Rows, clean: Rows, unit: Unit, findings: Findings) -> Examination:
+def _conclude(parts: _Parts, keep: Rows, clean: Rows, unit: Unit, findings: Findings, sort: bool) -> Examination:
     layout, groups = parts.table.layout, parts.groups
     return Examination(
         problems=tuple(findings),
-        cohort=None if findings.errors() else _cohort(parts, clean, unit),
+        cohort=None if findings.errors() else _cohort(parts, clean, unit, sort),
         format=layout.format,
         people=int(keep.sum()),
         controls=None if groups is None else int((groups.rows(CONTROL) & keep).sum()),
@@ -297,10 +337,21 @@ def _conclude(parts: _Parts, keep: Rows, clean: Rows, unit: Unit, findings: Find
         icv=layout.icv,
         unit=str(unit),
         aside={why: len(columns) for why, columns in layout.aside.items()},
+        participants=parts.people.participants,
+        keys=_keys(parts),
     )
 
 
-def _cohort(parts: _Parts, clean: Rows, unit: Unit) -> Cohort:
+def _keys(parts: _Parts) -> tuple[str, ...]:
+    people, ids = parts.people, parts.table.ids
+    if people.places is None or people.participants is None:
+        return tuple(parts.table.keys())
+    theirs = people.participants.table.ids
+    names = [theirs[place] if place >= 0 else name for place, name in zip(people.places, ids, strict=True)]
+    return tuple(parts.table.keys(ids=names))
+
+
+def _cohort(parts: _Parts, clean: Rows, unit: Unit, sort: bool) -> Cohort:
     """Sort the people by id and session, so that the order of rows in the files cannot matter."""
     columns: dict[str, object] = {ID: parts.people.ids}
     if parts.table.sessions is not None:
@@ -311,7 +362,9 @@ def _cohort(parts: _Parts, clean: Rows, unit: Unit) -> Cohort:
         columns[SITE] = parts.sites.to_numpy()
     frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
     ids = parts.people.ids
-    if parts.table.sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
+    if not sort:
+        frames = frames if clean.all() else [frame[clean].reset_index(drop=True) for frame in frames]
+    elif parts.table.sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
         keys = list(zip(ids, parts.table.sessions or ids, strict=True))
         order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
         frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]

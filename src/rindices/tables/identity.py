@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 _IMAGE = re.compile(r"\.(nii(\.gz)?|mg[hz]|img|hdr|dcm|csv|tsv|stats)$")
@@ -59,25 +60,40 @@ def is_counter(values: Sequence[str]) -> bool:
     return any(list(values) == [str(k) for k in range(start, start + len(values))] for start in (0, 1))
 
 
+class Register:
+    """Ids to match others with, once or piece by piece."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
+
+    @cached_property
+    def _by_core(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in self._names:
+            found[core(name)].append(name)
+        return found
+
+    def match(self, left: Iterable[str]) -> Matching:
+        """Match ids exactly, then by their core, the latter only one to one."""
+        lefts = list(dict.fromkeys(left))
+        pairs = {name: name for name in lefts if name in self._names}
+        rest = [name for name in lefts if name not in pairs]
+        if not rest:
+            return Matching(pairs, [], [])
+        shared = Counter(core(name) for name in lefts)
+        loosely, ambiguous = [], []
+        for name in rest:
+            candidates = self._by_core.get(core(name), [])
+            if len(candidates) == 1 and shared[core(name)] == 1:
+                loosely.append((name, candidates[0]))
+            elif candidates:
+                ambiguous.append(name)
+        return Matching(pairs | dict(loosely), loosely, ambiguous)
+
+
 def match(left: Iterable[str], right: Iterable[str]) -> Matching:
     """Match ids exactly, then by their core, the latter only one to one."""
-    lefts, rights = list(dict.fromkeys(left)), set(right)
-    pairs = {name: name for name in lefts if name in rights}
-    rest = [name for name in lefts if name not in pairs]
-    if not rest:
-        return Matching(pairs, [], [])
-    by_core: dict[str, list[str]] = defaultdict(list)
-    for name in rights:
-        by_core[core(name)].append(name)
-    shared = Counter(core(name) for name in lefts)
-    loosely, ambiguous = [], []
-    for name in rest:
-        candidates = by_core.get(core(name), [])
-        if len(candidates) == 1 and shared[core(name)] == 1:
-            loosely.append((name, candidates[0]))
-        elif candidates:
-            ambiguous.append(name)
-    return Matching(pairs | dict(loosely), loosely, ambiguous)
+    return Register(right).match(left)
 
 
 def split_bids(names: Sequence[str]) -> tuple[list[str], list[str]] | None:

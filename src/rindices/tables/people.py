@@ -1,8 +1,8 @@
 """What is known about the people: participants joined by id, their groups, sites and covariates."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,17 +29,25 @@ class People:
     unknown : (N,) bool
         People without a row in the table of participants.
     where : str
+    participants : Participants or None
+        The table they were joined with.
+    places : (N,) or None
+        Their rows in it, -1 where there is none.
     """
 
     ids: list[str]
     frame: pd.DataFrame
     unknown: Rows
     where: str
+    participants: "Participants | None" = None
+    places: "np.ndarray[tuple[int], np.dtype[np.intp]] | None" = None
 
     def take(self, rows: Rows) -> "People":
         """Return some of the people."""
         ids = [name for name, kept in zip(self.ids, rows, strict=True) if kept]
-        return People(ids, self.frame[rows].reset_index(drop=True), self.unknown[rows], self.where)
+        places = None if self.places is None else self.places[rows]
+        frame = self.frame[rows].reset_index(drop=True)
+        return People(ids, frame, self.unknown[rows], self.where, self.participants, places)
 
     def find(self, name: str | None) -> str | None:
         """Return the column of this name, in any case."""
@@ -55,33 +63,60 @@ class People:
         return found
 
 
-def join_people(table: Table, path: Path | None, roles: Roles, findings: Findings) -> People:
-    """Join the participants to the rows of the table of regions, by id and, where both have it, session."""
+class Participants:
+    """A table of participants, to be joined to one table or to its pieces."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = replace(table, frame=table.frame.reset_index(drop=True))
+        self.register = identity.Register(table.ids)
+        self._rows: dict[bool, dict[str, int]] = {}
+
+    def rows(self, with_session: bool) -> dict[str, int]:
+        """Return the row of each person, or of each session of a person."""
+        if with_session not in self._rows:
+            self._rows[with_session] = {key: row for row, key in enumerate(self.table.keys(with_session))}
+        return self._rows[with_session]
+
+
+def join_people(
+    table: Table, path: Path | None, roles: Roles, findings: Findings, known: Participants | None = None
+) -> People:
+    """Join the participants to the rows of the table of regions, by id and, where both have it, session.
+
+    Parameters
+    ----------
+    known : Participants, optional
+        Those of an earlier piece of the same table, so that they are read once.
+    """
     own = table.frame[list(dict.fromkeys(table.layout.others))].reset_index(drop=True)
     if path is None:
         return People(table.ids, own, np.zeros(len(own), dtype=bool), table.where)
-    people = read_people(path, roles, table.ids, findings)
-    places = _places(table, people, findings)
-    unused = len(people.ids) - len(set(places[places >= 0]))
-    if unused:
-        findings.note(f"{count(unused, 'participant is', 'participants are')} not in {table.where}", people.where)
-    theirs = people.frame.reset_index(drop=True).reindex(places).reset_index(drop=True)
+    people = known or Participants(read_people(path, roles, table.ids, findings))
+    places = _places(table, people, findings, first=known is None)
+    unused = len(people.table.ids) - len(set(places[places >= 0]))
+    where = people.table.where
+    if unused and known is None:
+        findings.note(f"{count(unused, 'participant is', 'participants are')} not in {table.where}", where)
+    theirs = people.table.frame.reindex(places).reset_index(drop=True)
     frame = pd.concat([theirs, own[[name for name in own if name not in theirs]]], axis=1)
-    return People(table.ids, frame, places < 0, people.where)
+    return People(table.ids, frame, places < 0, where, people, places)
 
 
-def _places(table: Table, people: Table, findings: Findings) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _places(
+    table: Table, known: Participants, findings: Findings, first: bool
+) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """Return for each row of the table (N,) the row of its participant, -1 where there is none."""
-    matching = identity.match(table.ids, people.ids)
+    people = known.table
+    matching = known.register.match(table.ids)
     say_loose(matching, table.where, people.where, findings)
-    if not matching.pairs:
+    if not matching.pairs and first:
         findings.fatal(
             f"none of the ids of {table.where} ({named(table.ids, 2)}) is in {people.where} ({named(people.ids, 2)})",
             people.where,
             "Give the participants of these people, or name the id column with --id",
         )
     with_session = table.sessions is not None and people.sessions is not None
-    rows = {key: row for row, key in enumerate(people.keys(with_session))}
+    rows = known.rows(with_session)
     if not with_session and len(rows) < len(people.ids):
         findings.fatal(
             f"{people.where} has several sessions a person, {table.where} does not say which was measured",
@@ -155,22 +190,39 @@ def read_sites(people: People, roles: Roles, findings: Findings) -> pd.Series | 
     return None
 
 
-def read_covariates(people: People, names: Sequence[str], icv: pd.Series | None, findings: Findings) -> pd.DataFrame:
-    """Return the named covariates (N, C): numbers as floats, everything else as text."""
+def read_covariates(
+    people: People,
+    names: Sequence[str],
+    icv: pd.Series | None,
+    findings: Findings,
+    kinds: Mapping[str, bool] | None = None,
+) -> pd.DataFrame:
+    """Return the named covariates (N, C): numbers as floats, everything else as text.
+
+    Parameters
+    ----------
+    kinds : mapping, optional
+        Which are numbers, where the first rows of the table have told.
+    """
+    known = kinds or {}
     found: dict[str, pd.Series] = {}
     for name in names:
         if name.lower() == "icv" and icv is not None:
-            found["icv"] = _covariate("icv", icv.reset_index(drop=True), people, findings)
+            found["icv"] = _covariate("icv", icv.reset_index(drop=True), people, findings, known.get("icv"))
             continue
         column = people.column(name, "covariate", findings)
         if column is not None:
-            found[name] = _covariate(name, people.frame[column], people, findings)
+            found[name] = _covariate(name, people.frame[column], people, findings, known.get(name))
     return pd.DataFrame(found, index=people.frame.index)
 
 
-def _covariate(name: str, values: pd.Series, people: People, findings: Findings) -> pd.Series:
+def _covariate(
+    name: str, values: pd.Series, people: People, findings: Findings, number: bool | None = None
+) -> pd.Series:
     """Return one covariate as numbers, or as text where most of it is text or where it names a site."""
-    if not formats.mostly_numbers(values) or formats.find_name([name], formats.SITE_NAMES):
+    if number is None:
+        number = formats.mostly_numbers(values) and not formats.find_name([name], formats.SITE_NAMES)
+    if not number:
         texts = to_text(values)
         _check_levels(name, texts, people.where, findings)
         levels = texts.nunique()

@@ -49,6 +49,7 @@ class Table:
         What the columns are.
     where : str
         The file's name.
+    id_column, session_column : str or None
     """
 
     ids: list[str]
@@ -56,6 +57,8 @@ class Table:
     frame: pd.DataFrame
     layout: Layout
     where: str
+    id_column: str | None = None
+    session_column: str | None = None
 
     def take(self, rows: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Table":
         """Return some rows."""
@@ -90,7 +93,7 @@ def read_regions(paths: Sequence[Path], roles: Roles, findings: Findings) -> Tab
 
 def read_people(path: Path, roles: Roles, ids: Sequence[str], findings: Findings) -> Table:
     """Read a table of participants; of several id columns the one that knows most of ``ids`` counts."""
-    frame, header = _without_counter(*read_frame(path, roles.as_text(), findings), path.name, findings)
+    frame, header = without_counter(*read_frame(path, roles.as_text(), findings), path.name, findings)
     column = roles.id if roles.id in frame else _best_id(frame, ids, path.name, findings)
     return _table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
 
@@ -98,22 +101,37 @@ def read_people(path: Path, roles: Roles, ids: Sequence[str], findings: Findings
 def _read_regions(path: Path, roles: Roles, findings: Findings) -> Table:
     if path.is_dir():
         frame = folders.read_folder(path, findings)
-        header = [str(name) for name in frame.columns]
-    else:
-        frame, header = _without_counter(*read_frame(path, roles.as_text(), findings), path.name, findings)
-    id_column = _id_column(frame, header, roles, path.name, findings)
+        table = regions_of(frame, [str(name) for name in frame.columns], path.name, roles, findings)
+        return replace(table, layout=replace(table.layout, format="fastsurfer"))
+    frame, header = without_counter(*read_frame(path, roles.as_text(), findings), path.name, findings)
+    return regions_of(frame, header, path.name, roles, findings)
+
+
+def regions_of(frame: pd.DataFrame, header: list[str], where: str, roles: Roles, findings: Findings) -> Table:
+    """Find out what the columns of a frame with regions are, and who its rows are."""
+    id_column = _id_column(frame, header, roles, where, findings)
     session = _session_column(frame, roles)
     wanted = {name.lower() for name in roles.named()}
     people = {id_column, *(name for name in frame.columns if name.lower() in wanted), *([session] if session else [])}
     layout = formats.detect(header, frame, people)
-    if path.is_dir():
-        layout = replace(layout, format="fastsurfer")
     layout = replace(layout, others=(*layout.others, *sorted(people - {id_column})))
-    return _table(frame, header, path.name, replace(roles, id=id_column), layout, findings)
+    return _table(frame, header, where, replace(roles, id=id_column), layout, findings)
+
+
+def more_rows(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
+    """Return further rows of a table, whose columns are what they are in the first ones."""
+    roles = Roles(first.id_column, first.session_column)
+    return _table(frame, list(frame.columns), first.where, roles, first.layout, findings, first)
 
 
 def _table(
-    frame: pd.DataFrame, header: list[str], where: str, roles: Roles, layout: Layout, findings: Findings
+    frame: pd.DataFrame,
+    header: list[str],
+    where: str,
+    roles: Roles,
+    layout: Layout,
+    findings: Findings,
+    first: Table | None = None,
 ) -> Table:
     id_column = _id_column(frame, header, roles, where, findings)
     if frame[id_column].isna().any():  # rows of nothing but separators, as spreadsheets leave them
@@ -127,13 +145,17 @@ def _table(
             "Fill the id or delete the row",
         )
     ids: list[str] = names.tolist()
-    session = _session_column(frame, roles)
+    session = _session_column(frame, roles) if first is None else first.session_column
     sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
-    bids = identity.split_bids(ids) if sessions is None else None
+    in_id = sessions is None and (first is None or first.sessions is not None)
+    bids = identity.split_bids(ids) if in_id else None
     if bids:
-        findings.note(f"ids hold person and session: {ids[0]} is {bids[0][0]}, {bids[1][0]}", where)
+        if first is None:
+            findings.note(f"ids hold person and session: {ids[0]} is {bids[0][0]}, {bids[1][0]}", where)
         ids, sessions = bids
-    table = Table(ids, sessions, frame, layout, where)
+    elif in_id and first is not None:
+        findings.fatal(f"ids hold person and session in the first rows, not here: {ids[0]}", where, "Spell them alike")
+    table = Table(ids, sessions, frame, layout, where, id_column, session)
     _check_unique(table, findings)
     return table
 
@@ -175,7 +197,7 @@ def _session_column(frame: pd.DataFrame, roles: Roles) -> str | None:
     return formats.find_name(frame.columns, formats.SESSION_NAMES)
 
 
-def _without_counter(
+def without_counter(
     frame: pd.DataFrame, header: list[str], where: str, findings: Findings
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop a nameless first column that only counts the rows, as pandas and R write it: it is nobody's id."""

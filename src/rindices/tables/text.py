@@ -5,6 +5,7 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -63,7 +64,9 @@ def column_names(header: tuple[str, ...]) -> list[str]:
     return [name or f"column {place}" for place, name in enumerate(header, start=1)]
 
 
-def read_frame(path: Path, as_text: "Collection[str]", findings: Findings) -> tuple[pd.DataFrame, list[str]]:
+def read_frame(
+    path: Path, as_text: "Collection[str]", findings: Findings, rows: int | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Read any table that users have.
 
     Parameters
@@ -73,6 +76,8 @@ def read_frame(path: Path, as_text: "Collection[str]", findings: Findings) -> tu
         Columns that must stay text, so that ``007`` is not 7 (ids, sessions, labels); compared without case.
     findings : Findings
         Takes the problems.
+    rows : int, optional
+        Read so many at most.
 
     Returns
     -------
@@ -84,13 +89,13 @@ def read_frame(path: Path, as_text: "Collection[str]", findings: Findings) -> tu
     where = path.name
     _check_file(path, findings)
     if path.suffix.lower() in {".parquet", ".pq"}:
-        frame = _read_parquet(path, findings)
+        frame = _read_parquet(path, findings, rows)
         header = [str(name) for name in frame.columns]
     else:
         dialect = sniff(path, findings)
         header = list(dialect.header)
         _check_header(header, where, findings)
-        frame = _read_text(path, dialect, as_text, findings)
+        frame = _read_text(path, dialect, as_text, findings, rows)
     if frame.empty:
         findings.fatal("the table has a header and no people", where, "Export it again with its rows")
     return _without_empty_columns(frame, header), header
@@ -211,10 +216,39 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
         )
 
 
-def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", findings: Findings) -> pd.DataFrame:
+def _read_text(
+    path: Path, dialect: Dialect, as_text: "Collection[str]", findings: Findings, rows: int | None
+) -> pd.DataFrame:
+    options = read_options(dialect, as_text) | {"nrows": rows}
+    try:
+        try:
+            return _parse(path, dialect.encoding, options)
+        except UnicodeDecodeError:
+            findings.note("the text is not UTF-8; it was read as Latin-1", path.name, "Save it as UTF-8")
+            return _parse(path, "latin-1", options)
+    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
+        _refuse_rows(error, path, len(dialect.header), findings)
+
+
+def read_lines(
+    lines: bytes, path: Path, dialect: Dialect, as_text: "Collection[str]", head: bool, findings: Findings
+) -> pd.DataFrame:
+    """Read some lines of a text table, the first of which is the first of the file (``head``) or not."""
+    options = read_options(dialect, as_text) | ({} if head else {"skiprows": 0})
+    try:
+        try:
+            return _parse(BytesIO(lines), dialect.encoding, options)
+        except UnicodeDecodeError:
+            return _parse(BytesIO(lines), "latin-1", options)
+    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
+        _refuse_rows(error, path, len(dialect.header), findings)
+
+
+def read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
+    """Return what pandas must be told to read a text table."""
     names = column_names(dialect.header)
     wanted = {name_key(name) for name in as_text}
-    options: dict[str, Any] = {
+    return {
         "sep": dialect.separator,
         "decimal": dialect.decimal,
         "header": None,
@@ -226,14 +260,6 @@ def _read_text(path: Path, dialect: Dialect, as_text: "Collection[str]", finding
         "na_values": _MISSING,
         "skipinitialspace": dialect.blanks,
     }
-    try:
-        try:
-            return _parse(path, dialect.encoding, options)
-        except UnicodeDecodeError:
-            findings.note("the text is not UTF-8; it was read as Latin-1", path.name, "Save it as UTF-8")
-            return _parse(path, "latin-1", options)
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
-        _refuse_rows(error, path, len(names), findings)
 
 
 def name_key(name: str) -> str:
@@ -241,7 +267,7 @@ def name_key(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
 
-def _parse(path: Path, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
+def _parse(path: Path | BytesIO, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             # A row longer than the header would lose its tail with no more than a warning.
@@ -266,7 +292,7 @@ def _refuse_rows(error: Exception, path: Path, columns: int, findings: Findings)
     findings.fatal(what, path.name, "Export it again with one name a column (in R: write.csv(row.names = FALSE))")
 
 
-def _read_parquet(path: Path, findings: Findings) -> pd.DataFrame:
+def _read_parquet(path: Path, findings: Findings, rows: int | None = None) -> pd.DataFrame:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -276,13 +302,28 @@ def _read_parquet(path: Path, findings: Findings) -> pd.DataFrame:
         width = len(pq.read_schema(path).names)
         if width > MAX_COLUMNS:
             findings.fatal(f"the table has {width:,} columns; at most {MAX_COLUMNS:,} are read", path.name)
-        frame = pd.read_parquet(path)
+        frame = pd.read_parquet(path) if rows is None else _first_rows(path, rows)
     except (pa.ArrowException, OSError, ValueError) as error:
         findings.fatal(f"this is not a readable parquet file ({named([error])})", path.name, "Write it again")
     named_index = [name for name in frame.index.names if name]
     frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns])
     _check_header(list(frame.columns), path.name, findings)
+    return frame
+
+
+def _first_rows(path: Path, rows: int) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        batches, held = [], 0
+        for batch in file.iter_batches(batch_size=rows):
+            batches.append(batch)
+            held += batch.num_rows
+            if held >= rows:
+                break
+        frame: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).slice(0, rows).to_pandas()
     return frame
 
 

@@ -109,6 +109,17 @@ def check_regions(
     return unit
 
 
+def check_cells(regions: pd.DataFrame, ids: Sequence[str], unit: Unit, where: str, findings: Findings) -> Unit:
+    """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell, and return the unit."""
+    ranges = column_ranges(regions)
+    infinite = [name for name in regions.loc[:, ~np.isfinite(ranges.sums)] if bool(np.isinf(regions[name]).any())]
+    if infinite:
+        findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")
+    if unit is not Unit.STANDARDISED:
+        _check_sign(regions, ranges, ids, where, findings)
+    return unit
+
+
 def check_constant(values: Matrix, regions: Sequence[str], who: str, where: str, findings: Findings) -> None:
     """Report regions (N, R) that are the same in everyone: they cannot be standardised."""
     if len(values) < 2:

@@ -1,0 +1,110 @@
+"""Parts of a large result: written row by row, joined in the end, whole or not there."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pandas as pd
+
+from rindices.errors import ModelError
+from rindices.model.indices import SEPARATORS, write_dictionary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PartWriter:
+    """Writes rows beside a file, which gets its name when all are written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.columns: list[str] = []
+        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._file: Any = None
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Add rows."""
+        self.columns = list(table.columns)
+        if self.path.suffix != ".parquet":
+            self._file = self._file or self._beside.open("w", encoding="utf-8", newline="")
+            separator = SEPARATORS[self.path.suffix]
+            table.to_csv(self._file, sep=separator, index=False, header=False, lineterminator="\n")
+            return
+        rows = _arrow(table)
+        self._file = self._file or _parquet_writer(self._beside, rows.schema)
+        self._file.write_table(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+        if error is None:
+            self._beside.replace(self.path)
+        else:
+            self._beside.unlink(missing_ok=True)
+
+
+def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None:
+    """Make one file of parts in their order."""
+    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        if out.suffix == ".parquet":
+            _join_parquet(parts, beside)
+        else:
+            _join_text(parts, beside, SEPARATORS[out.suffix].join(columns) + "\n")
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
+    if out.suffix != ".parquet":
+        write_dictionary(out, columns)
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder of parts."""
+    shutil.rmtree(folder)
+
+
+def _join_text(parts: Sequence[Path], out: Path, header: str) -> None:
+    with out.open("wb") as file:
+        file.write(header.encode())
+        for part in parts:
+            with part.open("rb") as rows:
+                shutil.copyfileobj(rows, file, 1_000_000)
+
+
+def _join_parquet(parts: Sequence[Path], out: Path) -> None:
+    import pyarrow.parquet as pq
+
+    writer = None
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            writer = writer or _parquet_writer(out, file.schema_arrow)
+            for group in range(file.num_row_groups):
+                writer.write_table(file.read_row_group(group))
+    if writer is not None:
+        writer.close()
+
+
+def _arrow(table: pd.DataFrame) -> "pa.Table":
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
+    texts = {name for name in table if not pd.api.types.is_numeric_dtype(table[name])}
+    fields = {name: pa.array(table[name], pa.string() if name in texts else None, from_pandas=True) for name in table}
+    return pa.table(fields)
+
+
+def _parquet_writer(path: Path, schema: "pa.Schema") -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [field.name for field in schema if pa.types.is_string(field.type) and field.name == "novel_because"]
+    return pq.ParquetWriter(path, schema, use_dictionary=texts)

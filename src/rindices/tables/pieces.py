@@ -1,0 +1,228 @@
+"""A table in pieces, so that any number of people is read in bounded memory.
+
+What the columns are, their unit and the kinds of covariates is told from the first `HEAD` rows of a file, whatever the
+size of the pieces; every later row is checked cell by cell.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, Problem, Severity, TableError, named
+from rindices.tables.door import Examination, More, Request, examine
+from rindices.tables.formats import find_name
+from rindices.tables.freesurfer import ICV_NAMES
+from rindices.tables.sources import Table, more_rows, regions_of, without_counter
+from rindices.tables.text import Dialect, read_frame, read_lines, sniff
+from rindices.tables.units import Unit
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+HEAD = 20_000
+PARQUET = (".parquet", ".pq")
+TEXT = (".csv", ".tsv", ".txt")
+
+
+class Size(NamedTuple):
+    """How large pieces are: rows that are worked on at once, rows of parquet a piece, bytes of text a piece."""
+
+    rows: int = 20_000
+    parquet_rows: int = 200_000
+    text_bytes: int = 16_000_000
+
+
+class Piece(NamedTuple):
+    """A part of a file: row groups ``start`` to ``stop`` of a parquet file, or bytes of a text."""
+
+    path: Path
+    number: int
+    start: int
+    stop: int
+
+
+def files_of(path: Path) -> list[Path] | None:
+    """Return the files that a table is in: itself, or those of a folder; None where it is no such folder.
+
+    A folder of parquet files, or else of text tables, is one table. Names that begin with a dot or an underscore are
+    other programs' own and are left out.
+    """
+    if not path.is_dir():
+        return [path]
+    for suffixes in (PARQUET, TEXT):
+        found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in suffixes and file.is_file()]
+        own = [file for file in found if not any(p.startswith((".", "_")) for p in file.relative_to(path).parts)]
+        if own:
+            return own
+    return None
+
+
+def pieces_of(path: Path, size: Size) -> Iterator[Piece]:
+    """Yield the pieces of a file in order, without reading its numbers."""
+    cuts = _row_groups(path, size.parquet_rows) if path.suffix.lower() in PARQUET else _lines(path, size.text_bytes)
+    for number, (start, stop) in enumerate(cuts):
+        yield Piece(path, number, start, stop)
+
+
+def _row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
+    meta = _parquet(path).metadata
+    start, held = 0, 0
+    for group in range(meta.num_row_groups):
+        held += meta.row_group(group).num_rows
+        if held >= rows or (group == meta.num_row_groups - 1 and held):
+            yield start, group + 1
+            start, held = group + 1, 0
+
+
+def _lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
+    """Cut a text behind ends of lines that are not within quotes."""
+    with path.open("rb") as file:
+        whole = file.read(2) in (b"\xff\xfe", b"\xfe\xff")  # two bytes a character: not cut
+        file.seek(0)
+        start = quotes = 0
+        while block := file.read(size):
+            block += file.readline()
+            while (quotes + block.count(b'"')) % 2 and (line := file.readline()):
+                block += line
+            quotes += block.count(b'"')
+            if not whole:
+                yield start, file.tell()
+                start = file.tell()
+        if whole:
+            yield 0, file.tell()
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A file whose first rows were looked at.
+
+    Attributes
+    ----------
+    path : Path
+    request : Request
+    dialect : Dialect or None
+        How a text is written; None for parquet.
+    table : Table
+        The first rows, all columns.
+    judged : Examination
+        What the door said of them.
+    whole : bool
+        Whether they are all rows.
+    """
+
+    path: Path
+    request: Request
+    dialect: Dialect | None
+    table: Table
+    judged: Examination
+    whole: bool
+
+    @classmethod
+    def of(cls, path: Path, request: Request, head: int = HEAD) -> "Opening":
+        """Look at the first rows of a file; what is wrong with them is raised."""
+        findings = Findings()
+        as_text = request.roles.as_text()
+        frame, header = read_frame(path, as_text, findings, head + 1)
+        whole = len(frame) <= head
+        frame, header = without_counter(frame.iloc[:head], header, path.name, findings)
+        dialect = None if path.suffix.lower() in PARQUET else sniff(path, findings)
+        table = regions_of(frame, header, path.name, request.roles, findings)
+        judged = examine(replace(request, volumes=(path,)), More(table))
+        judged = replace(judged, problems=(*findings, *judged.problems))
+        if judged.cohort is None:
+            raise TableError(problem for problem in judged.problems if problem.severity is Severity.ERROR)
+        return cls(path, request, dialect, table, judged, whole)
+
+    def holds(self, piece: Piece) -> bool:
+        """Return whether the first rows are all rows, and the piece too."""
+        end = self.path.stat().st_size if self.dialect is not None else _parquet(self.path).metadata.num_row_groups
+        return self.whole and (piece.start, piece.stop) == (0, end)
+
+    def narrowed(self, regions: Collection[str]) -> "Opening":
+        """Return the opening for reading these regions alone, and what else is needed."""
+        layout = self.table.layout
+        kept = {column: region for column, region in layout.regions.items() if region in regions}
+        wanted = {name.lower() for name in self.request.roles.named()}
+        others = [name for name in layout.others if name.lower() in wanted or find_name([name], ICV_NAMES)]
+        layout = replace(layout, regions=kept, others=tuple(others))
+        table = replace(self.table, frame=self.table.frame.iloc[:0], layout=layout)
+        assert self.judged.cohort is not None
+        nobody = self.judged.cohort.take(np.zeros(0, dtype=np.intp))
+        return replace(self, table=table, judged=replace(self.judged, cohort=nobody, keys=()))
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        layout, table = self.table.layout, self.table
+        icv = [layout.icv] if layout.icv else []
+        named_ones = [name for name in (table.id_column, table.session_column) if name]
+        return list(dict.fromkeys([*named_ones, *layout.regions, *icv, *layout.others]))
+
+    def rows(self, piece: Piece, rows: int) -> Iterator[pd.DataFrame]:
+        """Yield the rows of a piece, so many at a time."""
+        findings = Findings()
+        if self.dialect is not None:
+            with piece.path.open("rb") as file:
+                file.seek(piece.start)
+                lines = file.read(piece.stop - piece.start)
+            as_text = self.request.roles.as_text()
+            frame = read_lines(lines, piece.path, self.dialect, as_text, piece.start == 0, findings)
+            for start in range(0, len(frame), rows):
+                yield frame[self.columns].iloc[start : start + rows].reset_index(drop=True)
+            return
+        file = _parquet(piece.path)
+        spelt = {str(name).strip(): name for name in file.schema_arrow.names}
+        asked = [spelt[name] for name in self.columns]
+        groups = list(range(piece.start, piece.stop))
+        for batch in file.iter_batches(rows, row_groups=groups, columns=asked, use_threads=False):
+            frame = batch.to_pandas(split_blocks=True, ignore_metadata=True)
+            frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+            yield frame
+
+    def examine(self, frame: pd.DataFrame) -> Examination:
+        """Read and validate further rows, in their order; raises what is wrong with them."""
+        findings = Findings()
+        table = more_rows(self.table, frame, findings)
+        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in self._covariates.items()}
+        more = More(table, Unit(self.judged.unit or Unit.UNKNOWN), kinds, self.judged.participants)
+        request = replace(self.request, exclude=())
+        judged = examine(request, more)
+        if judged.cohort is None:
+            raise TableError(problem for problem in judged.problems if problem.severity is Severity.ERROR)
+        return judged
+
+    @property
+    def _covariates(self) -> pd.DataFrame:
+        assert self.judged.cohort is not None
+        return self.judged.cohort.covariates
+
+
+def merged(problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems of many pieces, those alike told once with the number of pieces."""
+    alike: dict[tuple[Severity, str], list[Problem]] = {}
+    for problem in problems:
+        shape = "".join(char for char in problem.what.split(":")[0] if not char.isdigit() and char not in ",.")
+        alike.setdefault((problem.severity, shape), []).append(problem)
+    return [
+        one[0]
+        if len(set(one)) == 1
+        else replace(one[0], what=f"{one[0].what} (and the like in {len(one) - 1:,} more pieces)")
+        for one in alike.values()
+    ]
+
+
+def _parquet(path: Path) -> "pq.ParquetFile":
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise TableError(f"{path.name}: reading parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{path.name} is not a readable parquet file ({named([error])}): write it again.") from error
