@@ -23,6 +23,8 @@ def to_shifts(z: Floats, share: float) -> Floats:
     if share < 1e-6:
         return z
     left = 1.0 + share * z
+    if left.min(initial=_FLOOR) >= _FLOOR:  # nearly always
+        return np.asarray(np.log(left) / share)
     kept = np.maximum(left, _FLOOR)
     return np.asarray((np.log(kept) + (left - kept) / _FLOOR) / share)
 

@@ -5,7 +5,7 @@ probability: the share of training people, each measured by a covariance that do
 Shape letters: N people, R regions, T training people.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -100,6 +100,10 @@ class Reason(NamedTuple):
     text: str
 
 
+Reasons = dict[int, list[Reason]]
+_NONE: list[Reason] = []
+
+
 class Novelty(NamedTuple):
     """Who is unlike the training people.
 
@@ -122,7 +126,7 @@ class Novelty(NamedTuple):
     @property
     def texts(self) -> list[str]:
         """(N,) the reasons in words."""
-        return ["; ".join(reason.text for reason in reasons) for reasons in self.because]
+        return ["; ".join(reason.text for reason in reasons) if reasons else "" for reasons in self.because]
 
 
 @dataclass(frozen=True)
@@ -150,16 +154,19 @@ class Reference:
         """Hold people against training: volumes (N, R), covariates (N, C), prepared values (N, R)."""
         training = self.training if self.training is not None and len(self.training.distances) else None
         tail = None if training is None else training.tail(values)
-        reasons: list[list[Reason]] = [[] for _ in range(len(values))]
+        reasons: Reasons = defaultdict(list)
         other_unit = self._other_unit(volumes, reasons)
         self._out_of_range(covariates, reasons)
         if tail is not None and training is not None:
             far = np.flatnonzero((tail < training.bar) & ~other_unit)
             for row, found in zip(far, self._regions(values[far]), strict=True):
                 reasons[row] += found
-        return Novelty(tail, reasons)
+        because = [_NONE] * len(values)
+        for row, found in reasons.items():
+            because[row] = found
+        return Novelty(tail, because)
 
-    def _other_unit(self, volumes: Floats, reasons: list[list[Reason]]) -> NDArray[np.bool_]:
+    def _other_unit(self, volumes: Floats, reasons: Reasons) -> NDArray[np.bool_]:
         """Name people all of whose volumes are several times the usual."""
         usable = self.typical > 0
         if not usable.all():  # z-scores and the like have no unit
@@ -176,7 +183,7 @@ class Reference:
             reasons[row].append(Reason("another unit", text))
         return np.asarray(other)
 
-    def _out_of_range(self, covariates: pd.DataFrame, reasons: list[list[Reason]]) -> None:
+    def _out_of_range(self, covariates: pd.DataFrame, reasons: Reasons) -> None:
         for coding in self.codings:
             if not isinstance(coding, Numeric):
                 continue
@@ -200,10 +207,14 @@ class Reference:
             self._names(order[share[order] > _SHARE], own) for order, share, own in zip(top, shares, z, strict=True)
         ]
 
+    @cached_property
+    def _readable(self) -> list[str]:
+        return [readable(region) for region in self.regions]
+
     def _names(self, places: NDArray[np.intp], z: Floats) -> list[Reason]:
         if not len(places):
             return [Reason("many regions", "many regions together are unusual")]
-        names = [readable(self.regions[place]) for place in places]
+        names = [self._readable[place] for place in places]
         return [
             Reason(f"{name} {'high' if z[place] > 0 else 'low'}", f"{name} {z[place]:+.1f} sd")
             for name, place in zip(names, places, strict=True)

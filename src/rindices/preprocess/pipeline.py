@@ -77,7 +77,7 @@ class Preprocessing:
             Whether these people are a table, and not a piece whose typical person says nothing about the table.
         """
         findings = Findings(list(self.residualiser.notes))
-        self.residualiser.review(self._covariates(cohort), list(cohort.people[ID]), findings, whole)
+        self.residualiser.review(self._covariates(cohort), cohort.people[ID].to_numpy(dtype=object), findings, whole)
         return list(findings)
 
     def aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import gt
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from rindices.tables.sources import Roles, Table, read_regions
 from rindices.tables.units import Unit
 from rindices.tables.values import (
     OnMissing,
+    Ranges,
     Rows,
     as_numbers,
     check_cells,
@@ -119,6 +121,11 @@ class _Parts:
     sites: pd.Series | None
     icv: pd.Series | None
 
+    @cached_property
+    def ranges(self) -> Ranges:
+        """Of the regions."""
+        return column_ranges(self.regions)
+
     def take(self, rows: Rows) -> "_Parts":
         """Return the parts of some people."""
         if rows.all():
@@ -176,11 +183,12 @@ def examine(request: Request, more: More | None = None) -> Examination:
         return Examination(tuple(findings))
     if parts.groups is not None:  # people of other groups cannot stop a study that leaves them out
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
-    lacking = _lacking(parts, policy, findings)
-    if more is None or more.unit is None:
+    unit = None if more is None else more.unit
+    lacking = _lacking(parts, policy, findings, whole=unit is None)
+    if unit is None:
         unit = _check_values(parts, request.measure, findings)
     else:
-        unit = check_cells(parts.regions, parts.people.ids, more.unit, parts.table.where, findings)
+        unit = check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
     _say_sessions(parts, findings)
     if parts.groups is not None:
@@ -251,13 +259,13 @@ def _icv(table: Table, people: People) -> pd.Series | None:
     return people.frame[column] if column else None
 
 
-def _lacking(parts: _Parts, policy: OnMissing, findings: Findings) -> Rows:
-    """Report who lacks what, and return (N,) who lacks anything."""
+def _lacking(parts: _Parts, policy: OnMissing, findings: Findings, whole: bool) -> Rows:
+    """Report who lacks what, and return (N,) who lacks anything; a region without any value is told of the whole."""
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, Rows, str]] = []
-    if not np.isfinite(column_ranges(parts.regions).sums).all():
+    if not np.isfinite(parts.ranges.sums).all():
         values = parts.regions.to_numpy()
-        empty = np.isnan(values).all(axis=0)
+        empty = np.isnan(values).all(axis=0) & whole
         missing = np.isnan(values[:, ~empty])
         worst = np.argsort(-missing.sum(axis=0), kind="stable")[:3]
         filled = parts.regions.columns[~empty]
@@ -290,7 +298,7 @@ def _check_values(parts: _Parts, measure: str, findings: Findings) -> Unit:
         findings.error(f"the regions are {named(kinds)}, not {measure}", where, f"Say --measure {kinds[0]}")
     elif measure not in ("volume", "any"):
         measures = dict.fromkeys(names, measure)
-    return check_regions(parts.regions, parts.people.ids, measures, where, findings)
+    return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
 
 
 def _asked_measure(kinds: Sequence[str]) -> str:

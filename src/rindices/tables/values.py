@@ -43,7 +43,16 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Fi
             where,
             "Mend these cells (decimal point, no thousands separators, empty for missing)",
         )
-    return frame.assign(**numbers).astype(float) if texts else frame.astype(float)
+    return frame.assign(**numbers).astype(float) if texts else _one_block(frame)
+
+
+def _one_block(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return columns of numbers as floats that lie side by side in memory, so that a matrix of them needs no copy."""
+    matrix = np.empty((frame.shape[1], len(frame)))
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        matrix[place] = column if isinstance(column.dtype, np.dtype) else column.astype(float)
+    return pd.DataFrame(matrix.T, index=frame.index, columns=frame.columns, copy=False)
 
 
 def settle_missing(
@@ -72,20 +81,23 @@ class Ranges(NamedTuple):
 
 
 def column_ranges(regions: pd.DataFrame) -> Ranges:
-    """Look at each region once, column by column as the table lies in memory: a matrix is made only where needed."""
+    """Look at each region once, column by column as the table lies in memory."""
     with np.errstate(invalid="ignore", over="ignore"):
-        columns = (regions.iloc[:, place].to_numpy() for place in range(regions.shape[1]))
-        found = [(v.sum(), np.fmin.reduce(v), np.fmax.reduce(v)) for v in columns]
+        found = [(v.sum(), np.fmin.reduce(v), np.fmax.reduce(v)) for v in regions.to_numpy().T]
     sums, low, high = np.array(found, dtype=float).T
     return Ranges(sums, low, high)
 
 
 def check_regions(
-    regions: pd.DataFrame, ids: Sequence[str], measures: Mapping[str, str], where: str, findings: Findings
+    regions: pd.DataFrame,
+    ranges: Ranges,
+    ids: Sequence[str],
+    measures: Mapping[str, str],
+    where: str,
+    findings: Findings,
 ) -> Unit:
     """Check the volumes (N, R) and return their unit."""
     names = list(regions.columns)
-    ranges = column_ranges(regions)
     _check_finite(regions, ranges, where, findings)
     medians = _medians(regions)
     unit = guess_unit(regions.head(2_000).to_numpy(), medians)
@@ -109,9 +121,10 @@ def check_regions(
     return unit
 
 
-def check_cells(regions: pd.DataFrame, ids: Sequence[str], unit: Unit, where: str, findings: Findings) -> Unit:
+def check_cells(
+    regions: pd.DataFrame, ranges: Ranges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
+) -> Unit:
     """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell, and return the unit."""
-    ranges = column_ranges(regions)
     infinite = [name for name in regions.loc[:, ~np.isfinite(ranges.sums)] if bool(np.isinf(regions[name]).any())]
     if infinite:
         findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")

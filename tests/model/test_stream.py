@@ -1,0 +1,267 @@
+"""Any number of people in bounded memory: the same numbers, people and messages in pieces of any size."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rindices as ri
+from rindices.blocks import ROWS, in_blocks
+from rindices.errors import ModelError, RindicesError, TableError
+from rindices.experiments.tasks import TASKS
+from rindices.model import stream
+from rindices.model.stream import Streamed, apply_stream, repeated_keys
+from rindices.tables.door import Request
+from rindices.tables.pieces import Size, _lines, files_of
+from rindices.tables.sources import Roles
+
+PEOPLE = 700
+
+
+@pytest.fixture(scope="module")
+def model() -> ri.FittedModel:
+    return ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
+
+
+@pytest.fixture(scope="module")
+def people() -> pd.DataFrame:
+    """Regions and covariates of people side by side, ids in no order; a few are older than anyone in training."""
+    made = ri.simulate_cohort(replace(TASKS["tiny"], n_controls=PEOPLE - 300, n_patients=300), seed=1).cohort
+    frame = pd.concat([made.people[["participant_id"]], made.covariates, made.volumes], axis=1)
+    frame.loc[::50, "age"] = 99.0
+    return frame.sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+@pytest.fixture
+def at(tmp_path: Path, model: ri.FittedModel) -> Path:
+    model.save(tmp_path / "m.safetensors")
+    return tmp_path
+
+
+def asked(table: Path, model: ri.FittedModel, **more: object) -> Request:
+    request = Request((table,), None, Roles(covariates=model.covariates), measure="any", on_missing="error")
+    return replace(request, **more)
+
+
+def run(at: Path, model: ri.FittedModel, table: Path, out: str = "out.csv", **more: object) -> Streamed:
+    workers, size, head = more.pop("workers", 1), more.pop("size", None), more.pop("head", 200)
+    return apply_stream(at / "m.safetensors", asked(table, model, **more), at / out, workers, size, head)
+
+
+def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
+    return model.apply(ri.read_cohort(path, covariates=model.covariates))
+
+
+@given(st.integers(1, 3 * ROWS), st.integers(0, 2**32 - 1))
+def test_a_person_has_the_same_numbers_in_any_company(number: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, weights = rng.normal(size=(number, 30)), rng.normal(size=(30, 7))
+    whole = in_blocks(lambda block: np.log1p(block**2) @ weights, values)
+    np.testing.assert_allclose(whole, np.log1p(values**2) @ weights, atol=1e-11)
+    some = np.sort(rng.choice(number, size=rng.integers(1, number + 1), replace=False))
+    np.testing.assert_array_equal(in_blocks(lambda block: np.log1p(block**2) @ weights, values[some]), whole[some])
+    turned = np.asfortranarray(values)
+    np.testing.assert_array_equal(in_blocks(lambda block: np.log1p(block**2) @ weights, turned), whole)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("size", [Size(37, 100, 20_000), Size(1000, 1000, 10**9)])
+def test_pieces_of_any_size_give_the_same_numbers(
+    kind: str, size: Size, at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    table = at / f"t.{kind}"
+    if kind == "csv":
+        people.to_csv(table, index=False)
+    else:
+        people.to_parquet(table, index=False, row_group_size=90)
+    done = run(at, model, table, "out.parquet", size=size)
+    assert (done.parts > 3) == (size.rows == 37)
+    found = pd.read_parquet(at / "out.parquet")
+    assert found["participant_id"].tolist() == people["participant_id"].tolist()  # the order of the rows
+    expected = in_memory(table, model).set_index("participant_id").loc[found["participant_id"]].reset_index()
+    pd.testing.assert_frame_equal(found, expected, check_exact=True, check_dtype=False)
+    assert done.counted.people == PEOPLE
+    assert done.counted.novel == int(expected["novel"].sum()) >= PEOPLE // 50
+    assert done.counted.causes["age out of range"] == PEOPLE // 50
+    assert not list(at.glob(".*"))
+
+
+def test_any_number_of_workers_gives_the_same_bytes(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    people.to_csv(at / "t.csv", index=False)
+    for workers in (1, 2):
+        run(at, model, at / "t.csv", f"{workers}.tsv", workers=workers, size=Size(50, 50, 100_000))
+    assert (at / "1.tsv").read_bytes() == (at / "2.tsv").read_bytes()
+    assert "r1_low" in json.loads((at / "1.json").read_text())
+
+
+def test_participants_are_joined_in_every_piece(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    own = ["participant_id", *model.covariates]
+    people.drop(columns=list(model.covariates)).to_csv(at / "t.csv", index=False)
+    there = people[own].sample(frac=1, random_state=3)
+    there.assign(participant_id=there["participant_id"] + "_T1w").to_csv(at / "p.tsv", sep="\t", index=False)
+    people.to_csv(at / "whole.csv", index=False)
+    run(at, model, at / "t.csv", participants=at / "p.tsv", size=Size(50, 50, 100_000))
+    found = pd.read_csv(at / "out.csv").set_index("participant_id")
+    expected = in_memory(at / "whole.csv", model).set_index("participant_id").loc[found.index]
+    np.testing.assert_array_equal(found[["r1", "r2_high"]], expected[["r1", "r2_high"]])
+
+
+def test_ids_that_stand_in_two_pieces_are_named(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    twice = people["participant_id"][3]
+    people.assign(participant_id=people["participant_id"].where(people.index != PEOPLE - 2, twice)).to_csv(
+        at / "t.csv", index=False
+    )
+    with pytest.raises(TableError, match=f"1 id stands more than once: {twice}. Keep one row"):
+        run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    assert not (at / "out.csv").exists()
+
+
+def test_two_spellings_of_one_participant_are_not_two_people(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    people[["participant_id", *model.covariates]].to_csv(at / "p.csv", index=False)
+    names = people["participant_id"].where(people.index != PEOPLE - 2, people["participant_id"][3] + "_T1w")
+    people.assign(participant_id=names).drop(columns=list(model.covariates)).to_csv(at / "t.csv", index=False)
+    with pytest.raises(RindicesError, match="more than once"):
+        run(at, model, at / "t.csv", participants=at / "p.csv", size=Size(50, 50, 50_000))
+
+
+def test_sessions_are_kept_and_tell_rows_apart(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    visits = people.assign(
+        participant_id=[f"p{k // 2:04d}" for k in range(PEOPLE)], session_id=[f"ses-{k % 2}" for k in range(PEOPLE)]
+    )
+    visits.to_csv(at / "t.csv", index=False)
+    run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    found = pd.read_csv(at / "out.csv")
+    assert found[["participant_id", "session_id"]].equals(visits[["participant_id", "session_id"]])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [("MUSE_47", "x1", "text where a number"), ("MUSE_47", -5.0, "negative values in 1 region: MUSE_47 of"),
+     ("MUSE_47", np.nan, "1 person has a missing region"), ("sex", "X", "which no control has"),
+     ("participant_id", None, "1 row without an id"), ("age", "old", "text where a number should be")],
+)  # fmt: skip
+def test_a_wrong_cell_far_down_is_named(
+    column: str, value: object, told: str, at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    wrong = people.astype({column: object})
+    wrong.loc[PEOPLE - 5, column] = value
+    wrong.to_csv(at / "t.csv", index=False)
+    with pytest.raises(RindicesError, match=told):
+        run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+
+
+def test_people_who_lack_a_value_can_be_dropped(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    lacking = people.copy()
+    lacking.loc[600:, "MUSE_47"] = np.nan  # whole pieces, too
+    lacking.to_parquet(at / "t.parquet", index=False, row_group_size=50)
+    done = run(at, model, at / "t.parquet", on_missing="drop", size=Size(20, 50, 0))
+    assert done.counted.people == 600
+    assert pd.read_csv(at / "out.csv")["participant_id"].tolist() == people["participant_id"][:600].tolist()
+
+
+def test_a_later_piece_in_another_unit_is_novel_not_refused(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    regions = list(model.regions)
+    some = people.copy()
+    some.loc[600:, regions] = some.loc[600:, regions] / 1000
+    some.to_csv(at / "t.csv", index=False)
+    done = run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    assert done.counted.causes["another unit"] == 100
+    some[regions] = people[regions] / 1000
+    some.to_csv(at / "t.csv", index=False)
+    with pytest.raises(RindicesError, match=r"in ml|times the usual|scaled differently"):
+        run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+
+
+def test_a_table_unlike_training_is_warned_of_once(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    people.assign(age=98.0).where(people.index > 150, people).to_csv(at / "t.csv", index=False)
+    done = run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    warnings = [problem.what for problem in done.problems if "unlike the training people" in problem.what]
+    assert len(warnings) == 1
+    assert f"of {PEOPLE} are novel" in warnings[0]
+    assert len(done.problems) < 8
+
+
+def test_a_folder_in_and_a_folder_out_resumes(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (at / "in" / "more").mkdir(parents=True)
+    files = [at / "in" / name for name in ("a.parquet", "b.parquet", "more/a.parquet")]
+    for place, file in enumerate(files):
+        people.iloc[place::3].to_parquet(file, index=False)
+    (at / "in" / "_SUCCESS").write_text("")
+    assert files_of(at / "in") == files
+    made, original = [], stream.make_part
+
+    def dies(job: stream.Job, piece: stream.Piece, name: str) -> stream.Part:
+        made.append(name)
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return original(job, piece, name)
+
+    monkeypatch.setattr(stream, "make_part", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run(at, model, at / "in", "out")
+    monkeypatch.setattr(stream, "make_part", original)
+    before = {path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")}
+    done = run(at, model, at / "in", "out")
+    assert (done.parts, done.resumed, len(before)) == (3, 2, 2)
+    after = {path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")}
+    assert set(after) == {"a-00000.parquet", "b-00000.parquet", "more__a-00000.parquet"}
+    assert {name: after[name] for name in before} == before
+    people.to_csv(at / "whole.csv", index=False)
+    found = pd.read_parquet(at / "out").sort_values("participant_id").reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, in_memory(at / "whole.csv", model), check_exact=True, check_dtype=False)
+    assert done.counted.novel == int(found["novel"].sum())
+
+    people.iloc[1::3].assign(age=50.0).to_parquet(files[1], index=False)  # one file was changed
+    assert run(at, model, at / "in", "out").resumed == 2
+    with pytest.raises(ModelError, match="another model or other options"):
+        run(at, model, at / "in", "out", on_missing="drop")
+    files[1].unlink()
+    with pytest.raises(ModelError, match=r"not in .* \(any more\): b-00000.parquet"):
+        run(at, model, at / "in", "out")
+
+
+def test_other_peoples_folders_are_left_alone(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    people.to_csv(at / "t.csv", index=False)
+    (at / "mine").mkdir()
+    (at / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(ModelError, match="holds other files"):
+        run(at, model, at / "t.csv", "mine")
+    assert (at / "mine" / "thesis.txt").read_text() == "precious"
+
+
+@given(st.lists(st.integers(0, 60), max_size=40), st.integers(1, 5))
+def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
+    import tempfile
+
+    numbers = [key * (2**64 // 61) + 3 for key in keys]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{k}.npy" for k in range(files)]
+        for k, path in enumerate(paths):
+            np.save(path, np.sort(np.array(numbers[k::files], dtype=np.uint64)))
+        found = repeated_keys(paths)
+    assert found.tolist() == sorted(key for key, times in Counter(numbers).items() if times > 1)
+
+
+@given(st.lists(st.sampled_from(['a,"b\nc",d\n', "1,2,3\n", '"x",,\n', "\n"]), min_size=1), st.integers(1, 30))
+def test_text_is_cut_between_rows(rows: list[str], size: int) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_bytes("".join(rows).encode())
+        cuts = list(_lines(path, size))
+        content = path.read_bytes()
+    assert b"".join(content[start:stop] for start, stop in cuts) == content
+    assert all(content[start:stop].count(b'"') % 2 == 0 and content[:stop].endswith(b"\n") for start, stop in cuts)
