@@ -101,6 +101,25 @@ def import_(
         typer.echo(f"{model.n_patterns} R-indices from {len(model.regions)} regions and {wanted}: {out}", err=True)
 
 
+@app.command("export", epilog="Example: rindices model export model.safetensors --onnx model.onnx")
+def export(
+    path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
+    onnx: Annotated[Path, typer.Option(help="The graph to write, .onnx.")],
+    as_json: Json = False,
+) -> None:
+    """Write a model as one ONNX graph, from the columns of a table to R-indices, for R, JavaScript and others."""
+    from rindices.model.export import export_onnx
+    from rindices.model.fitted import load
+
+    if onnx.suffix != ".onnx" or not onnx.absolute().parent.is_dir():
+        raise typer.BadParameter("give an .onnx file in a folder that is there", param_hint="--onnx")
+    names = export_onnx(load(path), onnx)
+    if as_json:
+        print_json({"out": str(onnx), **names})
+    else:
+        typer.echo(f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}", err=True)
+
+
 def _intervals(model: "FittedModel") -> str | None:
     """Return what intervals rest on; None where there are none."""
     if model.intervals is None:

@@ -13,40 +13,41 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_FLOOR = 0.1  # below a tenth of the region the logarithm is continued by its tangent
+FLOOR = 0.1  # below a tenth of the region the logarithm is continued by its tangent
+IDENTITY = 1e-6  # a smaller c is none
 _LARGEST = 0.3  # largest coefficient of variation considered; that of single brain regions is 0.05 to 0.25
 _TINY = 1e-12
 
 
 def to_shifts(z: Floats, share: float) -> Floats:
     """Return log(1 + c z) / c, continued by its tangent where 1 + c z < 0.1; the identity for c = 0."""
-    if share < 1e-6:
+    if share < IDENTITY:
         return z
     left = 1.0 + share * z
-    if left.min(initial=_FLOOR) >= _FLOOR:  # nearly always
+    if left.min(initial=FLOOR) >= FLOOR:  # nearly always
         return np.asarray(np.log(left) / share)
-    kept = np.maximum(left, _FLOOR)
-    return np.asarray((np.log(kept) + (left - kept) / _FLOOR) / share)
+    kept = np.maximum(left, FLOOR)
+    return np.asarray((np.log(kept) + (left - kept) / FLOOR) / share)
 
 
 def to_shares(t: Floats, share: float) -> Floats:
     """Undo `to_shifts`."""
-    if share < 1e-6:
+    if share < IDENTITY:
         return t
-    floor = np.log(_FLOOR)
+    floor = np.log(FLOOR)
     kept = np.maximum(share * t, floor)
-    left = np.exp(kept) + (share * t - kept) * _FLOOR
+    left = np.exp(kept) + (share * t - kept) * FLOOR
     return np.asarray((left - 1.0) / share)
 
 
 def _group_loss(z: Floats, share: float) -> float:
     """Return the negative profile log-likelihood of a group (N, R) whose regions are Gaussian after the transform."""
-    if share < 1e-6:
+    if share < IDENTITY:
         return 0.5 * len(z) * float(np.log(z.var(axis=0) + _TINY).sum())
     left = 1.0 + share * z
-    kept = np.maximum(left, _FLOOR)
+    kept = np.maximum(left, FLOOR)
     logs = np.log(kept)
-    shifts = logs if kept is left or (left >= _FLOOR).all() else logs + (left - kept) / _FLOOR
+    shifts = logs if kept is left or (left >= FLOOR).all() else logs + (left - kept) / FLOOR
     variances = shifts.var(axis=0) / share**2
     return 0.5 * len(z) * float(np.log(variances + _TINY).sum()) + float(logs.sum())
 

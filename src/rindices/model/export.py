@@ -1,0 +1,283 @@
+"""A model as one ONNX graph: from the columns of a table to R-indices, in any language that has an ONNX runtime.
+
+The graph computes in double precision what `FittedModel.apply` computes. Every column is an input under its own name,
+so that their order cannot be wrong: regions (or the columns that a region is the sum of) and numeric covariates as double,
+categories and the site as text, each (N, 1). A category or site that the model does not know gives NaN, never a number.
+Shape letters: N people, R regions, S members, M patterns, K knots, T training people.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices import __version__
+from rindices.atomic import write_atomically
+from rindices.errors import ModelError, reason
+from rindices.learners.heads import SLOPE, ContrastiveHead, PublishedHead, SurrealHead
+from rindices.learners.shares import FLOOR, IDENTITY
+from rindices.model.fitted import FittedModel
+from rindices.model.intervals import Intervals
+from rindices.model.novelty import Training
+from rindices.preprocess.residualise import Coding, Numeric
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+
+Array = NDArray[Any]
+
+OPSET, IR = 19, 9
+SITE = "site"
+
+
+def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
+    """Write a model as an ONNX graph.
+
+    Returns
+    -------
+    dict
+        Names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M); where the model knows them, the ends of the
+        intervals ``low`` and ``high`` (N, M) and ``novelty`` (N, 1).
+    """
+    graph = _Graph()
+    volumes = _volumes(graph, model)
+    values = _prepared(graph, model, volumes)
+    members = _members(graph, model, values)
+    indices = graph.op("ReduceMean", members, graph.ints([1]), keepdims=0)
+    outputs = {"r_indices": indices}
+    if model.intervals is not None:
+        variance = graph.op("ReduceMean", _square(graph, members, indices), graph.ints([1]), keepdims=0)
+        outputs["low"], outputs["high"] = _ends(graph, model.intervals, indices, variance)
+    if model.training is not None and len(model.training.distances):
+        outputs["novelty"] = _novelty(graph, model.training, values)
+    about = {name: model.card.get(name) for name in ("unit", "source", "citation", "licence")}
+    about |= {"rindices_version": __version__, "patterns": model.n_patterns, "regions": list(model.regions)}
+    about |= {"covariates": model.preprocessing.residualiser.to_dict()}
+    content = graph.serialise(outputs, {name: json.dumps(value) for name, value in about.items()})
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise ModelError(f"cannot write {path} ({reason(error)}): give another place with --onnx.") from error
+    return {"inputs": list(graph.inputs), "outputs": list(outputs)}
+
+
+class _Graph:
+    """Collects nodes; every method returns the name of its result."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+        except ImportError as error:
+            raise ModelError("writing ONNX needs its library: pip install 'rindices[onnx]'.") from error
+        self.onnx = onnx
+        self.inputs: dict[str, Any] = {}
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+
+    def input(self, name: str, text: bool = False) -> str:
+        """Add an input (N, 1) of numbers or text, once."""
+        kind = self.onnx.TensorProto.STRING if text else self.onnx.TensorProto.DOUBLE
+        self.inputs.setdefault(name, self.onnx.helper.make_tensor_value_info(name, kind, ["people", 1]))
+        return name
+
+    def const(self, value: object) -> str:
+        """Add doubles."""
+        return self._constant(np.asarray(value, dtype=np.float64))
+
+    def ints(self, value: Sequence[int]) -> str:
+        """Add whole numbers, as axes and shapes are told."""
+        return self._constant(np.asarray(value, dtype=np.int64))
+
+    def texts(self, value: Sequence[str]) -> str:
+        """Add a row of texts (1, ...)."""
+        name = f"c{len(self._constants)}"
+        kind = self.onnx.TensorProto.STRING
+        encoded = [text.encode() for text in value]
+        self._constants.append(self.onnx.helper.make_tensor(name, kind, [1, len(encoded)], encoded))
+        return name
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node."""
+        name = f"n{len(self._nodes)}"
+        self._nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def sum(self, parts: Iterable[str]) -> str:
+        """Add results up."""
+        first, *rest = parts
+        for part in rest:
+            first = self.op("Add", first, part)
+        return first
+
+    def serialise(self, outputs: dict[str, str], about: dict[str, str]) -> bytes:
+        """Return the checked graph as bytes."""
+        helper = self.onnx.helper
+        for name, result in outputs.items():
+            self._nodes.append(helper.make_node("Identity", [result], [name]))
+        double = self.onnx.TensorProto.DOUBLE
+        told = [helper.make_tensor_value_info(name, double, ["people", None]) for name in outputs]
+        graph = helper.make_graph(self._nodes, "rindices", list(self.inputs.values()), told, self._constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+        helper.set_model_props(model, about)
+        self.onnx.checker.check_model(model, full_check=True)
+        return bytes(model.SerializeToString())
+
+    def _constant(self, value: Array) -> str:
+        name = f"c{len(self._constants)}"
+        self._constants.append(self.onnx.numpy_helper.from_array(value, name))
+        return name
+
+
+def _volumes(graph: _Graph, model: FittedModel) -> str:
+    """Return the regions (N, R), sums made from their parts."""
+    columns = [
+        graph.sum(graph.input(part) for part in model.sums.get(region, (region,)))
+        for region in model.preprocessing.regions
+    ]
+    return graph.op("Concat", *columns, axis=1)
+
+
+def _prepared(graph: _Graph, model: FittedModel, volumes: str) -> str:
+    """Return what members see, (N, R)."""
+    pre = model.preprocessing
+    design = _design(graph, pre.residualiser.codings)
+    sites = getattr(pre, "harmoniser", None)
+    if sites is not None:
+        volumes = _harmonised(graph, sites, volumes, design)
+    if design is not None:
+        effect = _times(
+            graph, graph.op("Sub", design, graph.const(pre.residualiser.centre)), pre.residualiser.coefficients
+        )
+        volumes = graph.op("Sub", volumes, effect)
+    z = graph.op("Div", graph.op("Sub", volumes, graph.const(pre.standardiser.mean)), graph.const(pre.standardiser.sd))
+    return graph.op("Add", graph.op("Mul", z, graph.const(CONTROL_SD)), graph.const(CONTROL_MEAN))
+
+
+def _design(graph: _Graph, codings: Sequence[Coding]) -> str | None:
+    """Return the design (N, P), or None without covariates; an unknown category makes its row NaN."""
+    columns = []
+    for coding in codings:
+        if isinstance(coding, Numeric):
+            columns.append(graph.input(coding.name))
+        else:
+            columns.append(_one_hot(graph, coding.name, coding.levels, skip=1))
+    if not columns:
+        return None
+    return columns[0] if len(columns) == 1 else graph.op("Concat", *columns, axis=1)
+
+
+def _one_hot(graph: _Graph, name: str, levels: Sequence[str], skip: int) -> str:
+    """Return (N, levels - skip) which level a text is, NaN where it is none."""
+    is_it = graph.op("Cast", graph.op("Equal", graph.input(name, text=True), graph.texts(levels)), to=_DOUBLE)
+    known = graph.op("ReduceSum", is_it, graph.ints([1]), keepdims=1)
+    strange = graph.op("Where", graph.op("Greater", known, graph.const(0.5)), graph.const(0.0), graph.const(np.nan))
+    marked = graph.op("Add", is_it, strange)
+    return graph.op("Slice", marked, graph.ints([skip]), graph.ints([len(levels)]), graph.ints([1])) if skip else marked
+
+
+def _harmonised(graph: _Graph, sites: Any, volumes: str, design: str | None) -> str:
+    """Return the volumes (N, R) without the effects of sites."""
+    expected = graph.const(sites.mean)
+    if design is not None:
+        kept = _times(graph, graph.op("Sub", design, graph.const(sites.centre)), sites.coefficients)
+        expected = graph.op("Add", kept, expected)
+    member = _one_hot(graph, SITE, sites.sites, skip=0)
+    z = graph.op("Div", graph.op("Sub", volumes, expected), graph.const(sites.sd))
+    z = graph.op("Div", graph.op("Sub", z, _times(graph, member, sites.shift)), _times(graph, member, sites.scale))
+    return graph.op("Add", expected, graph.op("Mul", z, graph.const(sites.sd)))
+
+
+def _members(graph: _Graph, model: FittedModel, values: str) -> str:
+    """Return the members' R-indices (N, S, M)."""
+    found = []
+    for head, order in zip(model.heads, model.orders, strict=True):
+        if isinstance(head, ContrastiveHead):
+            one = _times(graph, _straightened(graph, head, values), head.weights[:, list(order)])
+        else:
+            one = _surreal(graph, head, order, values)
+        found.append(graph.op("Unsqueeze", one, graph.ints([1])))
+    return graph.op("Concat", *found, axis=1)
+
+
+def _straightened(graph: _Graph, head: ContrastiveHead, values: str) -> str:
+    share = float(head.share)
+    z = graph.op("Div", graph.op("Sub", values, graph.const(head.control_mean)), graph.const(head.control_scale))
+    if share >= IDENTITY:
+        left = graph.op("Add", graph.op("Mul", z, graph.const(share)), graph.const(1.0))
+        kept = graph.op("Max", left, graph.const(FLOOR))
+        tangent = graph.op("Div", graph.op("Sub", left, kept), graph.const(FLOOR))
+        z = graph.op("Div", graph.op("Add", graph.op("Log", kept), tangent), graph.const(share))
+    return graph.op("Div", graph.op("Sub", z, graph.const(head.shift_mean)), graph.const(head.shift_scale))
+
+
+def _surreal(graph: _Graph, head: SurrealHead, order: Sequence[int], values: str) -> str:
+    """Return g2 of g1, (N, M); g1 and the first layer of g2 are one matrix, as in `SurrealHead`."""
+    people, regions = _leaky(graph, values), head.g2_weight1.shape[0]
+    last, bias = head.g2_weight3.astype(float), head.g2_bias3.astype(float)
+    summed = isinstance(head, PublishedHead)
+    if summed:
+        last, bias = last[:, list(order)], bias[:, list(order)]
+    outputs = []
+    for block in np.split(head.g1.astype(np.float64), head.g1.shape[1] // regions, axis=1):
+        joined = block @ head.g2_weight1
+        hidden = _leaky(graph, _layer(graph, people, joined[:-1], joined[-1] + head.g2_bias1))
+        hidden = _leaky(graph, _layer(graph, hidden, head.g2_weight2, head.g2_bias2))
+        outputs.append(_layer(graph, hidden, last, bias))
+    return graph.sum(outputs) if summed else graph.op("Concat", *(outputs[place] for place in order), axis=1)
+
+
+def _ends(graph: _Graph, known: Intervals, indices: str, variance: str) -> tuple[str, str]:
+    """Return the ends of the intervals, each (N, M): `Intervals.around`, interpolation written as a sum of pieces."""
+    lower, upper = known.knots[:, :-1], known.knots[:, 1:]
+    along = graph.op("Unsqueeze", indices, graph.ints([2]))
+    along = graph.op("Max", graph.op("Min", along, graph.const(upper[None])), graph.const(lower[None]))
+    along = graph.op("Sub", along, graph.const(lower[None]))  # (N, M, K - 1), how far into each piece
+    width = np.where(upper > lower, upper - lower, 1.0)
+
+    def at(offsets: Array) -> str:
+        risen = graph.op("Mul", along, graph.const((np.diff(offsets, axis=1) / width)[None]))
+        total = graph.op("ReduceSum", risen, graph.ints([2]), keepdims=0)
+        return graph.op("Add", total, graph.const(offsets[:, 0]))
+
+    relative = graph.op("Mul", variance, graph.const(known.members / known.error**2))
+    wider = graph.op("Sqrt", graph.op("Add", relative, graph.const(1.0)))
+    middle = at(known.middle)
+    ends = []
+    for offsets, outer in ((known.low, "Min"), (known.high, "Max")):
+        half = graph.op("Mul", graph.op("Sub", at(offsets), middle), wider)
+        ends.append(graph.op(outer, graph.sum([indices, middle, half]), indices))
+    return ends[0], ends[1]
+
+
+def _novelty(graph: _Graph, training: Training, values: str) -> str:
+    """Return the tail probability (N, 1)."""
+    off = _times(graph, graph.op("Sub", values, graph.const(training.mean)), training.root)
+    distance = graph.op("Sqrt", graph.op("ReduceSum", graph.op("Mul", off, off), graph.ints([1]), keepdims=1))
+    number = len(training.distances)
+    nearer = graph.op("Cast", graph.op("Less", graph.const(training.distances[None]), distance), to=_DOUBLE)
+    nearer = graph.op("ReduceSum", nearer, graph.ints([1]), keepdims=1)
+    tail = graph.op("Div", graph.op("Sub", graph.const(1.0 + number), nearer), graph.const(1.0 + number))
+    unknown = graph.op("IsNaN", distance)
+    return graph.op("Where", unknown, graph.const(np.nan), tail)
+
+
+def _square(graph: _Graph, members: str, indices: str) -> str:
+    off = graph.op("Sub", members, graph.op("Unsqueeze", indices, graph.ints([1])))
+    return graph.op("Mul", off, off)
+
+
+def _times(graph: _Graph, values: str, matrix: Array) -> str:
+    return graph.op("MatMul", values, graph.const(matrix))
+
+
+def _layer(graph: _Graph, values: str, weight: Array, bias: Array) -> str:
+    return graph.op("Add", _times(graph, values, weight), graph.const(bias))
+
+
+def _leaky(graph: _Graph, values: str) -> str:
+    """Return the leaky ReLU; the operator of that name knows single precision alone."""
+    return graph.op("Max", values, graph.op("Mul", values, graph.const(SLOPE)))
+
+
+_DOUBLE = 11  # onnx.TensorProto.DOUBLE
