@@ -13,12 +13,12 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+from scripts.make_model_fixture import small_cohort
 
 import rindices as ri
 from rindices.model.export import export_onnx
 from rindices.preprocess.residualise import Categorical, Residualiser
 from rindices.tables.cohort import Cohort
-from scripts.make_model_fixture import small_cohort
 
 HERE = Path(__file__).parent
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "r_indices.mjs"

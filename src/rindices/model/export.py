@@ -1,8 +1,8 @@
 """A model as one ONNX graph: from the columns of a table to R-indices, in any language that has an ONNX runtime.
 
 The graph computes in double precision what `FittedModel.apply` computes. Every column is an input under its own name,
-so that their order cannot be wrong: regions (or the columns that a region is the sum of) and numeric covariates as double,
-categories and the site as text, each (N, 1). A category or site that the model does not know gives NaN, never a number.
+so that their order cannot be wrong: regions (or the columns that a region is the sum of) and numeric covariates as
+double, categories and the site as text, each (N, 1). A category or site that the model does not know gives NaN.
 Shape letters: N people, R regions, S members, M patterns, K knots, T training people.
 """
 
@@ -94,7 +94,9 @@ class _Graph:
         name = f"c{len(self._constants)}"
         kind = self.onnx.TensorProto.STRING
         encoded = [text.encode() for text in value]
-        self._constants.append(self.onnx.helper.make_tensor(name, kind, [1, len(encoded)], encoded))
+        self._constants.append(
+            self.onnx.helper.make_tensor(name, kind, [1, len(encoded)], np.array(encoded, dtype=object))
+        )
         return name
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:

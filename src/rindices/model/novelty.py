@@ -159,7 +159,7 @@ class Reference:
         self._out_of_range(covariates, reasons)
         if tail is not None and training is not None:
             far = np.flatnonzero((tail < training.bar) & ~other_unit)
-            for row, found in zip(far, self._regions(values[far]), strict=True):
+            for row, found in zip(far.tolist(), self._regions(values[far]), strict=True):
                 reasons[row] += found
         because = [_NONE] * len(values)
         for row, found in reasons.items():
@@ -178,7 +178,7 @@ class Reference:
         ratio = np.ones(len(volumes))
         ratio[some] = np.maximum(np.median(volumes[some] / self.typical, axis=1), 1e-9)
         other = (ratio > _OTHER_UNIT) | (ratio < 1 / _OTHER_UNIT)
-        for row in np.flatnonzero(other):
+        for row in np.flatnonzero(other).tolist():
             text = f"all volumes are about {10 ** np.round(np.log10(ratio[row])):g} times the usual: another unit?"
             reasons[row].append(Reason("another unit", text))
         return np.asarray(other)
@@ -190,7 +190,7 @@ class Reference:
             low, high = self.ranges.get(coding.name, (coding.low, coding.high))
             numbers = covariates[coding.name].to_numpy(dtype=float)
             slack = _SLACK * (high - low)
-            for row in np.flatnonzero((numbers < low - slack) | (numbers > high + slack)):
+            for row in np.flatnonzero((numbers < low - slack) | (numbers > high + slack)).tolist():
                 text = f"{coding.name} {numbers[row]:g} is outside {low:g} to {high:g}"
                 reasons[row].append(Reason(f"{coding.name} out of range", text))
 

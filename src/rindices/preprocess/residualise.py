@@ -174,7 +174,7 @@ def _texts(values: pd.Series) -> NDArray[np.object_]:
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     numbers = pd.api.types.is_numeric_dtype(values)
     texts = [f"{float(value):g}" if numbers else str(value) for value in distinct]
-    return np.array(texts, dtype=object)[places]
+    return np.asarray(np.array(texts, dtype=object)[places])
 
 
 def _coding_from(values: Mapping[str, Any]) -> Coding:

@@ -1,0 +1,171 @@
+"""Repeat visits: the change of R-indices per year, person by person, with its interval.
+
+A person's change is the slope of the straight line through the visits. The interval of an R-index (`model.intervals`)
+says nothing about it: most of that error is the person's own anatomy, which is the same at every visit. What blurs a
+slope is how much an R-index moves from visit to visit for no reason, and that is learnt from the visits themselves.
+Shape letters: N people, V visits, M patterns.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rindices.errors import Findings, InputError, count, did_you_mean, named
+from rindices.tables.cohort import ID, SESSION
+
+Floats = NDArray[np.float64]
+
+NOMINAL = 0.9
+_ENOUGH = 10  # degrees of freedom from which on the scatter about people's lines is used
+_LEAST_YEARS = 1e-6
+
+
+@dataclass(frozen=True)
+class Change:
+    """Change of R-indices per year.
+
+    Attributes
+    ----------
+    table : DataFrame
+        (N, ...): ``participant_id``, ``visits``, ``years`` between the first and the last, and for each R-index
+        ``r1_per_year``, ``r1_per_year_low``, ``r1_per_year_high``.
+    noise : (M,)
+        Standard deviation of an R-index from visit to visit about the person's line.
+    freedom : int
+        Degrees of freedom that it was learnt with.
+    from_lines : bool
+        Whether it was learnt from the scatter about lines (three visits and more), or, where hardly anyone has three,
+        from the spread of slopes between people, which is too wide where people truly differ.
+    problems : Findings
+    """
+
+    table: pd.DataFrame
+    noise: Floats
+    freedom: int
+    from_lines: bool
+    problems: Findings
+
+
+def change_per_year(visits: pd.DataFrame, time: str) -> Change:
+    """Return the change of each R-index per year.
+
+    Parameters
+    ----------
+    visits : DataFrame
+        A row a visit: ``participant_id``, r1, r2, ... and the time.
+    time : str
+        The column that tells when: years as a number (age, years since the first visit) or a date.
+    """
+    findings = Findings()
+    names = [name for name in visits.columns if re.fullmatch(r"r\d+", name)]
+    if not names:
+        raise InputError("the table has no R-indices: give what apply or fit wrote, with columns r1, r2, ...")
+    years = years_of(visits, time)
+    rows = _usable(visits, years, names, findings)
+    who, start = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)
+    lines = _Lines.of(years[rows], visits[names].to_numpy(dtype=float)[rows], start, len(who))
+    some = (lines.visits > 1) & (lines.spread > _LEAST_YEARS)
+    if not some.any():
+        raise InputError(
+            "nobody has two visits at different times: change needs repeat visits, told apart by session_id."
+        )
+    left = int((~some).sum())
+    if left:
+        findings.note(f"{count(left, 'person has', 'people have')} a single visit (or time): left out")
+    noise, freedom, from_lines = _noise(lines, some)
+    if not from_lines:
+        findings.warn(
+            "hardly anyone has three visits: intervals come from how much slopes differ between people",
+            "",
+            "They are too wide where people truly differ; a third visit would tell noise from change",
+        )
+    return Change(_table(who, lines, some, names, noise, freedom), noise, freedom, from_lines, findings)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Least-squares lines: visits, years, spread (sum of squares of time) are (N,), slope and rest (N, M)."""
+
+    visits: Floats
+    years: Floats
+    spread: Floats
+    slope: Floats
+    rest: Floats
+
+    @classmethod
+    def of(cls, time: Floats, values: Floats, person: NDArray[np.intp], people: int) -> "_Lines":
+        """Fit a line a person to values (V, M) at times (V,)."""
+
+        def total(x: Floats) -> Floats:
+            found = np.zeros((people, *x.shape[1:]))
+            np.add.at(found, person, x)
+            return found
+
+        visits = total(np.ones(len(time)))
+        t = time - (total(time) / visits)[person]
+        y = values - (total(values) / visits[:, None])[person]
+        spread = total(t**2)
+        slope = total(t[:, None] * y) / np.maximum(spread, _LEAST_YEARS**2)[:, None]
+        rest = total((y - slope[person] * t[:, None]) ** 2)
+        first, last = np.full(people, np.inf), np.full(people, -np.inf)
+        np.minimum.at(first, person, time)
+        np.maximum.at(last, person, time)
+        return cls(visits, last - first, spread, slope, rest)
+
+
+def _noise(lines: _Lines, some: NDArray[np.bool_]) -> tuple[Floats, int, bool]:
+    """Return the noise of a visit (M,), its degrees of freedom, and whether lines told it."""
+    freedom = int((lines.visits[some] - 2).sum())
+    if freedom >= _ENOUGH:
+        return np.sqrt(lines.rest[some].sum(axis=0) / freedom), freedom, True
+    weight, slope = lines.spread[some], lines.slope[some]  # noise of variance s2 gives slopes of variance s2 / spread
+    people = int(some.sum())
+    if people < 2:
+        raise InputError("one person with two visits says nothing about noise: give more people, or a third visit.")
+    mean = weight @ slope / weight.sum()
+    return np.sqrt(weight @ (slope - mean) ** 2 / (people - 1)), people - 1, False
+
+
+def _table(
+    who: NDArray[np.str_], lines: _Lines, some: NDArray[np.bool_], names: list[str], noise: Floats, freedom: int
+) -> pd.DataFrame:
+    from scipy.stats import t as student
+
+    half = student.ppf((1 + NOMINAL) / 2, freedom) * noise / np.sqrt(lines.spread[some])[:, None]
+    columns = {ID: who[some], "visits": lines.visits[some].astype(int), "years": lines.years[some]}
+    for place, name in enumerate(names):
+        slope = lines.slope[some, place]
+        columns |= {f"{name}_per_year": slope}
+        columns |= {f"{name}_per_year_low": slope - half[:, place], f"{name}_per_year_high": slope + half[:, place]}
+    return pd.DataFrame(columns)
+
+
+def years_of(visits: pd.DataFrame, time: str) -> Floats:
+    """Return when each visit was, (V,), in years."""
+    if time not in visits:
+        raise InputError(f"there is no column '{time}' of the time: {did_you_mean(time, list(visits.columns))}")
+    values = visits[time]
+    if pd.api.types.is_numeric_dtype(values):
+        return np.asarray(values, dtype=float)
+    dates = pd.to_datetime(values, errors="coerce", format="ISO8601")
+    wrong = values[dates.isna() & values.notna()]
+    if len(wrong):
+        raise InputError(f"{time} is neither years nor dates (2021-03-31): {named(wrong, 3)}.")
+    days = (dates - dates.min()) / pd.Timedelta(days=1)
+    return np.asarray(days.to_numpy(dtype=float) / 365.25)
+
+
+def _usable(visits: pd.DataFrame, years: Floats, names: list[str], findings: Findings) -> NDArray[np.bool_]:
+    rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(axis=1)
+    if not rows.all():
+        lacking = visits[ID][~rows]
+        findings.warn(
+            f"{count(len(lacking), 'visit lacks', 'visits lack')} a time or an R-index: {named(lacking)}; left out"
+        )
+    twice = visits[rows].duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
+    if twice.any():
+        raise InputError(f"visits stand more than once: {named(visits[rows][ID][twice])}. Keep one row a visit.")
+    return np.asarray(rows)

@@ -1,0 +1,80 @@
+"""``rindices change``: what repeat visits say about the speed of change."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rindices.cli.console import print_json, say_problems
+from rindices.cli.options import Json, Participants
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EPILOG = "Example: rindices change r_indices.tsv --participants sessions.tsv --time age --out change"
+
+
+def change(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="What apply or fit wrote, with sessions.")],
+    out: Annotated[Path, typer.Option(help="Folder for change.tsv, change.json and change.png.")],
+    time: Annotated[str, typer.Option(help="Column that tells when: years (age) or dates (2021-03-31).")] = "age",
+    participants: Participants = None,
+    as_json: Json = False,
+) -> None:
+    """Write the change of R-indices per year of everyone with two visits or more, with 90 % intervals."""
+    from rindices.analysis.change import NOMINAL, change_per_year
+    from rindices.analysis.change_figure import draw_change
+    from rindices.errors import TableError, reason
+    from rindices.model.indices import write_json
+
+    visits = _visits(indices, participants, time)
+    found = change_per_year(visits, time)
+    table = found.table
+    names = [name.removesuffix("_per_year") for name in table if name.endswith("_per_year")]
+    summary = {
+        name: {
+            "mean_per_year": float(table[f"{name}_per_year"].mean()),
+            "above_zero": int((table[f"{name}_per_year_low"] > 0).sum()),
+            "below_zero": int((table[f"{name}_per_year_high"] < 0).sum()),
+            "noise_of_a_visit": float(noise),
+        }
+        for name, noise in zip(names, found.noise, strict=True)
+    }
+    about = {"people": len(table), "visits": int(table["visits"].sum()), "interval": NOMINAL, "indices": summary}
+    about |= {"noise_from": "scatter about lines" if found.from_lines else "spread of slopes between people"}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
+        write_json(out / "change.json", about)
+        draw_change(found, visits, time, out / "change.png")
+    except OSError as error:
+        raise TableError(f"cannot write to {out} ({reason(error)}): give another folder with --out.") from error
+    say_problems(found.problems)
+    if as_json:
+        print_json({"out": str(out), **about})
+    else:
+        typer.echo(f"change per year of {len(table):,} people written to {out}", err=True)
+
+
+def _visits(indices: Path, participants: Path | None, time: str) -> "pd.DataFrame":
+    """Return a row a visit, with the time beside the R-indices."""
+    import pandas as pd
+
+    from rindices.errors import Findings, TableError
+    from rindices.tables.cohort import ID, SESSION
+    from rindices.tables.people import join_people
+    from rindices.tables.sources import Roles, read_people
+
+    findings = Findings()
+    table = read_people(indices, Roles(), [], findings)
+    keys = {ID: table.ids} | ({} if table.sessions is None else {SESSION: table.sessions})
+    frame = table.frame.drop(columns=[name for name in (*keys, table.id_column) if name in table.frame])
+    frame = pd.concat([pd.DataFrame(keys), frame.reset_index(drop=True)], axis=1)
+    if participants is not None:
+        people = join_people(table, participants, Roles(), findings)
+        column = people.find(time)
+        if column is not None:
+            frame[time] = people.frame[column].to_numpy()
+    if findings.errors():
+        raise TableError(findings.errors())
+    return frame
