@@ -29,6 +29,7 @@ from rindices.study.engines.local import LocalEngine
 from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -96,6 +97,7 @@ def fit(
         return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers, engine=engine)
 
 
+@one_thread()
 def fit_cohort(
     cohort: Cohort,
     model: Model,
