@@ -114,8 +114,8 @@ class Residualiser:
     @classmethod
     def fit(cls, volumes: Matrix, covariates: pd.DataFrame) -> Self:
         """Learn from controls: volumes (N, R), covariates (N, C)."""
-        codings = tuple(_coding(name, covariates[name]) for name in covariates.columns)
-        design = _design(codings, covariates)
+        codings = tuple(coding_of(name, covariates[name]) for name in covariates.columns)
+        design = design_matrix(codings, covariates)
         if len(volumes) <= design.shape[1] + 1:
             raise PreprocessingError(
                 f"{count(len(volumes), 'control')} cannot carry {count(design.shape[1], 'covariate column')}: "
@@ -129,7 +129,7 @@ class Residualiser:
 
     def transform(self, volumes: Matrix, covariates: pd.DataFrame) -> Matrix:
         """Take the covariates' effect out: (N, R), (N, C) -> (N, R)."""
-        return np.asarray(volumes - (_design(self.codings, covariates) - self.centre) @ self.coefficients)
+        return np.asarray(volumes - (design_matrix(self.codings, covariates) - self.centre) @ self.coefficients)
 
     def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings) -> None:
         """Report what the adjustment cannot do for these people."""
@@ -151,7 +151,7 @@ class Residualiser:
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
 
 
-def _coding(name: str, values: pd.Series) -> Coding:
+def coding_of(name: str, values: pd.Series) -> Coding:
     """Return how a covariate is coded; two numbers (sex as 0 and 1) are two categories, so that 1 and 2 is refused."""
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
         return Numeric(name, float(values.min()), float(values.max()))
@@ -171,7 +171,7 @@ def _coding_from(values: Mapping[str, Any]) -> Coding:
     return Categorical(values["name"], tuple(values["levels"]))
 
 
-def _design(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
+def design_matrix(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
     """Return the design (N, P) without an intercept; the centre takes its place."""
     columns = [coding.columns(covariates[coding.name]) for coding in codings]
     return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))
