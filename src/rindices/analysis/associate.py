@@ -10,7 +10,7 @@ from scipy import stats
 
 from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, some_people
 from rindices.errors import AnalysisError
-from rindices.preprocess.residualise import coding_of, design_matrix
+from rindices.preprocess.residualise import codings_of, design_matrix
 from rindices.tables.cohort import GROUP, ID, SESSION
 
 Floats = NDArray[np.float64]
@@ -151,7 +151,7 @@ def correlate(first: Floats, second: Floats, design: Floats, confidence: float =
 
 
 def _design(covariates: pd.DataFrame) -> Floats:
-    return design_matrix([coding_of(name, covariates[name]) for name in covariates.columns], covariates)
+    return design_matrix(codings_of(covariates), covariates)
 
 
 def _standardised(design: Floats) -> Floats:

@@ -114,7 +114,7 @@ class Residualiser:
     @classmethod
     def fit(cls, volumes: Matrix, covariates: pd.DataFrame) -> Self:
         """Learn from controls: volumes (N, R), covariates (N, C)."""
-        codings = tuple(coding_of(name, covariates[name]) for name in covariates.columns)
+        codings = codings_of(covariates)
         design = design_matrix(codings, covariates)
         if len(volumes) <= design.shape[1] + 1:
             raise PreprocessingError(
@@ -151,7 +151,12 @@ class Residualiser:
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
 
 
-def coding_of(name: str, values: pd.Series) -> Coding:
+def codings_of(covariates: pd.DataFrame) -> tuple[Coding, ...]:
+    """Return how each covariate (N, C) becomes columns of a design."""
+    return tuple(_coding(name, covariates[name]) for name in covariates.columns)
+
+
+def _coding(name: str, values: pd.Series) -> Coding:
     """Return how a covariate is coded; two numbers (sex as 0 and 1) are two categories, so that 1 and 2 is refused."""
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
         return Numeric(name, float(values.min()), float(values.max()))
