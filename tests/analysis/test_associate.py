@@ -184,6 +184,7 @@ def test_command(tmp_path: Path) -> None:
         for name in ("n", "correlation", "p", "low", "high"):
             assert row(written, index, "memory")[name] == pytest.approx(row(expected, index, "memory")[name])
     assert row(written, "r1", "tau")["n"] == N - 1
+    assert row(written, "r1", "carrier")["level"] == "yes"
     meaning = json.loads((tmp_path / "out/associations.json").read_text())
     assert set(written.columns) <= set(meaning)
     assert len(value["results"]) == len(written)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from rindices.errors import AnalysisError, did_you_mean, named
-from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.groups import CONTROL, PATIENT
 
 Floats = NDArray[np.float64]
@@ -61,6 +61,26 @@ def join(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
             f"no one of the R-indices ({named(indices[ID], 2)}) is in the other table ({named(other[ID], 2)})."
         )
     return indices[keys].merge(other, on=keys, how="left", validate="one_to_one")
+
+
+def with_ids(cohort: Cohort, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of a cohort's people, such as its volumes, with their ids (and sessions) in front."""
+    keys = [name for name in (ID, SESSION) if name in cohort.people]
+    return pd.concat([cohort.people[keys], frame], axis=1)
+
+
+def with_groups(indices: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
+    """Return R-indices of those who are in the cohort, with ``group``: the table's own, else the cohort's."""
+    keys = [name for name in (ID, SESSION) if name in indices and name in cohort.people]
+    known = [*keys, *([GROUP] if GROUP in cohort.people and GROUP not in indices else [])]
+    both = indices.merge(cohort.people[known], on=keys, how="inner", validate="one_to_one")
+    if both.empty:
+        raise AnalysisError(
+            f"no one of the R-indices ({named(indices[ID], 2)}) is in the table ({named(cohort.people[ID], 2)})."
+        )
+    if GROUP not in both:
+        raise AnalysisError("who is a control is not known: name the column of groups (--group).")
+    return both
 
 
 def false_discovery_rate(p: ArrayLike) -> Floats:

@@ -59,7 +59,7 @@ def _with_ids(table: Table, frame: pd.DataFrame, where: str, findings: Findings)
 def _column(values: pd.Series, ids: list[str], where: str, findings: Findings) -> pd.Series:
     """Return a column as numbers where it is mostly numbers, else as text."""
     if not formats.mostly_numbers(values):
-        return to_text(values)
+        return to_text(values).rename(values.name)
     strange = Findings()
     numbers = as_numbers(values.to_frame(), ids, where, strange).iloc[:, 0]
     cure = "These cells count as missing"
