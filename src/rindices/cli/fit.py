@@ -106,7 +106,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = _read(study, folder)
+    cohort = read_cohort_of(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
@@ -198,7 +198,7 @@ def _setting(setting: dict[str, Any]) -> str:
     return f"{setting['n_patterns']} patterns{weight}"
 
 
-def _read(study: "Study", folder: Path) -> Any:
+def read_cohort_of(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
     from rindices.errors import Severity, TableError
     from rindices.tables.door import examine
@@ -213,7 +213,7 @@ def _read(study: "Study", folder: Path) -> Any:
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
     from rindices.study.estimate import estimate
 
-    cohort = _read(study, folder)
+    cohort = read_cohort_of(study, folder)
     model, run = study.model, study.run
     result = estimate(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
     if as_json:
