@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, some_people
 from rindices.errors import AnalysisError
@@ -145,9 +145,9 @@ def correlate(first: Floats, second: Floats, design: Floats, confidence: float =
     r = float(np.clip(np.mean(both[:, 0] * both[:, 1]) / (left[0] * left[1]), -1, 1))
     with np.errstate(divide="ignore"):
         t = r * np.sqrt(freedom / np.float64(1 - r * r))
-        width = stats.norm.ppf((1 + confidence) / 2) / np.sqrt(freedom - 1)
+        width = special.ndtri((1 + confidence) / 2) / np.sqrt(freedom - 1)
         low, high = np.tanh(np.arctanh(r) + np.array([-width, width]))
-    return Correlation(r, float(low), float(high), float(2 * stats.t.sf(abs(t), freedom)))
+    return Correlation(r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
 
 
 def _design(covariates: pd.DataFrame) -> Floats:

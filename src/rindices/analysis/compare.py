@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join
 from rindices.errors import AnalysisError, named
@@ -235,8 +235,8 @@ def _effects(
     spread = 1 / (apart @ apart)  # without covariates 1/n + 1/m
     t = slope / (sigma * np.sqrt(spread))
     g = slope / sigma * (1 - 3 / (4 * freedom - 1))
-    width = stats.norm.ppf((1 + confidence) / 2) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))
-    return Effects(slope, g, g - width, g + width, t, 2 * stats.t.sf(np.abs(t), freedom))
+    width = special.ndtri((1 + confidence) / 2) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))
+    return Effects(slope, g, g - width, g + width, t, 2 * special.stdtr(freedom, -np.abs(t)))
 
 
 def _range(cuts: Sequence[float], number: int) -> str:
