@@ -26,6 +26,7 @@ from rindices.study.engines.local import LocalEngine
 from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -97,6 +98,7 @@ def fit(
         return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
 
 
+@one_thread()
 def fit_cohort(
     cohort: Cohort,
     model: Model,
