@@ -165,6 +165,20 @@ def test_fdr_equals_statsmodels() -> None:
     np.testing.assert_allclose(false_discovery_rate(p), multipletests(p, method="fdr_bh")[1], rtol=1e-12)
 
 
+def test_few_false_discoveries_where_nothing_is() -> None:
+    """A hundred tables here; a thousand in benchmarks/false_discoveries.py."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(100):
+        values = rng.normal(size=(60, 7)) + 0.6 * rng.normal(size=(60, 1)) * (np.arange(7) < 5)
+        frame = pd.DataFrame(values, columns=["a", "b", "c", "d", "e", "r1", "r2"])
+        frame.insert(0, "participant_id", [str(k) for k in range(60)])
+        found += int(
+            associate(frame[["participant_id", "r1", "r2"]], frame.drop(columns=["r1", "r2"]))["q"].min() < 0.05
+        )
+    assert found <= stats.binom.ppf(0.999, 100, 0.05)
+
+
 def test_command(tmp_path: Path) -> None:
     indices, clinical = make()
     indices.to_csv(tmp_path / "r_indices.tsv", sep="\t", index=False)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 import rindices as ri
@@ -156,6 +157,20 @@ def test_patients_do_not_touch_what_is_learnt_on_controls() -> None:
         np.testing.assert_array_equal(array, second[name])
 
 
+def test_a_site_of_severer_patients_keeps_them_severe_when_learnt_on_controls() -> None:
+    made = People(800, 10, 2)
+    severe = made.patient & (made.site == "site1")
+    volumes = made.truth - 200 * severe[:, None]  # no site does anything
+    cohort = replace(made.cohort(), volumes=pd.DataFrame(volumes, columns=made.regions))
+
+    def gap(mode: str) -> float:
+        values = ri.Preprocessing.fit(cohort, mode).transform(cohort)
+        return float(values[severe].mean() - values[made.patient & ~severe].mean())
+
+    assert gap("controls") == pytest.approx(gap("none"), rel=0.15)
+    assert abs(gap("all")) < 0.75 * abs(gap("none"))  # as documented: part of their severity goes
+
+
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), shift=st.floats(-5, 5), factor=st.floats(0.2, 5))
 def test_units_of_a_region_do_not_matter(seed: int, shift: float, factor: float) -> None:
@@ -252,18 +267,20 @@ def test_it_travels_in_the_model_file(tmp_path: Path) -> None:
     assert not np.allclose(free.apply(made.cohort)["r1"], model.apply(made.cohort)["r1"])
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "m.safetensors"
+    cohort = ri.simulate_cohort("tiny", 0, sites=2).cohort
+    ri.fit(cohort, 2, members=1, recipe="contrastive", workers=1).save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"mode": "magic"}, {"sites": []}, {"sites": ["a", "a"]}, {"sites": [1, 2]}, {"counts": [3]}, {"sites": None}],
 )
-def test_a_damaged_file_is_refused(tmp_path: Path, wrong: dict) -> None:
-    made = ri.simulate_cohort("tiny", 0, sites=2)
-    path = tmp_path / "m.safetensors"
-    ri.fit(made.cohort, 2, members=2, recipe="contrastive", workers=1).save(path)
-    metadata = read_metadata(path)
-    from safetensors.numpy import load_file
-
-    arrays = load_file(path)
+def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, wrong: dict) -> None:
+    metadata, arrays, path = read_metadata(saved), load_file(saved), tmp_path / "m.safetensors"
     write_file(path, arrays, metadata | {"harmonise": metadata["harmonise"] | wrong})
     with pytest.raises(ModelError, match="damaged"):
         ri.load(path)
