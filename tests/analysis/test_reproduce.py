@@ -51,7 +51,7 @@ def test_it_is_what_two_fits_by_hand_give() -> None:
         assert row["n"] == len(patients)
     unseen = found.unseen.set_index("participant_id")
     there = models[0].apply(halves[1]).set_index("participant_id")
-    np.testing.assert_allclose(unseen.loc[there.index, ["r1", "r2"]], there)
+    np.testing.assert_allclose(unseen.loc[there.index, ["r1", "r2"]], there[["r1", "r2"]])
     assert set(unseen.loc[there.index, "half"]) == {2}
     assert len(unseen) == len(cohort)
 

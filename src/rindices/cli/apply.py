@@ -58,14 +58,22 @@ def apply(
     problems = [problem for problem in result.problems if not _is_about_training(problem.what)]
     if new_sites == "controls":
         fitted = fitted.with_sites(result.cohort, least)
-    indices = fitted.apply(result.cohort)
-    say_problems([*problems, *fitted.preprocessing.review(result.cohort)])
+    indices, found = fitted.assess(result.cohort)
+    say_problems([*found, *problems])
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     if as_json:
-        print_json({"people": len(indices), "novel": None, "out": str(out), "rows_per_second": round(rate)})
+        print_json(
+            {
+                "people": len(indices),
+                "novel": int(indices["novel"].sum()),
+                "out": str(out),
+                "rows_per_second": round(rate),
+            }
+        )
     else:
-        typer.echo(f"{len(indices):,} people written to {out}", err=True)
+        novel = int(indices["novel"].sum())
+        typer.echo(f"{len(indices):,} people written to {out}, {novel:,} of them unlike the training people", err=True)
 
 
 def _is_about_training(what: str) -> bool:

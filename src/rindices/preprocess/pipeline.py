@@ -73,7 +73,7 @@ class Preprocessing:
         Regions and covariates are found by name; people whose category no control has are refused, and so are people
         of a site that was not in training (`with_sites`).
         """
-        volumes, covariates = self._aligned(cohort)
+        volumes, covariates = self.aligned(cohort)
         errors = [p for p in self.review(cohort) if p.severity is Severity.ERROR]
         if errors:
             raise PreprocessingError(errors)
@@ -93,7 +93,7 @@ class Preprocessing:
         """
         if self.harmoniser is None:
             raise PreprocessingError("sites were not harmonised in training, so there is nothing to add new ones to.")
-        self._aligned(cohort)
+        self.aligned(cohort)
         strange = set(_sites(cohort)) - set(self.harmoniser.sites)
         new = cohort.take(np.array([site in strange for site in _sites(cohort)], dtype=bool))
         controls = new.take(new.is_control)
@@ -103,7 +103,7 @@ class Preprocessing:
                 f"sites that were not in training have no controls here: {named(bare)}. Name the column of groups and "
                 f"give at least {least} controls of each, or leave these sites out."
             )
-        volumes, covariates = self._aligned(controls)
+        volumes, covariates = self.aligned(controls)
         known = self.harmoniser.with_sites(volumes, self._design(covariates), _sites(controls), least)
         return replace(self, harmoniser=known)
 
@@ -111,12 +111,12 @@ class Preprocessing:
         """Return what the adjustment cannot do for these people: unseen categories and sites, values out of range."""
         findings = Findings(list(self.residualiser.notes))
         ids = list(cohort.people[ID])
-        self.residualiser.review(self._aligned(cohort)[1], ids, findings)
+        self.residualiser.review(self.aligned(cohort)[1], ids, findings)
         if self.harmoniser is not None:
             self.harmoniser.review(_sites(cohort), ids, findings)
         return list(findings)
 
-    def _aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
+    def aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
         """Return the volumes (N, R) and covariates (N, C) in the order of training."""
         missing = [region for region in self.regions if region not in cohort.volumes]
         if missing:

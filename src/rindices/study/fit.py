@@ -17,7 +17,10 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
-from rindices.model.fitted import CITATION, FittedModel, Training
+from rindices.learners.seats import SHARE
+from rindices.model.fitted import CITATION, FittedModel
+from rindices.model.intervals import Intervals, calibrate
+from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.study.config import Model, make_study
@@ -258,6 +261,7 @@ def _build(
     card = {
         "unit": cohort.unit,
         "source": cohort.source,
+        "covariate_ranges": _covariate_ranges(cohort),
         "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         "orthogonality": judgement.point.orthogonality,
         "agreement": selection["chosen"]["agreement"],
@@ -273,10 +277,23 @@ def _build(
         "versions": {"python": platform.python_version(), "numpy": version("numpy")},
         "citation": CITATION,
     }
-    training = Training(X.mean(axis=0), np.cov(X, rowvar=False))
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    return FittedModel(preprocessing, heads, orders, patterns, training, card, selection)
+    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection)
+    return replace(fitted, intervals=_intervals(fitted, X, cohort.is_patient, seed))
+
+
+def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], seed: int) -> Intervals:
+    """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
+    recipe = model.card["recipe"]
+    share = SHARE if recipe["recipe"] == "contrastive" else float(recipe["values"]["share"])
+    return calibrate(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
+
+
+def _covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
+    """Return the range of each numeric covariate among all training people."""
+    numbers = cohort.covariates.select_dtypes("number")
+    return {name: [float(numbers[name].min()), float(numbers[name].max())] for name in numbers}
 
 
 def _to_scale(
