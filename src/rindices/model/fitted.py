@@ -62,6 +62,9 @@ class FittedModel:
         Everything else that is known: unit, source, groups, recipe, seed, agreement, fingerprint, versions, citation.
     selection : dict or None
         How the grid point was chosen; not stored in the file.
+    patterns_se : (Q, M, R) or None
+        Standard error of ``patterns``, over people or over trainings as ``card["interval_over"]`` says; None for a
+        model that does not know it.
     """
 
     preprocessing: Preprocessing
@@ -71,6 +74,7 @@ class FittedModel:
     training: Training
     card: Mapping[str, Any]
     selection: Mapping[str, Any] | None = field(default=None, compare=False)
+    patterns_se: Floats | None = None
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
@@ -121,6 +125,8 @@ class FittedModel:
         for place, head in enumerate(self.heads):
             arrays |= {f"member{place}.{name}": array for name, array in head.to_arrays().items()}
         arrays |= {"patterns": self.patterns}
+        if self.patterns_se is not None:
+            arrays |= {"patterns_se": self.patterns_se}
         arrays |= {"training.mean": self.training.mean, "training.covariance": self.training.covariance}
         metadata = dict(self.card) | self.preprocessing.to_dict()
         metadata |= {"schema": SCHEMA, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
@@ -192,7 +198,8 @@ def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> tuple[Any, ...]:
     heads = tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members))
     preprocessing = Preprocessing.from_parts(metadata, arrays)
     training = Training(arrays["training.mean"], arrays["training.covariance"])
-    return preprocessing, heads, orders, arrays["patterns"], training, _card(metadata)
+    card, errors = _card(metadata), arrays.get("patterns_se")
+    return preprocessing, heads, orders, arrays["patterns"], training, card, None, errors
 
 
 _READERS = {1: _read_schema_1}
@@ -227,6 +234,8 @@ def _expected(
         "training.mean": (regions,),
         "training.covariance": (regions, regions),
     }
+    if metadata.get("interval_over") is not None:
+        shapes["patterns_se"] = shapes["patterns"]
     for place in range(members):
         shapes |= {f"member{place}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
     return shapes

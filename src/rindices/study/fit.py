@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,12 +18,15 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
+from rindices.learners.seats import SHARE
 from rindices.model.fitted import CITATION, FittedModel, Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
+from rindices.selection.patterns import standard_error
 from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
+from rindices.study.outputs import write_study
 from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -43,6 +47,7 @@ def fit(
     workers: int = -1,
     runs: str | Path | None = None,
     engine: Engine | None = None,
+    out: str | Path | None = None,
 ) -> FittedModel:
     """Learn R-indices from a cohort and choose among settings by agreement.
 
@@ -71,6 +76,8 @@ def fit(
         Folder for finished member sets; run again to resume.
     engine : Engine, optional
         Who trains, for instance a ``DaskEngine``; left out, processes of this machine.
+    out : path, optional
+        Folder for what ``rindices fit`` writes; ``rindices.report(out)`` makes a report of it.
 
     Returns
     -------
@@ -86,11 +93,13 @@ def fit(
         "recipe_changes": recipe_changes or {},
     }
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
-    if runs is not None:
-        with (store := RunStore(Path(runs))).hold():
-            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine)
-    with TemporaryDirectory() as folder:
-        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers, engine=engine)
+    kept = runs if runs is not None or out is None else Path(out) / "runs"
+    place = TemporaryDirectory() if kept is None else nullcontext(str(kept))
+    with place as folder, (store := RunStore(Path(folder))).hold():
+        fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine)
+    if out is not None:
+        write_study(Path(out), fitted, cohort)
+    return fitted
 
 
 def fit_cohort(
@@ -214,7 +223,17 @@ def _judgement_record(judgement: Judgement) -> dict[str, Any]:
         "members": {"trained": judgement.trained, "converged": judgement.converged},
         "stable": judgement.stable,
         "why": judgement.why,
+        "by_member": _by_member(judgement),
+        "pairwise": [] if agreement is None else [[_plain(value) for value in row] for row in agreement.pairwise],
     }
+
+
+def _by_member(judgement: Judgement) -> list[float | None]:
+    """Return the concordance that each member is judged by."""
+    if judgement.agreement is None:
+        return []
+    own = judgement.agreement.per_member if judgement.evidence is None else judgement.evidence[:, 0]
+    return [_plain(value) for value in own]
 
 
 def _plain(value: float | None) -> float | None:
@@ -267,7 +286,17 @@ def _build(
     training = Training(X.mean(axis=0), np.cov(X, rowvar=False))
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    return FittedModel(preprocessing, heads, orders, patterns, training, card, selection)
+    errors = None
+    if len(aligned) > 1:
+        share = _share(*resolve_recipe(model))
+        errors = standard_error(np.stack(aligned) * unit[:, None], share)
+        card["interval_over"] = "people" if share < 1 else "trainings"
+    return FittedModel(preprocessing, heads, orders, patterns, training, card, selection, errors)
+
+
+def _share(recipe: str, values: dict[str, Any]) -> float:
+    """Return the share of the people that each member sees."""
+    return SHARE if recipe == "contrastive" else float(values["share"])
 
 
 def _to_scale(
