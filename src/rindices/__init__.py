@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rindices.learners.surreal.estimator import SurrealGAN
     from rindices.model.fitted import FittedModel, load
     from rindices.preprocess.pipeline import Preprocessing
+    from rindices.report.html import report
     from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
@@ -32,6 +33,7 @@ _HOMES = {
     "fit": "rindices.study.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
+    "report": "rindices.report.html",
     "simulate_cohort": "rindices.experiments.simulate",
 }
 
@@ -49,6 +51,7 @@ __all__ = [
     "fit",
     "load",
     "read_cohort",
+    "report",
     "simulate_cohort",
 ]
 

@@ -100,16 +100,18 @@ def _plain(value: Any) -> Any:
 
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     from rindices.errors import StudyError, reason
+    from rindices.report.html import report
     from rindices.study.engines.base import StoppedError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = _read(study, folder)
+    cohort, problems = _read(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, store, out, source)
+            model = _fit(study, cohort, problems, store, out, source)
+            page = report(out)
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -126,7 +128,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": None,
+        "report": str(page),
     }
     if as_json:
         print_json(result)
@@ -134,7 +136,9 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         _tell(result, dict(model.selection or {}), out)
 
 
-def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path) -> "FittedModel":
+def _fit(
+    study: "Study", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
+) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
     from rindices.study.config import study_toml
@@ -156,8 +160,9 @@ def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path
         except UnstableError as error:
             write_selection(out, error.selection)
             raise
-    say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
-    write_study(out, model, cohort)
+    review = model.preprocessing.review(cohort)
+    say_problems([*review, *_doubts(model.card["pattern_scale"])])
+    write_study(out, model, cohort, [*problems, *review])
     return model
 
 
@@ -184,7 +189,10 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             ("tied with", ties),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            ("written", f"{out}: model.safetensors, r_indices.tsv, selection.json, study.toml"),
+            (
+                "written",
+                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml, report.html",
+            ),
         ]
     )
 
@@ -194,25 +202,26 @@ def _setting(setting: dict[str, Any]) -> str:
     return f"{setting['n_patterns']} patterns{weight}"
 
 
-def _read(study: "Study", folder: Path) -> Any:
-    """Read the cohort; notes and warnings go to standard error."""
+def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
+    """Read the cohort and what is to be said about it, which goes to standard error."""
     from rindices.errors import Problem, Severity, TableError
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    say_problems(result.problems)
+    problems = list(result.problems)
     if study.data.site and study.data.site not in study.data.covariates:
         what = f"the site is not adjusted for yet: add {study.data.site} to the covariates to do so"
-        say_problems([Problem(Severity.WARNING, what)])
-    return result.cohort
+        problems.append(Problem(Severity.WARNING, what))
+    say_problems(problems)
+    return result.cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
     from rindices.study.estimate import estimate
 
-    result = estimate(_read(study, folder), study.model, study.run.seed, out / "runs", study.run.workers)
+    result = estimate(_read(study, folder)[0], study.model, study.run.seed, out / "runs", study.run.workers)
     if as_json:
         print_json(result)
         return

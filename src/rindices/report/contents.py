@@ -70,7 +70,9 @@ class Contents:
 
 def read_contents(folder: Path) -> Contents:
     """Read the folder of a finished study."""
-    absent = [name for name in ("model.safetensors", "selection.json", "r_indices.tsv") if not (folder / name).is_file()]
+    absent = [
+        name for name in ("model.safetensors", "selection.json", "r_indices.tsv") if not (folder / name).is_file()
+    ]
     if absent:
         raise StudyError(f"{folder} has no {', '.join(absent)}: run rindices fit with --out {folder} first.")
     model = load(folder / "model.safetensors")

@@ -73,7 +73,9 @@ def agreement_chart(contents: Contents) -> Chart:
         axes.grid(axis="x")
         best = contents.chosen["agreement"]["concordance"]
         said = "unknown" if best is None else f"{best:.3f}"
-        alt = f"Agreement of {len(table)} settings; the chosen one, {setting_words(contents.chosen['setting'])}: {said}."
+        alt = (
+            f"Agreement of {len(table)} settings; the chosen one, {setting_words(contents.chosen['setting'])}: {said}."
+        )
         return Chart("agreement", _svg(figure, "agreement"), alt, table)
 
 
@@ -102,10 +104,12 @@ def distribution_charts(contents: Contents) -> list[Chart]:
     """How each R-index is spread in controls and in patients."""
     charts = []
     values = contents.indices[contents.names].to_numpy(dtype=float)
-    edges = np.linspace(*np.quantile(values, (0.001, 0.999)), 41)
+    low, high = np.quantile(values, (0.001, 0.999))
+    room = 0.2 * (high - low)  # beyond which the few that are farther away are drawn at the edge
+    edges = np.linspace(max(values.min(), low - room), min(values.max(), high + room), 41)
     for name in contents.names:
         table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
-        with _chart(1.9) as (figure, axes):
+        with _chart(2.0, 3.3) as (figure, axes):
             for group, colour in ((CONTROL, CONTROLS), (PATIENT, PATIENTS)):
                 own = np.clip(contents.of_group(group)[name].to_numpy(dtype=float), edges[0], edges[-1])
                 table[f"{group}s"] = np.histogram(own, edges)[0]
@@ -114,7 +118,7 @@ def distribution_charts(contents: Contents) -> list[Chart]:
                 axes.stairs(share, edges, color=colour, lw=1.4, label=f"{group}s")
             axes.set_xlabel(f"R-index {name}")
             axes.set_ylabel("% of group")
-            axes.legend(frameon=False, fontsize=8.5, handlelength=1.2)
+            axes.legend(frameon=False, fontsize=8.5, handlelength=1.2, borderaxespad=0)
             middle = [contents.of_group(group)[name].median() for group in (CONTROL, PATIENT)]
             alt = f"Histogram of {name}: median {middle[0]:.2f} in controls and {middle[1]:.2f} in patients."
             charts.append(Chart(f"distribution_{name}", _svg(figure, f"distribution_{name}"), alt, table))
@@ -131,7 +135,9 @@ def pair_charts(contents: Contents, most: int = 10) -> list[Chart]:
         with _chart(3.0, 3.3) as (figure, axes):
             for group, colour, size in ((CONTROL, CONTROLS, 5), (PATIENT, PATIENTS, 6)):
                 own = frame.loc[frame[GROUP] == group, [first, second]].clip(low, high)
-                axes.plot(own[first], own[second], "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s")
+                axes.plot(
+                    own[first], own[second], "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s"
+                )
             axes.set_xlim(low - 0.02, high + 0.02)
             axes.set_ylim(low - 0.02, high + 0.02)
             axes.set_xlabel(first)
@@ -154,13 +160,21 @@ def members_chart(contents: Contents) -> Chart | None:
     matrix = np.array([[np.nan if value is None else value for value in row] for row in pairs])
     labels = [str(k + 1) for k in range(len(matrix))]
     with _chart(3.6) as (figure, axes):
-        low = min(float(np.nanmin(matrix)), 0.9)
+        low = 0.5  # chance
         image = axes.imshow(matrix, cmap="cividis", vmin=low, vmax=1, interpolation="nearest")
         if len(matrix) <= _NUMBERED:
             for (row, column), value in np.ndenumerate(matrix):
                 if np.isfinite(value):
                     colour = "#ffffff" if value < (1 + low) / 2 else "#000000"
-                    axes.text(column, row, f"{value:.2f}".removeprefix("0"), ha="center", va="center", fontsize=7, color=colour)
+                    axes.text(
+                        column,
+                        row,
+                        f"{value:.2f}".removeprefix("0"),
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color=colour,
+                    )
             axes.set_xticks(range(len(matrix)), labels)
             axes.set_yticks(range(len(matrix)), labels)
         axes.set_xlabel("member")
@@ -209,4 +223,3 @@ def _svg(figure: Any, name: str) -> str:
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     return re.sub(r"\n\s*", "\n", text)
-

@@ -26,7 +26,7 @@ Integers = NDArray[np.intp]
 NOWHERE, UNNAMED = -2, -1
 """Pixels outside the brain, and pixels of the brain that no region of the atlas covers."""
 _WIDTH, _SLICE_STEP = 560, 0.5  # pixels of a view of the cortex; millimetres of a slice's pixel
-_SLICES = (("y", 6), ("y", -5), ("y", -22), ("z", 4), ("z", -34), ("x", 1))
+_SLICES = (("y", -5), ("y", -22), ("z", 4), ("z", -12), ("z", -34), ("x", 1))
 _EXTENT = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the brain, in millimetres
 _TEMPLATE = "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
 _MUSE_CORTEX = range(100, 208)
@@ -173,9 +173,7 @@ def _cortex_views(
     ]
 
 
-def _nearest(
-    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[Place, ...]
-) -> Integers:
+def _nearest(name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[Place, ...]) -> Integers:
     """Return for every vertex (V,) the structure of the nearest cortical voxel of its side."""
     from scipy.spatial import KDTree
 
@@ -235,11 +233,11 @@ def _slice(volume: Integers, affine: Floats, lookup: dict[int, int], axis: str, 
     brightness = map_coordinates(template, _voxels(world, frame), order=1, mode="constant")
     codes, places = np.unique(labels, return_inverse=True)
     known = np.array([lookup.get(int(code), UNNAMED) for code in codes], dtype=np.intp)[places].reshape(labels.shape)
-    brain = (brightness > 0.2 * brightness.max()) | (known >= 0)
+    brain = (brightness > 0.2 * template.max()) | ((known >= 0) & (brightness > 0.05 * template.max()))
     shade = np.clip(brightness / np.quantile(brightness[brain], 0.98), 0, 1)
     shown = np.where(brain, known, NOWHERE)
     kind = {"x": "sagittal", "y": "coronal", "z": "axial"}[axis]
-    return _trimmed(View(f"{kind} slice, {axis} = {at:g} mm", shown, shade))
+    return _trimmed(View(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade))
 
 
 @cache

@@ -18,7 +18,7 @@ from rindices.report import brain, words
 from rindices.report.brain import Canvas
 from rindices.report.contents import Contents, read_contents
 from rindices.report.figures import agreement_chart, distribution_charts, members_chart, pair_charts
-from rindices.report.places import readable
+from rindices.report.places import labels
 
 NAME = "report.html"
 TOP = 14
@@ -60,6 +60,7 @@ def render(contents: Contents) -> str:
     )
     environment.filters |= {"csv": csv_uri, "svg": Markup, "signed": signed}
     board = brain.canvas(contents.model.regions)
+    told = labels(contents.model.regions)
     limit = colour_limit(contents)
     return environment.get_template("report.html").render(
         contents=contents,
@@ -71,7 +72,7 @@ def render(contents: Contents) -> str:
         pairs=pair_charts(contents),
         members=members_chart(contents),
         people=_people(contents),
-        patterns=[_pattern(contents, name, board, limit) for name in contents.names],
+        patterns=[_pattern(contents, name, board, limit, told) for name in contents.names],
         bar={"limit": limit, "stops": brain.colour_stops()},
         board=board,
         severities=SEVERITIES,
@@ -96,7 +97,7 @@ def csv_uri(table: pd.DataFrame) -> str:
 def signed(value: float, digits: int = 2) -> str:
     """Return a number with its sign, a true minus, and nothing but zero for zero."""
     text = f"{value:+.{digits}f}"
-    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}") if float(text) else f"{0:.{digits}f}"
 
 
 def _facts(contents: Contents) -> list[tuple[str, str]]:
@@ -111,10 +112,11 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
     ]
 
 
-def _pattern(contents: Contents, name: str, board: Canvas, limit: float) -> dict[str, Any]:
+def _pattern(contents: Contents, name: str, board: Canvas, limit: float, told: dict[str, str]) -> dict[str, Any]:
     """Return what the section of one pattern shows."""
     own = contents.patterns[contents.patterns["pattern"] == name]
     top = contents.top(name, TOP)
+    span = _span(contents)
     effects = contents.effects(name)
     steps = []
     for severity in SEVERITIES:
@@ -124,9 +126,13 @@ def _pattern(contents: Contents, name: str, board: Canvas, limit: float) -> dict
     return {
         "name": name,
         "images": brain.pictures(board, effects, limit),
-        "strip": _strip(board, effects, limit),
-        "rows": [_row(row, limit) for row in top.to_dict("records")],
-        "curves": [_curve(contents, name, region, limit) for region in top["region"].head(8)],
+        "strip": [{"region": told[region], **_cell(effects[region], limit)} for region in _undrawn(board, effects)],
+        "where": words.main_structures(contents, name),
+        "rows": [{"region": told[row["region"]], **_row(row, limit, span)} for row in top.to_dict("records")],
+        "curves": [
+            {"region": told[region], "cells": [_cell(step["effects"][region], limit) for step in steps]}
+            for region in top["region"].head(8)
+        ],
         "steps": steps,
         "data": own,
         "said": _said(contents, name, effects),
@@ -144,35 +150,33 @@ def _said(contents: Contents, name: str, effects: dict[str, float]) -> str:
     return f"{said}; in {sure} of {len(rows)} regions the 95 % interval leaves zero out."
 
 
-def _row(row: dict[str, Any], limit: float) -> dict[str, Any]:
+def _span(contents: Contents) -> tuple[float, float]:
+    """Return both ends of the ranked bars, one for all patterns; zero is always within."""
+    shown = pd.concat([contents.top(name, TOP) for name in contents.names])[["change", "low", "high"]]
+    return min(0.0, float(np.nanmin(shown))), max(0.0, float(np.nanmax(shown)))
+
+
+def _row(row: dict[str, Any], limit: float, span: tuple[float, float]) -> dict[str, Any]:
     """Return a region of the ranked bars; places are in percent of the bar's width."""
     ends = [row["change"] if pd.isna(end) else end for end in (row["low"], row["high"])]
     known = not (pd.isna(row["low"]) or pd.isna(row["high"]))
-    reach = 1.25 * limit
-    place = [float(np.clip(50 + 50 * value / reach, 0, 100)) for value in (row["change"], *ends)]
+    width = max(span[1] - span[0], 1e-12)
+    zero, at, left, right = (100 * (value - span[0]) / width for value in (0.0, row["change"], *ends))
     return {
-        "region": readable(row["region"]),
         "change": row["change"],
         "low": row["low"] if known else None,
         "high": row["high"] if known else None,
-        "at": place[0],
-        "from": place[1],
-        "to": place[2],
+        "zero": zero,
+        "at": at,
+        "from": left,
+        "to": right,
         "colour": brain.colour_of(row["change"], limit),
     }
 
 
-def _strip(board: Canvas, effects: dict[str, float], limit: float) -> list[dict[str, Any]]:
+def _undrawn(board: Canvas, effects: dict[str, float]) -> list[str]:
     """Return the regions that no picture shows, strongest first; none where there are no pictures at all."""
-    if board.atlas is None:
-        return []
-    order = sorted(board.undrawn, key=lambda region: -abs(effects[region]))
-    return [{"region": readable(region), **_cell(effects[region], limit)} for region in order]
-
-
-def _curve(contents: Contents, name: str, region: str, limit: float) -> dict[str, Any]:
-    cells = [_cell(contents.effects(name, severity)[region], limit) for severity in SEVERITIES]
-    return {"region": readable(region), "cells": cells}
+    return [] if board.atlas is None else sorted(board.undrawn, key=lambda region: -abs(effects[region]))
 
 
 def _cell(value: float, limit: float) -> dict[str, Any]:
@@ -190,7 +194,7 @@ def _people(contents: Contents) -> list[dict[str, str]]:
     for covariate in contents.cohort["covariates"]:
         groups = [covariate["groups"][group] for group in ("control", "patient")]
         if "mean" in groups[0]:
-            said = [f"{g['mean']:,.4g} ± {g['sd']:,.3g} ({g['min']:,.4g} to {g['max']:,.4g})" for g in groups]
+            said = [f"{_n(g['mean'])} ± {_n(g['sd'])} ({_n(g['min'])} to {_n(g['max'])})" for g in groups]
             rows.append({"name": f"{covariate['name']}, mean ± sd (range)", "control": said[0], "patient": said[1]})
             continue
         levels = list(dict.fromkeys([*groups[0].get("counts", {}), *groups[1].get("counts", {})]))
@@ -201,6 +205,16 @@ def _people(contents: Contents) -> list[dict[str, str]]:
             rest = f"{covariate['name']}: {len(levels) - 12} more categories"
             rows.append({"name": rest, "control": "", "patient": ""})
     return rows
+
+
+def _n(value: float) -> str:
+    """Return a number as people write it: 1,373,000 and 55.9, never 1.373e+06."""
+    digits = max(0, 2 - int(np.floor(np.log10(abs(value))))) if value else 0
+    return (
+        f"{round(value, 3 - int(np.floor(np.log10(abs(value))))):,.0f}"
+        if abs(value) >= 1000
+        else f"{value:.{min(digits, 4)}f}"
+    )
 
 
 def _share(counts: dict[str, int], level: str) -> str:
@@ -215,9 +229,13 @@ def _associations(contents: Contents) -> list[dict[str, Any]]:
         return []
     known = table[table["correlation"].notna()].copy()
     strength = known.groupby("variable")["correlation"].transform(lambda own: own.abs().max())
-    known = known.assign(strength=strength).sort_values(["strength", "variable", "index"], ascending=[False, True, True])
+    known = known.assign(strength=strength).sort_values(
+        ["strength", "variable", "index"], ascending=[False, True, True]
+    )
     rows = []
     for row in known.to_dict("records"):
-        place = {end: float(50 + 50 * row[name]) for end, name in (("at", "correlation"), ("from", "low"), ("to", "high"))}
-        rows.append({**row, **place, "colour": brain.colour_of(-row["correlation"], 1.0)})
+        place = {
+            end: float(50 + 50 * row[name]) for end, name in (("at", "correlation"), ("from", "low"), ("to", "high"))
+        }
+        rows.append({**row, **place, "zero": 50.0, "colour": brain.colour_of(-row["correlation"], 1.0)})
     return rows

@@ -1,5 +1,6 @@
 """What a report says in sentences: what was found, what to beware of, what to write in a paper."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ from rindices.model.fitted import CITATION
 from rindices.report.contents import Contents
 from rindices.report.figures import setting_words
 from rindices.report.places import readable
+from rindices.tables import freesurfer
 from rindices.tables.groups import CONTROL, PATIENT
 
 FLAT = 0.7
 """Scale of a consensus, against that of single members, below which members hardly agree on a pattern."""
+_SCARCE = 5  # controls of a category
 _FEW, _ALIKE, _TOGETHER, _APART = 100, 0.7, 0.6, 0.5
 _RARE = 0.95  # quantile of controls beyond which an R-index is called raised
 JACKKNIFE = (
@@ -39,7 +42,7 @@ def _first(contents: Contents) -> str:
     if concordance is None:
         return f"{what}; how sure that is, one member cannot say."
     who = "two fits on separate halves of the people" if _halves(contents) else "two trainings"
-    return f"{what}: {who} rank two patients alike {100 * concordance:.0f} times in 100{_percent(contents)}."
+    return f"{what}: {who} rank two patients alike {100 * concordance:.1f} times in 100{_percent(contents)}."
 
 
 def _second(contents: Contents) -> str:
@@ -47,7 +50,7 @@ def _second(contents: Contents) -> str:
     for name in contents.names:
         regions = contents.top(name, 14)
         verb = "loss" if (regions["change"] < 0).mean() > 0.5 else "gain"
-        parts.append(f"{name} is {verb} mainly in {_joined(_structures(list(regions['region']), 3))}")
+        parts.append(f"{name} is {verb} mainly in {main_structures(contents, name)}")
     return f"Index {'; '.join(parts)}."
 
 
@@ -99,12 +102,22 @@ def _few(contents: Contents) -> list[str]:
             f"There are fewer controls ({cohort['controls']}) than regions ({cohort['regions']}), so normal variation "
             "is known only roughly."
         )
-    sites = [site for site, groups in cohort.get("sites", {}).items() if min(groups.get(g, 0) for g in (CONTROL, PATIENT)) < 5]
-    if sites:
-        said.append(
-            f"{count(len(sites), 'site has', 'sites have')} fewer than 5 controls or 5 patients ({_joined(sites, 4)}): "
-            "what is site and what is disease is hard to tell there."
-        )
+    return [*said, *_scarce(contents)]
+
+
+def _scarce(contents: Contents) -> list[str]:
+    """Return a warning for each covariate some of whose categories have hardly any controls."""
+    said = []
+    for covariate in contents.cohort["covariates"]:
+        control, patient = (covariate["groups"][group].get("counts") for group in (CONTROL, PATIENT))
+        if control is None or patient is None:
+            continue
+        scarce = [level for level in {**control, **patient} if control.get(level, 0) < _SCARCE]
+        if scarce:
+            said.append(
+                f"{covariate['name']} has fewer than {_SCARCE} controls in {_joined(scarce, 4)}: what it does there is "
+                "hard to tell from disease."
+            )
     return said
 
 
@@ -122,7 +135,9 @@ def _unsure(contents: Contents) -> list[str]:
     if members["converged"] < members["trained"]:
         said.append(f"{members['trained'] - members['converged']} of {members['trained']} members did not converge.")
     if used < members["converged"]:
-        said.append(f"{members['converged'] - used} of {members['converged']} members disagree with the rest; left out.")
+        said.append(
+            f"{members['converged'] - used} of {members['converged']} members disagree with the rest; left out."
+        )
     if members["trained"] == 1:
         said.append("There is a single member, so nothing says whether another training would find the same.")
     if contents.model.card.get("interval_over") == "trainings":
@@ -162,9 +177,21 @@ def _ranges(contents: Contents) -> list[str]:
         said.append("Nothing was adjusted for. Age, sex and head size change volumes and can pass for disease.")
     for problem in contents.cohort["problems"]:
         if problem["severity"] == "warning":
+            what = _plain_numbers(problem["what"].partition(": ")[0])  # then come ids, and a report may be passed on
             cure = f" {capital(problem['cure'])}." if problem["cure"] else ""
-            said.append(f"{capital(problem['what'])}.{cure}")
+            said.append(f"{capital(what)}.{cure}")
     return said
+
+
+def _plain_numbers(text: str) -> str:
+    """Return text with 2.1567e+06 written as 2,156,700."""
+    return re.sub(r"\d(\.\d+)?e\+\d+", lambda found: f"{float(found[0]):,.0f}", text)
+
+
+def unit(contents: Contents) -> str:
+    """Return the unit of the regions in words."""
+    known = {"mm3": "in mm³", "mixed": "in several units", "unknown": "unit unknown"}
+    return known.get(contents.cohort["unit"], f"in {contents.cohort['unit']}")
 
 
 def adjusted(contents: Contents) -> str:
@@ -173,7 +200,9 @@ def adjusted(contents: Contents) -> str:
     scale = "Regions are then expressed in standard deviations of controls around their mean."
     if not covariates:
         return f"Nothing was adjusted for. {scale}"
-    return f"Linear effects of {_joined(covariates, 12)}, estimated in controls alone, were taken out of everyone. {scale}"
+    return (
+        f"Linear effects of {_joined(covariates, 12)}, estimated in controls alone, were taken out of everyone. {scale}"
+    )
 
 
 def methods(contents: Contents) -> list[str]:
@@ -183,7 +212,7 @@ def methods(contents: Contents) -> list[str]:
 
 def _data_words(contents: Contents) -> str:
     cohort = contents.cohort
-    what = f"Measures of {cohort['regions']} brain regions ({cohort['source']}, {cohort['unit']})"
+    what = f"Measures of {cohort['regions']} brain regions ({cohort['source']}, {unit(contents)})"
     who = f"of {cohort['controls']} controls and {cohort['patients']} patients"
     covariates = list(contents.model.covariates)
     how = f"adjusted for {_joined(covariates, 12)} by linear regression fitted in controls and " if covariates else ""
@@ -212,8 +241,8 @@ def _learning_words(contents: Contents) -> str:
         ends = "" if low is None else f" (95 % bootstrap interval over members {low:.3f} to {high:.3f})"
         told = f", with a concordance of {concordance:.3f}{ends} between {between}"
     return (
-        f"R-indices were learnt with rindices {card.get('rindices_version', '')} (recipe {name}: {_RECIPES[name]}; seed "
-        f"{card.get('seed')}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). {grid[0].upper()}{grid[1:]} were "
+        f"R-indices were learnt with rindices {card.get('rindices_version', '')} (recipe {name}: {_RECIPES[name]}; "
+        f"seed {card.get('seed')}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). {grid[0].upper()}{grid[1:]} were "
         f"tried with {contents.chosen['members']['trained']} members each{seen}.{steps} "
         f"{capital(setting_words(contents.chosen['setting']))} was chosen by agreement{told}."
     )
@@ -245,10 +274,21 @@ def versions(contents: Contents) -> str:
     return f"rindices {card.get('rindices_version', 'unknown')}, {others}; data {str(card.get('fingerprint', ''))[:12]}"
 
 
+def main_structures(contents: Contents, name: str, most: int = 3) -> str:
+    """Return where a pattern is strongest, in words."""
+    return _joined(_structures(list(contents.top(name, 14)["region"]), most))
+
+
 def _structures(regions: list[str], most: int) -> list[str]:
     """Return the first few structures without their sides."""
     plain = [readable(region).removesuffix(", left").removesuffix(", right") for region in regions]
-    return list(dict.fromkeys(name.replace(", left (", " (").replace(", right (", " (") for name in plain))[:most]
+    return list(dict.fromkeys(plain))[:most]
+
+
+def measures(contents: Contents) -> str:
+    """Return a sentence about what is measured, where it is not volume alone."""
+    found = sorted({freesurfer.measure(region) for region in contents.model.regions} - {"volume"})
+    return f"Regions of the cortex are measured by {_joined(found)}." if found else ""
 
 
 def _halves(contents: Contents) -> bool:
@@ -257,7 +297,7 @@ def _halves(contents: Contents) -> bool:
 
 def _percent(contents: Contents) -> str:
     low, high = contents.chosen["concordance_interval"]
-    return "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f}; 50 is chance)"
+    return "" if low is None else f" (95 % interval {100 * low:.1f} to {100 * high:.1f}; 50 is chance)"
 
 
 def _joined(items: list[Any], most: int = 8) -> str:
@@ -270,4 +310,3 @@ def _joined(items: list[Any], most: int = 8) -> str:
 def _number(number: int) -> str:
     words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     return words[number] if number < len(words) else str(number)
-
