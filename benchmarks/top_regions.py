@@ -4,7 +4,7 @@
 
 On simulated basic cohorts. Precision: of the 14 strongest regions of each pattern of the consensus, the share that is
 truly in it (recipe default). Intervals: the standard error that a study states for the true regions against the spread
-of their effects over independent cohorts (recipe contrastive, which is faster and draws its members alike); 1 is honest,
+of their effects over independent cohorts (recipe contrastive, faster, and its members are drawn alike); 1 is honest,
 below 1 too sure. Writes results/top_regions.json and .md.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
     lines = ["| cohort | " + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"]))) + " |"]
     lines.append("|---|" + "---|" * len(rows[0]["precision"]))
     lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]
-    said = f"Share of the {TOP} strongest regions of each pattern that are true (basic, recipe default). Mean {value['mean']:.3f}."
+    said = f"Share of the {TOP} strongest regions of a pattern that are true (basic). Mean {value['mean']:.3f}."
     errors = (
         f"Stated over true standard error of true regions, {options.many} cohorts (recipe contrastive): {ratio:.2f}."
     )

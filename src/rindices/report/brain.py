@@ -117,10 +117,9 @@ def paint(view: View, values: Floats, limit: float) -> Floats:
     table = np.vstack([colours(values, limit), _NEUTRAL, np.zeros(3)])
     index = np.where(view.places == NOWHERE, len(table) - 1, view.places)
     index = np.where(view.places == UNNAMED, len(table) - 2, index)
-    is_slice = view.name.split()[1] == "slice"
     known = (view.places >= 0) & ~np.isnan(np.append(values, np.nan)[view.places])
     # on slices regions keep their full colour and the rest is anatomy; on the cortex all is lit
-    light = np.where(known, 0.75 + 0.25 * view.shade, view.shade) if is_slice else view.shade
+    light = np.where(known, 0.75 + 0.25 * view.shade, view.shade) if view.is_slice else view.shade
     light = np.where(_edges(view.places) & known, light * _OUTLINE, light)
     opacity = (view.places != NOWHERE).astype(float)
     return np.dstack([table[index] * light[..., None], opacity])

