@@ -21,4 +21,4 @@ def study(tmp_path_factory: pytest.TempPathFactory, simulated) -> Path:  # type:
 
 @pytest.fixture(scope="session")
 def page(study: Path) -> str:
-    return ri.report(study).read_text("utf-8")
+    return ri.write_report(study).read_text("utf-8")

@@ -116,7 +116,7 @@ def test_true_structures_are_named_first(study: Path, simulated: "ri.Simulated")
 
 
 def test_a_report_is_the_same_again(study: Path, page: str) -> None:
-    assert ri.report(study).read_text("utf-8") == page
+    assert ri.write_report(study).read_text("utf-8") == page
 
 
 def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
     ]
     columns = ["index", "variable", "kind", "level", "n", "correlation", "low", "high", "p", "q", "note"]
     pd.DataFrame(rows, columns=columns).to_csv(folder / "associations.tsv", sep="\t", index=False)
-    text = ri.report(folder).read_text("utf-8")
+    text = ri.write_report(folder).read_text("utf-8")
     section = text.partition('id="associations"')[2].partition("</section>")[0]
     assert section.count('<tr class="sure">') == 1
     assert section.count("memory&lt;b&gt;") == 2  # and a name cannot write into the page
@@ -149,7 +149,7 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
 
 def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"has no model\.safetensors.*run rindices fit"):
-        ri.report(tmp_path)
+        ri.write_report(tmp_path)
 
 
 def contrast(first: str, second: str) -> float:

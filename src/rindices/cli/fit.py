@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
 
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     from rindices.errors import StudyError, reason
-    from rindices.report.html import report
+    from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
     from rindices.study.store import RunStore
 
@@ -111,7 +111,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
     try:
         with store.hold():
             model = _fit(study, cohort, problems, store, out, source)
-            page = report(out)
+            page = write_report(out)
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None

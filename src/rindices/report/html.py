@@ -26,7 +26,7 @@ TOP = 14
 _MANY = 20_000  # people up to which the page carries everyone's R-indices
 
 
-def report(folder: str | PathLike[str]) -> Path:
+def write_report(folder: str | PathLike[str]) -> Path:
     """Write ``report.html`` into the folder of a finished study.
 
     Parameters

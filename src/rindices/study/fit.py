@@ -77,7 +77,7 @@ def fit(
     engine : Engine, optional
         Who trains, for instance a ``DaskEngine``; left out, processes of this machine.
     out : path, optional
-        Folder for what ``rindices fit`` writes; ``rindices.report(out)`` makes a report of it.
+        Folder for what ``rindices fit`` writes; ``rindices.write_report(out)`` makes a report of it.
 
     Returns
     -------
