@@ -25,7 +25,8 @@ def show(
     codings = model.preprocessing.residualiser.to_dict()
     if as_json:
         own = {"schema": SCHEMA, "n_patterns": model.n_patterns, "regions": list(model.regions)}
-        print_json(own | {"units": card.pop("unit", None), "covariates": codings, **card})
+        own |= {"units": card.pop("unit", None), "covariates": codings}
+        print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **card})
         return
     agreement = dict(card.get("agreement") or {}).get("concordance")
     print_facts(
@@ -33,6 +34,7 @@ def show(
             ("patterns", str(model.n_patterns)),
             ("regions", f"{len(model.regions)} in {card.get('unit')}: {named(model.regions)}"),
             ("covariates", ", ".join(_covariate(coding) for coding in codings) or "none"),
+            ("sites", _sites(model.preprocessing.to_dict().get("harmonise"))),
             ("trained on", ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
             (
                 "agreement",
@@ -56,6 +58,11 @@ def _training(card: dict[str, Any]) -> str:
     moved = sum(steps > recipe["values"]["held_steps"] for steps in card["member_steps"])
     rest = len(card["member_steps"]) - moved
     return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
+
+
+def _sites(values: dict[str, Any] | None) -> str:
+    """Return the sites whose effects are known, and how they were learnt; empty where none were harmonised."""
+    return "" if values is None else f"{named(values['sites'])}, their effects learnt from {values['mode']}"
 
 
 def _covariate(coding: dict[str, Any]) -> str:

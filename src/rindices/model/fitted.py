@@ -1,7 +1,7 @@
 """The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +14,7 @@ from rindices import __version__
 from rindices.errors import ModelError, did_you_mean, named, reason
 from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.model.files import read_arrays, read_metadata, write_file
+from rindices.preprocess.harmonise import LEAST, Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
@@ -113,6 +114,19 @@ class FittedModel:
         names = [name for name in (ID, SESSION) if name in cohort.people]
         indices = pd.DataFrame(self.infer(values), columns=[f"r{k + 1}" for k in range(self.n_patterns)])
         return pd.concat([cohort.people[names].reset_index(drop=True), indices], axis=1)
+
+    def with_sites(self, cohort: Cohort, least: int = LEAST) -> Self:
+        """Return the model with the effects of sites it has not seen, learnt from their own controls.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            With groups and sites.
+        least : int
+            Controls that a new site must have; a site with fewer is refused by name.
+        """
+        self._check_regions(cohort)
+        return replace(self, preprocessing=self.preprocessing.with_sites(cohort, least))
 
     def infer(self, values: Floats) -> Floats:
         """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
@@ -236,6 +250,8 @@ def _expected(
     }
     if metadata.get("interval_over") is not None:
         shapes["patterns_se"] = shapes["patterns"]
+    if metadata.get("harmonise") is not None:  # models without sites, and files older than harmonisation, have none
+        shapes |= Harmoniser.shapes(metadata["harmonise"], columns, regions)
     for place in range(members):
         shapes |= {f"member{place}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
     return shapes
@@ -246,5 +262,5 @@ def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _card(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"regions", "covariates", "schema", "kind", "n_patterns", "members", "orders"}
+    own = {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
     return {name: value for name, value in metadata.items() if name not in own}

@@ -27,9 +27,10 @@ from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.outputs import write_study
-from rindices.study.plan import MemberSet, make_plan, resolve_recipe
+from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -43,6 +44,7 @@ def fit(
     orthogonality: float | Sequence[float] | None = None,
     correlated: bool = False,
     recipe_changes: dict[str, Any] | None = None,
+    harmonise: str | None = None,
     seed: int = 0,
     workers: int = -1,
     runs: str | Path | None = None,
@@ -68,6 +70,8 @@ def fit(
         Learn a copula between the severities while training. Recipe ``default`` has one from the start.
     recipe_changes : dict, optional
         Values of the recipe to change, by name.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do; left out, controls, where the cohort has sites (`Preprocessing.fit`).
     seed : int
         The same seed gives the same numbers on any number of workers.
     workers : int
@@ -96,12 +100,13 @@ def fit(
     kept = runs if runs is not None or out is None else Path(out) / "runs"
     place = TemporaryDirectory() if kept is None else nullcontext(str(kept))
     with place as folder, (store := RunStore(Path(folder))).hold():
-        fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine)
+        fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
     if out is not None:
         write_study(Path(out), fitted, cohort)
     return fitted
 
 
+@one_thread()
 def fit_cohort(
     cohort: Cohort,
     model: Model,
@@ -112,6 +117,7 @@ def fit_cohort(
     agreed: Callable[[GridPoint, float], None] | None = None,
     engine: Engine | None = None,
     say: Say | None = None,
+    harmonise: str | None = None,
 ) -> FittedModel:
     """Run the plan of a study, choose, and build the model.
 
@@ -127,13 +133,15 @@ def fit_cohort(
         Who trains.
     say : callable, optional
         Told what else a user should know.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do.
     """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
     _check_settings(cohort, model)
-    preprocessing = Preprocessing.fit(cohort)
+    preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
-    plan = make_plan(model, seed, cohort.fingerprint())
+    plan = make_plan(model, seed, data_key(cohort, harmonise))
     watch = _Watch(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
     gathered = gather(plan, store)
