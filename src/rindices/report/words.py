@@ -21,6 +21,10 @@ _RARE = 0.95  # quantile of controls beyond which an R-index is called raised
 JACKKNIFE = (
     "Shao J, Wu CFJ. A general theory for jackknife variance estimation. The Annals of Statistics 17, 1176-1197 (1989)."
 )
+COMBAT = (
+    "Johnson WE, Li C, Rabinovic A. Adjusting batch effects in microarray expression data using empirical Bayes "
+    "methods. Biostatistics 8, 118-127 (2007)."
+)
 _RECIPES = {
     "default": "Surreal-GAN's transformation, inverse and discriminator, started at the solution of a linear model of "
     "disease patterns and judged by the discriminator on people left out",
@@ -173,7 +177,7 @@ def _ranges(contents: Contents) -> list[str]:
                 f"{groups['control']['mean']:.4g} on average): what the straight-line adjustment leaves of it may look "
                 "like disease."
             )
-    if not contents.model.covariates:
+    if not contents.model.covariates and contents.model.preprocessing.harmoniser is None:
         said.append("Nothing was adjusted for. Age, sex and head size change volumes and can pass for disease.")
     for problem in contents.cohort["problems"]:
         if problem["severity"] == "warning":
@@ -197,12 +201,21 @@ def unit(contents: Contents) -> str:
 def adjusted(contents: Contents) -> str:
     """Return what was adjusted for, in a sentence or two."""
     covariates = list(contents.model.covariates)
-    scale = "Regions are then expressed in standard deviations of controls around their mean."
+    scale = f"{_sites(contents)}Regions are then expressed in standard deviations of controls around their mean."
     if not covariates:
-        return f"Nothing was adjusted for. {scale}"
+        return scale if contents.model.preprocessing.harmoniser else f"Nothing was adjusted for. {scale}"
     return (
         f"Linear effects of {_joined(covariates, 12)}, estimated in controls alone, were taken out of everyone. {scale}"
     )
+
+
+def _sites(contents: Contents) -> str:
+    """Return a sentence about harmonisation; nothing where there is none."""
+    found = contents.model.preprocessing.harmoniser
+    if found is None:
+        return ""
+    whom = "controls" if found.mode == "controls" else "everyone, the diagnosis held apart"
+    return f"Effects of {count(len(found.sites), 'site')} were taken out by ComBat, learnt on {whom}. "
 
 
 def methods(contents: Contents) -> list[str]:
@@ -216,7 +229,8 @@ def _data_words(contents: Contents) -> str:
     who = f"of {cohort['controls']} controls and {cohort['patients']} patients"
     covariates = list(contents.model.covariates)
     how = f"adjusted for {_joined(covariates, 12)} by linear regression fitted in controls and " if covariates else ""
-    return f"{what} {who} were {how}standardised to the controls' mean and standard deviation."
+    said = f"{what} {who} were {how}standardised to the controls' mean and standard deviation."
+    return f"{said} {_sites(contents)}".strip()
 
 
 def _learning_words(contents: Contents) -> str:
@@ -264,6 +278,7 @@ def _index_words(contents: Contents) -> str:
 def references(contents: Contents) -> list[str]:
     """Return what the methods cite."""
     own = [JACKKNIFE] if contents.model.card.get("interval_over") == "people" else []
+    own += [COMBAT] if contents.model.preprocessing.harmoniser else []
     return [str(contents.model.card.get("citation", CITATION)), *own]
 
 
