@@ -102,16 +102,18 @@ def _plain(value: Any) -> Any:
 
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     from rindices.errors import StudyError, reason
+    from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = read_cohort_of(study, folder)
+    cohort, problems = _read(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, store, out, source)
+            model = _fit(study, cohort, problems, store, out, source)
+            page = write_report(out)
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -128,7 +130,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": None,
+        "report": str(page),
     }
     if as_json:
         print_json(result)
@@ -136,7 +138,9 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         _tell(result, dict(model.selection or {}), out)
 
 
-def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path) -> "FittedModel":
+def _fit(
+    study: "Study", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
+) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
     from rindices.study.config import study_toml
@@ -160,8 +164,9 @@ def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path
         except UnstableError as error:
             write_selection(out, error.selection)
             raise
-    say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
-    write_study(out, model, cohort)
+    review = model.preprocessing.review(cohort)
+    say_problems([*review, *_doubts(model.card["pattern_scale"])])
+    write_study(out, model, cohort, [*problems, *review])
     return model
 
 
@@ -188,7 +193,10 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             ("tied with", ties),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            ("written", f"{out}: model.safetensors, r_indices.tsv, selection.json, study.toml"),
+            (
+                "written",
+                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml, report.html",
+            ),
         ]
     )
 
@@ -200,6 +208,11 @@ def _setting(setting: dict[str, Any]) -> str:
 
 def read_cohort_of(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
+    return _read(study, folder)[0]
+
+
+def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
+    """Read the cohort and what is to be said about it, which goes to standard error."""
     from rindices.errors import Severity, TableError
     from rindices.tables.door import examine
 
@@ -207,7 +220,7 @@ def read_cohort_of(study: "Study", folder: Path) -> Any:
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
     say_problems(result.problems)
-    return result.cohort
+    return result.cohort, list(result.problems)
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
