@@ -1,4 +1,4 @@
-"""Cohorts that try to mislead: nothing to find, groups that differ in age, site or spread, a batch effect in patients."""
+"""Cohorts that try to mislead: no disease, groups that differ in age, site or spread, a batch effect in patients."""
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -78,7 +78,9 @@ def pattern_task(number: int, rate: float) -> Task:
     return replace(with_patterns(number), rate=rate)
 
 
-def batch_cohort(seed: int, task: Task, share: float = BATCH_SHARE, shift: float = BATCH_SHIFT) -> tuple[Simulated, Floats]:
+def batch_cohort(
+    seed: int, task: Task, share: float = BATCH_SHARE, shift: float = BATCH_SHIFT
+) -> tuple[Simulated, Floats]:
     """Make a cohort some of whose patients went through another batch; return it and who did, (patients,)."""
     made = simulate_cohort(task, seed)
     rng = np.random.default_rng([seed, 11])

@@ -139,7 +139,9 @@ class People:
         found = self.contrast(patient)
         width = len(found.scale)
         top = eigh(found.patients, found.controls, subset_by_index=[width - number, width - 1])[1]
-        return People(self.shifts - (self.shifts / found.scale @ top) @ (found.controls @ top).T * found.scale, self.design)
+        return People(
+            self.shifts - (self.shifts / found.scale @ top) @ (found.controls @ top).T * found.scale, self.design
+        )
 
     def _products(self, patient: Labels) -> tuple[Floats, Floats]:
         """Sums of products over controls and over patients; only the smaller group is summed."""
