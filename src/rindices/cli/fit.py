@@ -232,12 +232,13 @@ def _setting(setting: dict[str, Any]) -> str:
 def _read(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
     from rindices.errors import Problem, Severity, TableError
+    from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    say_problems(result.problems)
+    say_problems([*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)])
     if study.data.site and study.data.site not in study.data.covariates:
         what = f"the site is not adjusted for yet: add {study.data.site} to the covariates to do so"
         say_problems([Problem(Severity.WARNING, what)])

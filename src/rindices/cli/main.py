@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices import __version__
-from rindices.cli import apply, benchmark, check, fit, model, score, simulate
+from rindices.cli import apply, benchmark, check, fit, model, power, score, simulate
 from rindices.cli.console import say_problems
 from rindices.errors import RindicesError
 
@@ -24,6 +24,7 @@ app.command("fit", epilog=fit.EPILOG)(fit.fit)
 app.command("apply", epilog=apply.EPILOG)(apply.apply)
 app.add_typer(model.app, name="model")
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
+app.command("power", epilog=power.EPILOG)(power.power)
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 

@@ -91,6 +91,8 @@ TASKS = MappingProxyType(
     }
 )
 
+MOST_PATTERNS = len(_SMALL_OVERLAP) + len(_FURTHER)
+
 
 def with_patterns(number: int) -> Task:
     """Return the basic task with 1 to 5 patterns: the paper's three, then a subcortical and an occipital one."""

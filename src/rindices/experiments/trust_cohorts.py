@@ -17,7 +17,8 @@ Floats = NDArray[np.float64]
 OLDER = 1.2  # log odds of being a patient per standard deviation of age above the mean, half of it below
 SITES, SITE_ODDS = 5, 1.5  # log odds of being a patient from the first site to the last
 WIDER = 1.2  # patients' normal variation against controls', in standard deviations
-BATCH_SHARE, BATCH_SHIFT = 0.1, 0.5  # of patients; standard deviations of a region's shift, as of a site
+SHARES = (0.1, 0.3)  # of patients who went through another batch
+BATCH_SHIFT = 0.5  # standard deviations of a region's shift, as of a site
 PATTERNS = (1, 2, 3, 5)
 
 
@@ -78,9 +79,7 @@ def pattern_task(number: int, rate: float) -> Task:
     return replace(with_patterns(number), rate=rate)
 
 
-def batch_cohort(
-    seed: int, task: Task, share: float = BATCH_SHARE, shift: float = BATCH_SHIFT
-) -> tuple[Simulated, Floats]:
+def batch_cohort(seed: int, task: Task, share: float, shift: float = BATCH_SHIFT) -> tuple[Simulated, Floats]:
     """Make a cohort some of whose patients went through another batch; return it and who did, (patients,)."""
     made = simulate_cohort(task, seed)
     rng = np.random.default_rng([seed, 11])

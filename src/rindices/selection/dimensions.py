@@ -33,7 +33,7 @@ _TINY = 1e-9
 
 
 class Question(NamedTuple):
-    """Are this many patterns enough?
+    """The question whether this many patterns are enough, and its answer.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class People:
         """Adjust and scale on those who are controls under these labels, and compare."""
         width = self.design.shape[1]
         healthy, ill = self._products(patient)
-        effects = np.linalg.lstsq(healthy[:width, :width], healthy[:width, width:], rcond=None)[0]
+        effects: Floats = np.asarray(np.linalg.lstsq(healthy[:width, :width], healthy[:width, width:], rcond=None)[0])
         n_controls, n_patients = int((~patient).sum()), int(patient.sum())
         controls, patients = _adjusted(healthy, effects) / n_controls, _adjusted(ill, effects) / n_patients
         scale = np.sqrt(np.maximum(np.diag(controls), 0.0))
@@ -196,7 +196,7 @@ def count_dimensions(
 
 
 def excess_and_shift(contrast: Contrast) -> tuple[float, float]:
-    """Return the largest excess, the median being 1, and the squared length of the mean shift, in the controls' metric."""
+    """Return the largest excess, the median being 1, and the mean shift's squared length in the controls' metric."""
     root = cholesky(contrast.controls, lower=True, check_finite=False)
     half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
     values = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)

@@ -136,8 +136,8 @@ def fit_cohort(
     gathered = gather(plan, store)
     candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
     choice = choose(candidates, seed)
-    agreed = None if choice.best is None else choice.judgements[choice.best].point.n_patterns
-    selection = selection_record(choice) | {"number_of_patterns": number_record(dimensions, model.patterns, agreed)}
+    best = None if choice.best is None else choice.judgements[choice.best].point.n_patterns
+    selection = selection_record(choice) | {"number_of_patterns": number_record(dimensions, model.patterns, best)}
     if choice.best is None:
         what = f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}"
         raise UnstableError(what, selection)
@@ -179,7 +179,13 @@ class NoPatternError(StudyError):
             f"(p = {first.p:.2f}). To train all the same, name one number of patterns."
         )
         record = number_record(found, tried, None)
-        self.selection = {"chosen": None, "ties": [], "grid": [], "number_of_patterns": record, "patterns": []}
+        self.selection: dict[str, Any] = {
+            "chosen": None,
+            "ties": [],
+            "grid": [],
+            "number_of_patterns": record,
+            "patterns": [],
+        }
 
 
 class UnstableError(StudyError):
