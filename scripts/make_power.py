@@ -2,8 +2,8 @@
 
 Usage: ``python scripts/make_power.py src/rindices/experiments/data/power.json``
 
-The reference generator, adjusted for age, sex and head size as a study would be. The same figures, with a picture, go to
-``benchmarks/results/power``.
+The reference generator, adjusted for age, sex and head size as a study would be. The same figures, with a picture, go
+to ``benchmarks/results/power``.
 """
 
 import json

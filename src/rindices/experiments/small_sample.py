@@ -1,4 +1,4 @@
-"""A word to small cohorts, quoted from the committed power study (``data/power.json``, by ``scripts/make_power.py``)."""
+"""A word to small cohorts, quoted from the committed power study (``data/power.json``)."""
 
 import json
 from collections.abc import Sequence
