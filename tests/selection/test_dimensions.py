@@ -15,7 +15,7 @@ from rindices.selection.dimensions import (
     joint_p,
     shrunk,
 )
-from rindices.selection.relabel import log_odds
+from rindices.selection.relabel import Exchange, log_odds
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,8 @@ def cohort(
 def found(people: Floats, patient: NDArray[np.bool_], design: Floats | None = None, **options: int) -> Dimensions:
     columns = np.ones((len(people), 1)) if design is None else np.column_stack([np.ones(len(people)), design])
     odds = log_odds(columns[:, 1:], np.zeros((len(people), 0)), patient)
-    return count_dimensions(People(people, columns), patient, odds, **options)
+    strata = np.zeros(len(people), dtype=np.intp)
+    return count_dimensions(People(people, columns), patient, Exchange(odds, strata), **options)
 
 
 def test_shrinkage_is_ledoit_wolf() -> None:
@@ -61,7 +62,8 @@ def test_contrast_against_a_plain_computation() -> None:
     np.testing.assert_allclose(contrast.shift, adjusted[patient].mean(axis=0), atol=1e-8)
     values = eigh(second, controls, eigvals_only=True)
     shift = adjusted[patient].mean(axis=0)
-    expected = (values[-1] / np.median(values), shift @ np.linalg.solve(controls, shift))
+    error = 1 / (~patient).sum() + np.median(values) / patient.sum()
+    expected = (values[-1] / np.median(values), shift @ np.linalg.solve(controls, shift) / error)
     np.testing.assert_allclose(excess_and_shift(contrast), expected, rtol=1e-6)
     # labels that make patients the fewer take the other way to the same sums
     swapped = People(people, np.ones((len(people), 1))).contrast(~patient)
@@ -133,7 +135,7 @@ def test_older_patients_whose_volumes_bend_with_age() -> None:
         patient = rng.uniform(size=300) < 1 / (1 + np.exp(-1.5 * age))
         design = np.column_stack([np.ones(300), age])
         fair += found(people, patient, age[:, None], most=1).number > 0
-        free += count_dimensions(People(people, design), patient, np.zeros(300), most=1).number > 0
+        free += count_dimensions(People(people, design), patient, Exchange.freely(300), most=1).number > 0
     assert free >= 10
     assert fair <= 3
 

@@ -3,9 +3,10 @@
 from itertools import combinations
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 
-from rindices.selection.relabel import log_odds, overlap, relabellings
+from rindices.selection.relabel import Exchange, log_odds, overlap, relabellings
 
 
 def test_labels_follow_their_conditional_law() -> None:
@@ -18,7 +19,7 @@ def test_labels_follow_their_conditional_law() -> None:
     draws = 5_000
     rng = np.random.default_rng(0)
     for _ in range(draws // 100):  # many hubs: draws of one hub are exchangeable, not independent of the start
-        for labels in relabellings(patient, odds, 100, rng):
+        for labels in relabellings(patient, Exchange(odds, np.zeros(6, dtype=np.intp)), 100, rng):
             assert labels.sum() == 3
             counts[tuple(np.flatnonzero(labels))] += 1
     np.testing.assert_allclose([counts[s] / draws for s in sets], weights / weights.sum(), atol=0.02)
@@ -28,8 +29,19 @@ def test_without_covariates_labels_are_permuted() -> None:
     patient = np.arange(40) < 10
     odds = log_odds(np.zeros((40, 0)), np.zeros((40, 0)), patient)
     np.testing.assert_array_equal(odds, 0.0)
-    drawn = np.array(list(relabellings(patient, odds, 2000, np.random.default_rng(0))))
+    drawn = np.array(list(relabellings(patient, Exchange.freely(40), 2000, np.random.default_rng(0))))
     np.testing.assert_allclose(drawn.mean(axis=0), 0.25, atol=0.05)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_strata_keep_their_patients(alike: bool) -> None:
+    rng = np.random.default_rng(4)
+    strata, patient = rng.integers(3, size=300), rng.uniform(size=300) < 0.4
+    odds = np.zeros(300) if alike else rng.normal(size=300)
+    drawn = np.array(list(relabellings(patient, Exchange(odds, strata), 50, rng)))
+    for stratum in range(3):
+        np.testing.assert_array_equal(drawn[:, strata == stratum].sum(axis=1), patient[strata == stratum].sum())
+    assert (drawn != patient).mean() > 0.3
 
 
 def test_odds_are_those_of_a_logistic_regression() -> None:
@@ -55,5 +67,5 @@ def test_overlap() -> None:
     patient = np.arange(200) < 100
     apart = log_odds(np.where(patient, 1.0, 0.0)[:, None] + np.arange(200)[:, None] / 1e6, np.zeros((200, 0)), patient)
     rng = np.random.default_rng(3)
-    assert overlap(patient, np.zeros(200), rng) > 0.95
-    assert overlap(patient, apart, rng) < 0.2
+    assert overlap(patient, Exchange.freely(200), rng) > 0.95
+    assert overlap(patient, Exchange(apart, np.zeros(200, dtype=np.intp)), rng) < 0.2

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
 
-from rindices.selection.relabel import Labels, overlap, relabellings
+from rindices.selection.relabel import Exchange, Labels, overlap, relabellings
 
 Floats = NDArray[np.float64]
 
@@ -88,12 +88,15 @@ class Contrast(NamedTuple):
         Patients' mean.
     scale : (R,)
         The controls' standard deviation, in which the other three are.
+    sizes : tuple of int
+        Number of controls and of patients.
     """
 
     controls: Floats
     patients: Floats
     shift: Floats
     scale: Floats
+    sizes: tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +133,7 @@ class People:
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
         shift = (ill[0, width:] - ill[0, :width] @ effects) / n_patients / scale
         units = np.outer(scale, scale)
-        return Contrast(shrunk(controls / units, lengths), patients / units, shift, scale)
+        return Contrast(shrunk(controls / units, lengths), patients / units, shift, scale, (n_controls, n_patients))
 
     def without(self, patient: Labels, number: int) -> "People":
         """Take the directions of largest excess out of everyone; nothing else changes."""
@@ -161,7 +164,7 @@ def _adjusted(products: Floats, effects: Floats) -> Floats:
 def count_dimensions(
     people: People,
     patient: Labels,
-    odds: Floats,
+    exchange: Exchange,
     seed: int = 0,
     level: float = LEVEL,
     number: int = RELABELLINGS,
@@ -173,8 +176,8 @@ def count_dimensions(
     ----------
     people : People
     patient : (N,)
-    odds : (N,)
-        Log odds of being a patient, given the covariates (`relabel.log_odds`).
+    exchange : Exchange
+        Who may exchange labels with whom.
     seed : int
     level : float
         Of each question, so also the chance that patterns are found where there are none.
@@ -187,21 +190,27 @@ def count_dimensions(
     questions: list[Question] = []
     for k in range(most + 1):
         rng = np.random.default_rng([seed, k])
-        questions.append(_ask(people.without(patient, k), patient, odds, k, number, level, rng))
+        questions.append(_ask(people.without(patient, k), patient, exchange, k, number, level, rng))
         if questions[-1].p > level:
             break
     found = sum(question.p <= level for question in questions)
-    freely = overlap(patient, odds, np.random.default_rng([seed, most + 1]))
+    freely = overlap(patient, exchange, np.random.default_rng([seed, most + 1]))
     return Dimensions(min(found, most), tuple(questions), level, freely)
 
 
 def excess_and_shift(contrast: Contrast) -> tuple[float, float]:
-    """Return the largest excess, the median being 1, and the mean shift's squared length in the controls' metric."""
+    """Return the largest excess and the mean shift, both as if patients' usual spread were the controls'.
+
+    The excess is that of the strongest direction against the median one. The shift is its squared length in the
+    controls' metric against its error, to which patients add by their own spread, the median direction's (Welch).
+    """
     root = cholesky(contrast.controls, lower=True, check_finite=False)
     half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
     values = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
     shift = solve_triangular(root, contrast.shift, lower=True, check_finite=False)
-    return float(values[-1] / max(float(np.median(values)), _TINY)), float(shift @ shift)
+    spread = max(float(np.median(values)), _TINY)
+    error = 1.0 / contrast.sizes[0] + spread / contrast.sizes[1]
+    return float(values[-1] / spread), float(shift @ shift / error)
 
 
 def shrunk(covariance: Floats, lengths: Floats) -> Floats:
@@ -219,7 +228,13 @@ def shrunk(covariance: Floats, lengths: Floats) -> Floats:
 
 
 def _ask(
-    people: People, patient: Labels, odds: Floats, removed: int, number: int, level: float, rng: np.random.Generator
+    people: People,
+    patient: Labels,
+    exchange: Exchange,
+    removed: int,
+    number: int,
+    level: float,
+    rng: np.random.Generator,
 ) -> Question:
     """Hold what is left against chance.
 
@@ -228,7 +243,7 @@ def _ask(
     """
     columns = 2 if removed == 0 else 1  # a strong shift is never taken out to the last bit: it is asked for once
     values = [excess_and_shift(people.contrast(patient))[:columns]]
-    for labels in relabellings(patient, odds, number, rng):
+    for labels in relabellings(patient, exchange, number, rng):
         values.append(excess_and_shift(people.contrast(labels))[:columns])
         if len(values) % _LOOK == 0:
             reached = round(joint_p(np.array(values)) * len(values))

@@ -4,11 +4,13 @@ Under the null hypothesis "patients are controls" a label says nothing about vol
 labels may be exchanged between people, the more freely the more alike the odds of being a patient that their covariates
 give them. A statistic under such labels is what it would be by chance, however volumes depend on the covariates: only
 the odds are modelled, never the volumes (the conditional permutation test of Berrett, Wang, Barber and Samworth, 2020).
+Between strata, such as sites, labels are never exchanged: each keeps its own number of patients.
 
 Shape letters: N people, C covariates.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,25 +47,50 @@ def log_odds(numbers: Floats, categories: Floats, patient: Labels) -> Floats:
     return np.asarray(model.decision_function(design), dtype=np.float64)
 
 
-def relabellings(patient: Labels, odds: Floats, number: int, rng: np.random.Generator) -> Iterator[Labels]:
-    """Draw labels (N,) given the log odds and the number of patients, exchangeable with the observed ones.
+class Exchange(NamedTuple):
+    """Who may exchange labels with whom.
+
+    Attributes
+    ----------
+    odds : (N,)
+        Log odds of being a patient, given the covariates.
+    strata : (N,)
+        Number of everyone's stratum; labels stay within.
+    """
+
+    odds: Floats
+    strata: NDArray[np.intp]
+
+    @classmethod
+    def freely(cls, number: int) -> Self:
+        """Let everyone exchange with everyone."""
+        return cls(np.zeros(number), np.zeros(number, dtype=np.intp))
+
+
+def relabellings(patient: Labels, exchange: Exchange, number: int, rng: np.random.Generator) -> Iterator[Labels]:
+    """Draw labels (N,) given the log odds and each stratum's number of patients, exchangeable with the observed ones.
 
     Observed labels and new ones are equally far from one hidden set of labels, so that none is special.
     """
-    if np.ptp(odds) == 0:
-        for _ in range(number):
-            yield patient[rng.permutation(len(patient))]
-        return
-    hub = _wander(patient, odds, rng)
+    members = [np.flatnonzero(exchange.strata == stratum) for stratum in np.unique(exchange.strata)]
+    hub = _redrawn(patient, exchange.odds, members, rng)
     for _ in range(number):
-        yield _wander(hub, odds, rng)
+        yield _redrawn(hub, exchange.odds, members, rng)
 
 
-def overlap(patient: Labels, odds: Floats, rng: np.random.Generator, number: int = 20) -> float:
+def overlap(patient: Labels, exchange: Exchange, rng: np.random.Generator, number: int = 20) -> float:
     """Return how freely labels can be exchanged: 1 as if there were no covariates, 0 not at all."""
     free = 2.0 * patient.mean() * (1.0 - patient.mean())
-    changed = np.mean([(labels != patient).mean() for labels in relabellings(patient, odds, number, rng)])
+    changed = np.mean([(labels != patient).mean() for labels in relabellings(patient, exchange, number, rng)])
     return float(min(changed / free, 1.0)) if free else 0.0
+
+
+def _redrawn(patient: Labels, odds: Floats, members: list[NDArray[np.intp]], rng: np.random.Generator) -> Labels:
+    labels = patient.copy()
+    for own in members:
+        alike = np.ptp(odds[own]) == 0
+        labels[own] = patient[rng.permutation(own)] if alike else _wander(patient[own], odds[own], rng)
+    return labels
 
 
 def _wander(patient: Labels, odds: Floats, rng: np.random.Generator) -> Labels:

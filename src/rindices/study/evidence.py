@@ -12,7 +12,7 @@ from rindices.learners.reproduce import Reproduction
 from rindices.learners.shares import to_shifts
 from rindices.preprocess.residualise import Categorical, Coding, Residualiser
 from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
-from rindices.selection.relabel import log_odds
+from rindices.selection.relabel import Exchange, log_odds
 from rindices.tables.cohort import SITE, Cohort
 
 Floats = NDArray[np.float64]
@@ -38,12 +38,14 @@ def cohort_dimensions(
     design = np.concatenate([np.ones((len(cohort), 1)), *map(_standard, columns)], axis=1)
     numbers = [part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, Categorical)]
     kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, Categorical)]
+    strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:
-        kinds.append(_indicators(cohort.people[SITE].astype(str).to_numpy()))
+        strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
+        kinds.append(np.eye(strata.max() + 1)[strata])
     with threadpool_limits(1, user_api="blas"):  # small matrices, and the same sums on any number of cores
         odds = log_odds(_joined(numbers, len(cohort)), _joined(kinds, len(cohort)), cohort.is_patient)
         people = People(shifts_of(cohort.volumes.to_numpy(dtype=float)), design)
-        return count_dimensions(people, cohort.is_patient, odds, seed, level, relabellings)
+        return count_dimensions(people, cohort.is_patient, Exchange(odds, strata), seed, level, relabellings)
 
 
 def shifts_of(volumes: Floats) -> Floats:
@@ -164,11 +166,6 @@ def _codings(cohort: Cohort) -> tuple[Coding, ...]:
 def _standard(columns: Floats) -> Floats:
     spread = columns.std(axis=0)
     return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
-
-
-def _indicators(names: NDArray[np.object_]) -> Floats:
-    levels = np.unique(names)
-    return np.asarray(names[:, None] == levels[None, 1:], dtype=np.float64)
 
 
 def _joined(parts: list[Floats], number: int) -> Floats:
