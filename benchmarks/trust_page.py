@@ -1,6 +1,7 @@
 """Writes ``docs/trust.md`` from the committed results.
 
-Usage: ``python benchmarks/trust_page.py``, after ``benchmarks/trust``, ``scripts/make_power.py`` and ``benchmarks/power.py``.
+Usage: ``python benchmarks/trust_page.py``, after ``benchmarks/trust``, ``scripts/make_power.py`` and
+``benchmarks/power.py``.
 """
 
 import json
