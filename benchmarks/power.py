@@ -4,8 +4,8 @@ Usage: ``python benchmarks/power.py [--cohorts 10] [--workers -1]``
 
 Runs ``power`` on the sizes of the tasks tiny, small and basic, on cohorts of its own, and holds its accuracy against
 the committed results of the suites stress and paper (learner contrastive). Writes
-``results/power/against_benchmark.json`` and ``.md``. The time is that of the command with its defaults; processor time is
-counted with ``--workers 1`` only.
+``results/power/against_benchmark.json`` and ``.md``. The time is that of the command with its defaults; processor time
+is counted with ``--workers 1`` only.
 """
 
 import argparse

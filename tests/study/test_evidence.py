@@ -16,6 +16,7 @@ from rindices.study import evidence
 from rindices.study.evidence import (
     cohort_dimensions,
     doubts,
+    nothing_found,
     number_record,
     patterns_record,
     shifts_of,
@@ -32,6 +33,23 @@ def test_the_true_number_is_found_whatever_the_unit() -> None:
     litres = replace(cohort, volumes=cohort.volumes / 1e6)
     again = cohort_dimensions(litres)
     np.testing.assert_allclose([q.excess for q in again.questions], [q.excess for q in found.questions], rtol=1e-6)
+
+
+def test_groups_of_different_sites_cannot_be_compared() -> None:
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    site = np.where(cohort.is_patient, "hospital", "school").astype(object)
+    found = cohort_dimensions(replace(cohort, people=cohort.people.assign(site=site)))
+    assert found.overlap == 0.0
+    assert found.number == 0
+    assert not nothing_found(found)  # no ground to say that there is none
+    assert "can hardly compare" in str(doubts(number_record(found, (2, 3), 2), [])[1])
+
+
+def test_a_second_scan_adds_no_person() -> None:
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    twice = np.repeat(np.arange(len(cohort)), 2)
+    frames = (frame.iloc[twice].reset_index(drop=True) for frame in (cohort.volumes, cohort.people, cohort.covariates))
+    assert cohort_dimensions(type(cohort)(*frames)) == cohort_dimensions(cohort)
 
 
 @pytest.mark.parametrize("kind", list(NULLS))

@@ -13,7 +13,7 @@ from rindices.learners.shares import to_shifts
 from rindices.preprocess.residualise import Categorical, Coding, Residualiser
 from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
 from rindices.selection.relabel import Exchange, log_odds
-from rindices.tables.cohort import SITE, Cohort
+from rindices.tables.cohort import ID, SITE, Cohort
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +30,10 @@ def cohort_dimensions(
 
     Volumes enter as logarithms, in which a share of a region is a shift, and are adjusted for the covariates on
     controls. Labels are exchanged only between people of alike covariates, and of the same site where sites are known,
-    adjusted for or not. Of groups of more than `MOST_PEOPLE`, so many are drawn.
+    adjusted for or not. Of several scans of a person the first counts. Of groups of more than `MOST_PEOPLE`, so many
+    are drawn.
     """
+    cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
     cohort = _at_most(cohort, MOST_PEOPLE, np.random.default_rng([seed, 8]))
     codings = _codings(cohort)
     columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
@@ -56,6 +58,11 @@ def shifts_of(volumes: Floats) -> Floats:
     if (volumes >= 0).all() and (volumes.mean(axis=0) > 0).all():
         return to_shifts(volumes / volumes.mean(axis=0) - 1.0, 1.0)
     return _standard(volumes)
+
+
+def nothing_found(found: Dimensions) -> bool:
+    """Return whether patients cannot be told from controls, the groups being alike enough to be compared."""
+    return found.number == 0 and found.overlap >= OVERLAP
 
 
 def dimensions_record(found: Dimensions) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rindices.selection.dimensions import Dimensions
 from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
-from rindices.study.evidence import cohort_dimensions, number_record, patterns_record
+from rindices.study.evidence import cohort_dimensions, nothing_found, number_record, patterns_record
 from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -128,7 +128,7 @@ def fit_cohort(
     preprocessing = Preprocessing.fit(cohort)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     dimensions = cohort_dimensions(cohort, seed)
-    if dimensions.number == 0 and len(set(model.patterns)) > 1:
+    if nothing_found(dimensions) and len(set(model.patterns)) > 1:
         raise NoPatternError(dimensions, model.patterns)
     plan = make_plan(model, seed, cohort.fingerprint())
     watch = _Watch(plan, store, X[y == 1], told, agreed)
