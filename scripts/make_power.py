@@ -1,6 +1,6 @@
 """Run the power study that `check` and `fit` quote to small cohorts.
 
-Usage: ``python scripts/make_power.py src/rindices/experiments/data/power.json``
+Usage: ``python scripts/make_power.py src/rindices/experiments/data/power.json [WORKERS]``
 
 The reference generator, adjusted for age, sex and head size as a study would be. The same figures, with a picture, go
 to ``benchmarks/results/power``.
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from rindices.experiments.power import Setting, draw_power, markdown, run_power
 
-COHORTS = 20
+COHORTS = 10
 
 
-def main(target: Path) -> None:
+def main(target: Path, workers: int = -1) -> None:
     """Simulate and write."""
     start = time.monotonic()
-    result = run_power(Setting(cohorts=COHORTS, covariates=("age", "sex", "icv")), workers=-1)
+    result = run_power(Setting(cohorts=COHORTS, covariates=("age", "sex", "icv")), workers=workers)
     target.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     folder = Path(__file__).parents[1] / "benchmarks" / "results" / "power"
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,4 +29,4 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
