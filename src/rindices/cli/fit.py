@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.study.config import Study
+    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
 _FLAT = 0.7  # of the scale of single members
@@ -104,6 +105,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
     from rindices.errors import StudyError, reason
     from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
+    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
@@ -114,6 +116,9 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         with store.hold():
             model = _fit(study, cohort, problems, store, out, source)
             page = write_report(out)
+    except NoPatternError as error:
+        _tell_nothing(error, out, time.monotonic() - start, as_json)
+        return
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -131,6 +136,8 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
         "report": str(page),
+        "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
+        "patterns": dict(model.selection or {})["patterns"],
     }
     if as_json:
         print_json(result)
@@ -145,7 +152,8 @@ def _fit(
     from rindices.cli.progress import Progress
     from rindices.study.config import study_toml
     from rindices.study.engines.choose import make_engine
-    from rindices.study.fit import UnstableError, fit_cohort
+    from rindices.study.evidence import doubts
+    from rindices.study.fit import NoPatternError, UnstableError, fit_cohort
     from rindices.study.outputs import clear_outputs, write_selection, write_study
 
     clear_outputs(out)
@@ -161,12 +169,13 @@ def _fit(
         )
         try:
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
-        except UnstableError as error:
+        except (NoPatternError, UnstableError) as error:
             write_selection(out, error.selection)
             raise
     review = model.preprocessing.review(cohort)
-    say_problems([*review, *_doubts(model.card["pattern_scale"])])
-    write_study(out, model, cohort, [*problems, *review])
+    said = doubts(model.card["number_of_patterns"], model.card["pattern_evidence"])
+    say_problems([*review, *_doubts(model.card["pattern_scale"]), *said])
+    write_study(out, model, cohort, [*problems, *review, *said])
     return model
 
 
@@ -187,10 +196,11 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
     members = result["members"]
     print_facts(
         [
-            ("patterns", str(result["n_patterns"])),
+            ("patterns", _number(result["n_patterns"], result["number_of_patterns"])),
             ("lambda", "" if result["orthogonality"] is None else f"{result['orthogonality']:g}"),
             ("agreement", f"{told}, {selection['chosen']['agreement_between']}"),
             ("tied with", ties),
+            *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
             (
@@ -199,6 +209,31 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             ),
         ]
     )
+
+
+def _number(chosen: int, number: dict[str, Any]) -> str:
+    """Return the number of patterns and who says so."""
+    found = f"test: {number['by_test']} (p = {number['test']['curve'][0]['p']:.3f} against none)"
+    return f"{chosen} (as asked; {found})" if number["forced"] else f"{chosen} (agreement; {found})"
+
+
+def _reality(pattern: dict[str, Any]) -> str:
+    return (
+        f"carried by {pattern['carriers']:.0%} of patients; ranks unseen people alike in disjoint halves "
+        f"{pattern['split_half']:.2f}, in bootstraps {pattern['stability']:.2f}"
+    )
+
+
+def _tell_nothing(error: "NoPatternError", out: Path, seconds: float, as_json: bool) -> None:
+    """Say that there is no pattern, which is an answer and not a failure."""
+    number = error.selection["number_of_patterns"]
+    if as_json:
+        empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
+        rest = {"seconds": round(seconds, 1), "model": None, "report": None}
+        print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
+        return
+    typer.echo(str(error), err=True)
+    print_facts([("patterns", "no disease pattern found"), ("written", f"{out}: selection.json, study.toml")])
 
 
 def _setting(setting: dict[str, Any]) -> str:
@@ -214,13 +249,15 @@ def read_cohort_of(study: "Study", folder: Path) -> Any:
 def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
     """Read the cohort and what is to be said about it, which goes to standard error."""
     from rindices.errors import Severity, TableError
+    from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    say_problems(result.problems)
-    return result.cohort, list(result.problems)
+    problems = [*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)]
+    say_problems(problems)
+    return result.cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from rindices.cli import (
     compare,
     fit,
     model,
+    power,
     report,
     reproduce,
     score,
@@ -42,6 +43,7 @@ app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(model.app, name="model")
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
+app.command("power", epilog=power.EPILOG)(power.power)
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 

@@ -18,16 +18,19 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
+from rindices.learners.reproduce import reproduce
 from rindices.learners.seats import SHARE
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import Intervals, calibrate
 from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
+from rindices.selection.dimensions import Dimensions
 from rindices.selection.patterns import standard_error
 from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
+from rindices.study.evidence import cohort_dimensions, nothing_found, number_record, patterns_record
 from rindices.study.outputs import write_study
 from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
@@ -143,13 +146,17 @@ def fit_cohort(
     _check_settings(cohort, model)
     preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
+    dimensions = cohort_dimensions(cohort, seed)
+    if nothing_found(dimensions) and len(set(model.patterns)) > 1:
+        raise NoPatternError(dimensions, model.patterns)
     plan = make_plan(model, seed, data_key(cohort, harmonise))
     watch = _Watch(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
     gathered = gather(plan, store)
     candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
     choice = choose(candidates, seed)
-    selection = selection_record(choice)
+    best = None if choice.best is None else choice.judgements[choice.best].point.n_patterns
+    selection = selection_record(choice) | {"number_of_patterns": number_record(dimensions, model.patterns, best)}
     if choice.best is None:
         what = f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}"
         raise UnstableError(what, selection)
@@ -179,6 +186,25 @@ class _Watch:
             candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
             if len(candidate.indices) > 1:
                 self.on_setting(work.point, choose([candidate]).judgements[0].concordance)
+
+
+class NoPatternError(StudyError):
+    """Patients cannot be told from controls, so nothing was trained; ``selection`` says what was found."""
+
+    def __init__(self, found: Dimensions, tried: Sequence[int]) -> None:
+        first = found.questions[0]
+        super().__init__(
+            f"no disease pattern found: patients differ from controls no more than labels drawn by chance do "
+            f"(p = {first.p:.2f}). To train all the same, name one number of patterns."
+        )
+        record = number_record(found, tried, None)
+        self.selection: dict[str, Any] = {
+            "chosen": None,
+            "ties": [],
+            "grid": [],
+            "number_of_patterns": record,
+            "patterns": [],
+        }
 
 
 class UnstableError(StudyError):
@@ -219,7 +245,7 @@ def selection_record(choice: Choice) -> dict[str, Any]:
     grid = [_judgement_record(judgement) for judgement in choice.judgements]
     best = None if choice.best is None else grid[choice.best]
     ties = [grid[place]["setting"] for place in choice.ties]
-    return {"chosen": best, "ties": ties, "grid": grid}
+    return {"chosen": best, "ties": ties, "grid": grid, "patterns": []}
 
 
 def _judgement_record(judgement: Judgement) -> dict[str, Any]:
@@ -301,7 +327,11 @@ def _build(
         errors = standard_error(np.stack(aligned) * unit[:, None], share)
         card["interval_over"] = "people" if share < 1 else "trainings"
     fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection, patterns_se=errors)
-    return replace(fitted, intervals=_intervals(fitted, X, cohort.is_patient, share, seed))
+    seen = reproduce(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    told = {"patterns": patterns_record(seen)}
+    card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
+    intervals = _intervals(fitted, X, cohort.is_patient, share, seed)
+    return replace(fitted, card=card, selection=selection | told, intervals=intervals)
 
 
 def _share(recipe: str, values: dict[str, Any]) -> float:
