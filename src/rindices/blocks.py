@@ -1,6 +1,7 @@
 """People in blocks of one size: a block stays in the cache, and nobody's numbers depend on who else is in the table."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ ROWS = 512
 """People in a block."""
 
 
-def in_blocks(function: Callable[..., Floats], *arrays: Floats) -> Floats:
+def in_blocks(function: Callable[..., Floats], *arrays: NDArray[Any]) -> Floats:
     """Apply a function of people block by block.
 
     A matrix product adds up in another order when it has another number of rows, and the last digits move. So the last
@@ -40,7 +41,7 @@ def in_blocks(function: Callable[..., Floats], *arrays: Floats) -> Floats:
     return found
 
 
-def _block(array: Floats, start: int) -> Floats:
+def _block(array: NDArray[Any], start: int) -> NDArray[Any]:
     rows = np.ascontiguousarray(array[start : start + ROWS])
     if len(rows) == ROWS:
         return rows

@@ -142,6 +142,23 @@ def test_sessions_are_kept_and_tell_rows_apart(at: Path, model: ri.FittedModel, 
     assert found[["participant_id", "session_id"]].equals(visits[["participant_id", "session_id"]])
 
 
+def test_sites_are_harmonised_in_every_piece(tmp_path: Path) -> None:
+    made = ri.simulate_cohort("tiny", seed=0).cohort
+    sites = np.resize(["x", "y", "z"], len(made)).astype(object)
+    cohort = replace(made, people=made.people.assign(site=sites))
+    model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1)
+    model.save(tmp_path / "m.safetensors")
+    frame = pd.concat([cohort.people[["participant_id", "site"]], cohort.covariates, cohort.volumes], axis=1)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    request = asked(tmp_path / "t.csv", model, roles=Roles(site="site", covariates=model.covariates))
+    out = tmp_path / "out.csv"
+    apply_stream(tmp_path / "m.safetensors", request, out, size=Size(50, 50, 30_000), head=60)
+    np.testing.assert_array_equal(pd.read_csv(out)[["r1", "r2"]], model.apply(cohort)[["r1", "r2"]])
+    frame.assign(site=frame["site"].where(frame.index != 170, "new")).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(RindicesError, match="new was not among the sites in training"):
+        apply_stream(tmp_path / "m.safetensors", request, out, size=Size(50, 50, 30_000), head=60)
+
+
 @pytest.mark.parametrize(
     ("column", "value", "told"),
     [("MUSE_47", "x1", "text where a number"), ("MUSE_47", -5.0, "negative values in 1 region: MUSE_47 of"),

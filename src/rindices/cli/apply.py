@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, say_problems, split
-from rindices.cli.options import IdColumn, Json, Participants, Session, Tables, Workers
+from rindices.cli.options import Controls, Group, IdColumn, Json, Participants, Patients, Session, Site, Tables, Workers
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -27,6 +27,14 @@ def apply(
     participants: Participants = None,
     id_column: IdColumn = None,
     session: Session = None,
+    site: Site = None,
+    new_sites: Annotated[
+        str, typer.Option(help="refuse sites unseen in training, or learn them from their own controls.")
+    ] = "refuse",
+    least: Annotated[int, typer.Option(min=2, help="Controls that a new site must have.")] = 10,
+    group: Group = None,
+    controls: Controls = None,
+    patients: Patients = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
     on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
     workers: Workers = -1,
@@ -44,12 +52,16 @@ def apply(
 
     if on_missing not in ("error", "drop"):
         raise typer.BadParameter("give error or drop", param_hint="--on-missing")
-    streams = len(tables) == 1 and files_of(tables[0]) is not None
+    if new_sites not in ("refuse", "controls"):
+        raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
+    learns = new_sites == "controls"
+    streams = not learns and len(tables) == 1 and files_of(tables[0]) is not None
     _check_out(out, [model, *tables, *([participants] if participants else [])], streams)
     fitted = load(model)
-    roles = Roles(id_column, session, covariates=fitted.covariates)
-    asked = Request(tuple(tables), participants, roles, exclude=split(exclude), measure="any", on_missing=on_missing)
-    done = _stream(model, asked, out, workers) if streams else _at_once(fitted, asked, out)
+    roles = Roles(id_column, session, group if learns else None, site, fitted.covariates)
+    labels = (split(controls), split(patients)) if learns else ((), ())
+    asked = Request(tuple(tables), participants, roles, *labels, split(exclude), "any", on_missing, find_groups=learns)
+    done = _stream(model, asked, out, workers) if streams else _at_once(fitted, asked, out, least if learns else None)
     problems = [problem for problem in done.problems if not _is_about_training(problem.what)]
     say_problems(problems)
     people, novel, _ = done.counted
@@ -90,8 +102,14 @@ def _stream(model: Path, asked: "Request", out: Path, workers: int) -> "Streamed
     return apply_stream(model, asked, out, workers, tell=tell)
 
 
-def _at_once(fitted: "FittedModel", asked: "Request", out: Path) -> "Streamed":
-    """Apply to tables that must be joined, or to a folder of subjects: all people in memory."""
+def _at_once(fitted: "FittedModel", asked: "Request", out: Path, least: int | None) -> "Streamed":
+    """Apply with all people in memory: to tables that must be joined, a folder of subjects, or with new sites.
+
+    Parameters
+    ----------
+    least : int or None
+        Controls that a new site must have; None where new sites are refused.
+    """
     from rindices.errors import Severity, TableError
     from rindices.model.indices import write_indices
     from rindices.model.stream import Streamed
@@ -101,6 +119,8 @@ def _at_once(fitted: "FittedModel", asked: "Request", out: Path) -> "Streamed":
     result = examine(asked)
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    if least is not None:
+        fitted = fitted.with_sites(result.cohort, least)
     indices, found, counted = fitted.assess(result.cohort)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)

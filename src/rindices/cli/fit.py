@@ -15,6 +15,7 @@ from rindices.cli.options import (
     Covariates,
     Exclude,
     Group,
+    Harmonise,
     IdColumn,
     Json,
     Participants,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.study.config import Study
+    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
 _FLAT = 0.7  # of the scale of single members
@@ -43,6 +45,7 @@ def fit(
     patients: Patients = None,
     covariates: Covariates = None,
     site: Site = None,
+    harmonise: Harmonise = None,
     id_column: IdColumn = None,
     session: Session = None,
     exclude: Exclude = None,
@@ -62,7 +65,7 @@ def fit(
 ) -> None:
     """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
     data = {"participants": participants, "group": group, "controls": split(controls), "patients": split(patients)}
-    data |= {"covariates": split(covariates), "site": site, "id": id_column, "session": session}
+    data |= {"covariates": split(covariates), "site": site, "harmonise": harmonise, "id": id_column, "session": session}
     data |= {"exclude": split(exclude), "measure": measure, "on_missing": on_missing}
     model: dict[str, Any] = {"patterns": split(patterns), "orthogonality": split(orthogonality)}
     model |= {"members": members, "recipe": recipe}
@@ -100,16 +103,22 @@ def _plain(value: Any) -> Any:
 
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     from rindices.errors import StudyError, reason
+    from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
+    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = _read(study, folder)
+    cohort, problems = _read(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, store, out, source)
+            model = _fit(study, cohort, problems, store, out, source)
+            page = write_report(out)
+    except NoPatternError as error:
+        _tell_nothing(error, out, time.monotonic() - start, as_json)
+        return
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -126,7 +135,9 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": None,
+        "report": str(page),
+        "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
+        "patterns": dict(model.selection or {})["patterns"],
     }
     if as_json:
         print_json(result)
@@ -134,12 +145,15 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         _tell(result, dict(model.selection or {}), out)
 
 
-def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path) -> "FittedModel":
+def _fit(
+    study: "Study", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
+) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
     from rindices.study.config import study_toml
     from rindices.study.engines.choose import make_engine
-    from rindices.study.fit import UnstableError, fit_cohort
+    from rindices.study.evidence import doubts
+    from rindices.study.fit import NoPatternError, UnstableError, fit_cohort
     from rindices.study.outputs import clear_outputs, write_selection, write_study
 
     clear_outputs(out)
@@ -150,14 +164,18 @@ def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path
         def agreed(point: Any, concordance: float) -> None:
             progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
 
-        watched = partial(fit_cohort, told=progress.update, agreed=agreed, say=progress.say)
+        watched = partial(
+            fit_cohort, told=progress.update, agreed=agreed, say=progress.say, harmonise=study.data.harmonise
+        )
         try:
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
-        except UnstableError as error:
+        except (NoPatternError, UnstableError) as error:
             write_selection(out, error.selection)
             raise
-    say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
-    write_study(out, model, cohort)
+    review = model.preprocessing.review(cohort)
+    said = doubts(model.card["number_of_patterns"], model.card["pattern_evidence"])
+    say_problems([*review, *_doubts(model.card["pattern_scale"]), *said])
+    write_study(out, model, cohort, [*problems, *review, *said])
     return model
 
 
@@ -178,15 +196,44 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
     members = result["members"]
     print_facts(
         [
-            ("patterns", str(result["n_patterns"])),
+            ("patterns", _number(result["n_patterns"], result["number_of_patterns"])),
             ("lambda", "" if result["orthogonality"] is None else f"{result['orthogonality']:g}"),
             ("agreement", f"{told}, {selection['chosen']['agreement_between']}"),
             ("tied with", ties),
+            *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            ("written", f"{out}: model.safetensors, r_indices.tsv, selection.json, study.toml"),
+            (
+                "written",
+                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml, report.html",
+            ),
         ]
     )
+
+
+def _number(chosen: int, number: dict[str, Any]) -> str:
+    """Return the number of patterns and who says so."""
+    found = f"test: {number['by_test']} (p = {number['test']['curve'][0]['p']:.3f} against none)"
+    return f"{chosen} (as asked; {found})" if number["forced"] else f"{chosen} (agreement; {found})"
+
+
+def _reality(pattern: dict[str, Any]) -> str:
+    return (
+        f"carried by {pattern['carriers']:.0%} of patients; ranks unseen people alike in disjoint halves "
+        f"{pattern['split_half']:.2f}, in bootstraps {pattern['stability']:.2f}"
+    )
+
+
+def _tell_nothing(error: "NoPatternError", out: Path, seconds: float, as_json: bool) -> None:
+    """Say that there is no pattern, which is an answer and not a failure."""
+    number = error.selection["number_of_patterns"]
+    if as_json:
+        empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
+        rest = {"seconds": round(seconds, 1), "model": None, "report": None}
+        print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
+        return
+    typer.echo(str(error), err=True)
+    print_facts([("patterns", "no disease pattern found"), ("written", f"{out}: selection.json, study.toml")])
 
 
 def _setting(setting: dict[str, Any]) -> str:
@@ -194,25 +241,31 @@ def _setting(setting: dict[str, Any]) -> str:
     return f"{setting['n_patterns']} patterns{weight}"
 
 
-def _read(study: "Study", folder: Path) -> Any:
+def read_cohort_of(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
-    from rindices.errors import Problem, Severity, TableError
+    return _read(study, folder)[0]
+
+
+def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
+    """Read the cohort and what is to be said about it, which goes to standard error."""
+    from rindices.errors import Severity, TableError
+    from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    say_problems(result.problems)
-    if study.data.site and study.data.site not in study.data.covariates:
-        what = f"the site is not adjusted for yet: add {study.data.site} to the covariates to do so"
-        say_problems([Problem(Severity.WARNING, what)])
-    return result.cohort
+    problems = [*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)]
+    say_problems(problems)
+    return result.cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
     from rindices.study.estimate import estimate
 
-    result = estimate(_read(study, folder), study.model, study.run.seed, out / "runs", study.run.workers)
+    cohort = read_cohort_of(study, folder)
+    model, run = study.model, study.run
+    result = estimate(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
     if as_json:
         print_json(result)
         return

@@ -29,7 +29,8 @@ def show(
     if as_json:
         own = {"schema": SCHEMA, "n_patterns": model.n_patterns, "regions": list(model.regions)}
         own |= {"intervals": _intervals(model), "novelty": _novelty(model), "sums": dict(model.sums)}
-        print_json(own | {"units": card.pop("unit", None), "covariates": codings, **card})
+        own |= {"units": card.pop("unit", None), "covariates": codings}
+        print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **card})
         return
     agreement = dict(card.get("agreement") or {}).get("concordance")
     print_facts(
@@ -38,6 +39,7 @@ def show(
             ("regions", f"{len(model.regions)} in {card.get('unit')}: {named(model.regions)}"),
             ("sums", f"{len(model.sums)} of the regions are sums of columns, made by apply" if model.sums else ""),
             ("covariates", ", ".join(_covariate(coding) for coding in codings) or "none"),
+            ("sites", _sites(model.preprocessing.to_dict().get("harmonise"))),
             (
                 "trained on",
                 ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items()) or "not known",
@@ -50,6 +52,7 @@ def show(
                 if agreement is not None
                 else "",
             ),
+            ("test", _tested(card)),
             ("recipe", _recipe(card)),
             ("training", _training(card)),
             ("made by", f"rindices {card.get('rindices_version')}"),
@@ -141,6 +144,15 @@ def _recipe(card: dict[str, Any]) -> str:
     return f"{recipe.get('recipe')}, seed {card.get('seed')}"
 
 
+def _tested(card: dict[str, Any]) -> str:
+    """Return how many patterns the test found and how each fared with other people; empty for older models."""
+    number, patterns = card.get("number_of_patterns"), card.get("pattern_evidence", [])
+    if not number:
+        return ""
+    halves = ", ".join(f"{p['name']} {p['split_half']:.2f}" for p in patterns)
+    return f"{number['by_test']} patterns beyond chance; reproduced in disjoint halves: {halves}"
+
+
 def _training(card: dict[str, Any]) -> str:
     """Return how far members of recipe default went; empty for other recipes."""
     recipe = card.get("recipe", {})
@@ -149,6 +161,11 @@ def _training(card: dict[str, Any]) -> str:
     moved = sum(steps > recipe["values"]["held_steps"] for steps in card["member_steps"])
     rest = len(card["member_steps"]) - moved
     return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
+
+
+def _sites(values: dict[str, Any] | None) -> str:
+    """Return the sites whose effects are known, and how they were learnt; empty where none were harmonised."""
+    return "" if values is None else f"{named(values['sites'])}, their effects learnt from {values['mode']}"
 
 
 def _covariate(coding: dict[str, Any]) -> str:

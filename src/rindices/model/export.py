@@ -22,6 +22,7 @@ from rindices.learners.shares import FLOOR, IDENTITY
 from rindices.model.fitted import FittedModel
 from rindices.model.intervals import Intervals
 from rindices.model.novelty import Training
+from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import Coding, Numeric
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 
@@ -144,9 +145,8 @@ def _prepared(graph: _Graph, model: FittedModel, volumes: str) -> str:
     """Return what members see, (N, R)."""
     pre = model.preprocessing
     design = _design(graph, pre.residualiser.codings)
-    sites = getattr(pre, "harmoniser", None)
-    if sites is not None:
-        volumes = _harmonised(graph, sites, volumes, design)
+    if pre.harmoniser is not None:
+        volumes = _harmonised(graph, pre.harmoniser, volumes, design)
     if design is not None:
         effect = _times(
             graph, graph.op("Sub", design, graph.const(pre.residualiser.centre)), pre.residualiser.coefficients
@@ -178,7 +178,7 @@ def _one_hot(graph: _Graph, name: str, levels: Sequence[str], skip: int) -> str:
     return graph.op("Slice", marked, graph.ints([skip]), graph.ints([len(levels)]), graph.ints([1])) if skip else marked
 
 
-def _harmonised(graph: _Graph, sites: Any, volumes: str, design: str | None) -> str:
+def _harmonised(graph: _Graph, sites: Harmoniser, volumes: str, design: str | None) -> str:
     """Return the volumes (N, R) without the effects of sites."""
     expected = graph.const(sites.mean)
     if design is not None:

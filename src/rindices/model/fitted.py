@@ -1,7 +1,7 @@
 """The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,7 @@ from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.model.intervals import Intervals
 from rindices.model.novelty import NoveltyCount, Reference, Training, table_warning
 from rindices.model.sums import Sums, combine
+from rindices.preprocess.harmonise import LEAST, Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
@@ -64,6 +65,9 @@ class FittedModel:
         Regions that are sums of a table's columns, and of which.
     intervals : Intervals or None
         How far off R-indices are; None where it was not measured.
+    patterns_se : (Q, M, R) or None
+        Standard error of ``patterns``, over people or over trainings as ``card["interval_over"]`` says; None for a
+        model that does not know it.
     """
 
     preprocessing: Preprocessing
@@ -75,6 +79,7 @@ class FittedModel:
     selection: Mapping[str, Any] | None = field(default=None, compare=False)
     sums: Sums = field(default_factory=dict)
     intervals: Intervals | None = None
+    patterns_se: Floats | None = None
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
@@ -141,7 +146,7 @@ class FittedModel:
     def _infer(self, cohort: Cohort, whole: bool) -> Applied:
         """Return the table of people with the regions of the model, and their novelty."""
         volumes, covariates = self.preprocessing.aligned(cohort)
-        values = self.preprocessing.prepare(volumes, covariates)
+        values = self.preprocessing.prepare(volumes, covariates, self.preprocessing.sites_of(cohort))
         if whole:
             self._check_scale(values)
         found = self._reference.assess(volumes, covariates, values)
@@ -151,6 +156,20 @@ class FittedModel:
         columns |= {"novel": found.novel, "novel_because": found.texts}
         people = cohort.people[names].reset_index(drop=True)
         return Applied(pd.concat([people, pd.DataFrame(columns)], axis=1), [], NoveltyCount.of(found))
+
+    def with_sites(self, cohort: Cohort, least: int = LEAST) -> Self:
+        """Return the model with the effects of sites it has not seen, learnt from their own controls.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            With groups and sites.
+        least : int
+            Controls that a new site must have; a site with fewer is refused by name.
+        """
+        combined, _ = combine(cohort, self.sums)
+        self._check_regions(combined)
+        return replace(self, preprocessing=self.preprocessing.with_sites(combined, least))
 
     def infer(self, values: Floats) -> Floats:
         """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
@@ -191,6 +210,8 @@ class FittedModel:
         for place, head in enumerate(self.heads):
             arrays |= {f"member{place}.{name}": array for name, array in head.to_arrays().items()}
         arrays |= {"patterns": self.patterns}
+        if self.patterns_se is not None:
+            arrays |= {"patterns_se": self.patterns_se}
         for name, part in (("training", self.training), ("intervals", self.intervals)):
             arrays |= {} if part is None else {f"{name}.{key}": array for key, array in _arrays(part).items()}
         metadata = dict(self.card) | self.preprocessing.to_dict()
@@ -306,6 +327,7 @@ def _read(
         "heads": tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members)),
         "orders": orders,
         "patterns": arrays["patterns"],
+        "patterns_se": arrays.get("patterns_se"),
         "training": Training(**training) if training else None,
         "card": _card(metadata),
         "intervals": Intervals(**intervals) if intervals else None,
@@ -346,6 +368,10 @@ def _expected(
         "standardise.sd": (regions,),
         "patterns": (len(SEVERITIES), patterns, regions),
     }
+    if metadata.get("interval_over") is not None:
+        shapes["patterns_se"] = shapes["patterns"]
+    if metadata.get("harmonise") is not None:  # models without sites, and files older than harmonisation, have none
+        shapes |= Harmoniser.shapes(metadata["harmonise"], columns, regions)
     for place in range(members):
         shapes |= {f"member{place}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
     return shapes
@@ -360,6 +386,6 @@ def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _card(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"regions", "covariates", "schema", "kind", "n_patterns", "members", "orders"}
+    own = {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
     own |= {"sums", "training_distances", "interval_knots"}
     return {name: value for name, value in metadata.items() if name not in own}

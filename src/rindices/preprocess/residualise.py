@@ -117,8 +117,8 @@ class Residualiser:
     @classmethod
     def fit(cls, volumes: Matrix, covariates: pd.DataFrame) -> Self:
         """Learn from controls: volumes (N, R), covariates (N, C)."""
-        codings = tuple(_coding(name, covariates[name]) for name in covariates.columns)
-        design = _design(codings, covariates)
+        codings = codings_of(covariates)
+        design = design_matrix(codings, covariates)
         if len(volumes) <= design.shape[1] + 1:
             raise PreprocessingError(
                 f"{count(len(volumes), 'control')} cannot carry {count(design.shape[1], 'covariate column')}: "
@@ -136,7 +136,7 @@ class Residualiser:
 
     def design(self, covariates: pd.DataFrame) -> Matrix:
         """Return covariates (N, C) as columns of the design, (N, P)."""
-        return _design(self.codings, covariates)
+        return design_matrix(self.codings, covariates)
 
     def adjust(self, volumes: Matrix, design: Matrix) -> Matrix:
         """Take the design's effect out: (N, R), (N, P) -> (N, R)."""
@@ -162,6 +162,11 @@ class Residualiser:
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
 
 
+def codings_of(covariates: pd.DataFrame) -> tuple[Coding, ...]:
+    """Return how each covariate (N, C) becomes columns of a design."""
+    return tuple(_coding(name, covariates[name]) for name in covariates.columns)
+
+
 def _coding(name: str, values: pd.Series) -> Coding:
     """Return how a covariate is coded; two numbers (sex as 0 and 1) are two categories, so that 1 and 2 is refused."""
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
@@ -183,7 +188,7 @@ def _coding_from(values: Mapping[str, Any]) -> Coding:
     return Categorical(values["name"], tuple(values["levels"]))
 
 
-def _design(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
+def design_matrix(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
     """Return the design (N, P) without an intercept; the centre takes its place."""
     columns = [coding.columns(covariates[coding.name]) for coding in codings]
     return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))

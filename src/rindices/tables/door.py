@@ -56,6 +56,7 @@ class Request:
     exclude: tuple[str, ...] = ()
     measure: str = "volume"
     on_missing: str = "report"
+    find_groups: bool = True
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,9 @@ def _read(request: Request, findings: Findings, more: More | None) -> _Parts:
     icv = _icv(table, people)
     kinds = None if more is None else more.kinds
     covariates = read_covariates(people, request.roles.covariates, icv, findings, kinds)
-    groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
+    groups = None
+    if request.find_groups:
+        groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
     return _Parts(table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv)
 
 
