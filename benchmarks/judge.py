@@ -1,7 +1,8 @@
 """Can D, on people it has not seen, tell right starts from wrong ones? What recipe default's stopping rule rests on.
 
-Usage: ``python benchmarks/judge.py [--cohorts 3]``. Five starts of a member: its own, none of its patterns, its
-patterns at 70 %, its patterns mixed by 30 %, and those of plain ICA. f is held; D learns. Writes ``results/judge.md``.
+Usage: ``python benchmarks/judge.py [--cohorts 3]``. Six starts of a member: its own, its own with
+D's input whitened by the controls alone, none of its patterns, its patterns at 70 %, its patterns mixed by 30 %, and
+those of plain ICA. f is held; D learns. Writes ``results/judge.md``.
 """
 
 import argparse
@@ -22,13 +23,13 @@ from rindices.learners.surreal.train import advance
 from rindices.learners.surreal.unseen import CHANCE, unseen_discrimination
 
 OUT = Path(__file__).parent / "results" / "judge.json"
-KINDS = ("its own", "no patterns", "patterns at 70 %", "patterns mixed by 30 %", "plain ICA")
+KINDS = ("its own", "own, D whitened by controls", "no patterns", "patterns at 70 %", "patterns mixed by 30 %", "ICA")
 TASKS = {"basic": "paper", "mild": "paper", "hard": "stress"}
 STEPS, RATIOS = (200, 400, 800), (DEFAULT.discriminator_ratio, 1.0)
 
 
 def starts_of(room: Room, width: int, seed: int) -> dict[int, Start]:
-    """The right start and four wrong ones."""
+    """The right start, shown in two ways, and four wrong ones."""
     seats = take_seats(room.y, DEFAULT.share, np.random.default_rng(seed))
     own = room.start(seats, width, seed)
     turned = np.linalg.qr(np.random.default_rng(seed + 1).standard_normal((width, width)))[0]
@@ -36,7 +37,8 @@ def starts_of(room: Room, width: int, seed: int) -> dict[int, Start]:
     ica = Room(plain, room.prepared, room.head, room.shifts, room.y).start(seats, width, seed)
     wrong = [0.0 * own.patterns, 0.7 * own.patterns, own.patterns @ (0.7 * np.eye(width) + 0.3 * turned)]
     others = [own._replace(patterns=patterns) for patterns in wrong]
-    return dict(enumerate([own, *others, own._replace(patterns=ica.patterns, prior=ica.prior)]))
+    blurred = own._replace(whitened_by=ica.whitened_by)
+    return dict(enumerate([own, blurred, *others, own._replace(patterns=ica.patterns, prior=ica.prior)]))
 
 
 def measure(task: str, ratio: float, seed: int) -> dict[str, object]:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
-from threadpoolctl import threadpool_limits
 
 from rindices.errors import InputError
 from rindices.learners.nmf_variants import Floats, Integers
+from rindices.threads import one_thread
 
 __all__ = ["Learner", "RandomState", "nonzero"]
 
@@ -52,8 +52,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_n_patterns()
         self.control_mean_ = regions[~patient].mean(axis=0)
         self.control_scale_ = _spread(regions[~patient])
-        # One thread: matrices of brain regions are small, and the sums come out the same on any number of cores.
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread():
             self._learn(regions, patient)
         return self
 

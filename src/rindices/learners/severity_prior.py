@@ -37,13 +37,18 @@ class SeverityPrior(NamedTuple):
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return z (N, M) and severities (N, M) of so many people."""
-        z = ndtr(rng.standard_normal((number, len(self.factor))) @ self.factor.T)
+        z = copula_draw(self.factor, number, rng)
         return z, self.severities(z)
 
     def severities(self, z: Floats) -> Floats:
         """q_k(z_k): (N, M) -> (N, M)."""
         columns = [np.interp(z[:, k], GRID, quantiles) for k, quantiles in enumerate(self.quantiles)]
         return np.stack(columns, axis=1)
+
+
+def copula_draw(factor: Floats, number: int, rng: np.random.Generator) -> Floats:
+    """Return z = Phi(L e) of so many people, (N, M); L (M, M) is `SeverityPrior.factor`."""
+    return np.asarray(ndtr(rng.standard_normal((number, len(factor))) @ factor.T))
 
 
 def prior_from_moments(mean: Floats, covariance: Floats) -> SeverityPrior:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from rindices.errors import InputError
 from rindices.learners.contrastive import control_covariance, learn_ica, learn_likelihood, severe_unit
@@ -16,6 +15,7 @@ from rindices.learners.seats import Seats
 from rindices.learners.severity_prior import SeverityPrior, independent_prior, prior_from_moments
 from rindices.learners.shared_noise import Refit, refit
 from rindices.learners.sparse_patterns import severity_moments, severity_weights
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def make_start(
     centre = own[labels == 0].mean(axis=0)
     controls, patients = own[labels == 0] - centre, own[labels == 1] - centre
     try:
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread():
             found = (_likelihood if kind == "likelihood" else _ica)(controls, patients, n_patterns, seed)
             whitened_by = control_covariance(controls) if conditioning == "controls" else found.noise
     except np.linalg.LinAlgError as error:

@@ -17,8 +17,11 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
-from rindices.learners.reproduce import reproduce
-from rindices.model.fitted import CITATION, FittedModel, Training
+from rindices.learners.reproduction import reproduce_patterns
+from rindices.learners.seats import SHARE
+from rindices.model.fitted import CITATION, FittedModel
+from rindices.model.intervals import Intervals, calibrate
+from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.selection.dimensions import Dimensions
@@ -26,9 +29,10 @@ from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.evidence import cohort_dimensions, nothing_found, number_record, patterns_record
-from rindices.study.plan import MemberSet, make_plan, resolve_recipe
+from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +46,7 @@ def fit(
     orthogonality: float | Sequence[float] | None = None,
     correlated: bool = False,
     recipe_changes: dict[str, Any] | None = None,
+    harmonise: str | None = None,
     seed: int = 0,
     workers: int = -1,
     runs: str | Path | None = None,
@@ -66,6 +71,8 @@ def fit(
         Learn a copula between the severities while training. Recipe ``default`` has one from the start.
     recipe_changes : dict, optional
         Values of the recipe to change, by name.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do; left out, controls, where the cohort has sites (`Preprocessing.fit`).
     seed : int
         The same seed gives the same numbers on any number of workers.
     workers : int
@@ -91,11 +98,13 @@ def fit(
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
     if runs is not None:
         with (store := RunStore(Path(runs))).hold():
-            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine)
+            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
     with TemporaryDirectory() as folder:
-        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers, engine=engine)
+        store = RunStore(Path(folder))
+        return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
 
 
+@one_thread()
 def fit_cohort(
     cohort: Cohort,
     model: Model,
@@ -106,6 +115,7 @@ def fit_cohort(
     agreed: Callable[[GridPoint, float], None] | None = None,
     engine: Engine | None = None,
     say: Say | None = None,
+    harmonise: str | None = None,
 ) -> FittedModel:
     """Run the plan of a study, choose, and build the model.
 
@@ -121,16 +131,18 @@ def fit_cohort(
         Who trains.
     say : callable, optional
         Told what else a user should know.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do.
     """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
     _check_settings(cohort, model)
-    preprocessing = Preprocessing.fit(cohort)
+    preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     dimensions = cohort_dimensions(cohort, seed)
     if nothing_found(dimensions) and len(set(model.patterns)) > 1:
         raise NoPatternError(dimensions, model.patterns)
-    plan = make_plan(model, seed, cohort.fingerprint())
+    plan = make_plan(model, seed, data_key(cohort, harmonise))
     watch = _Watch(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
     gathered = gather(plan, store)
@@ -275,6 +287,7 @@ def _build(
     card = {
         "unit": cohort.unit,
         "source": cohort.source,
+        "covariate_ranges": _covariate_ranges(cohort),
         "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         "orthogonality": judgement.point.orthogonality,
         "agreement": selection["chosen"]["agreement"],
@@ -290,14 +303,27 @@ def _build(
         "versions": {"python": platform.python_version(), "numpy": version("numpy")},
         "citation": CITATION,
     }
-    training = Training(X.mean(axis=0), np.cov(X, rowvar=False))
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    fitted = FittedModel(preprocessing, heads, orders, patterns, training, card, selection)
-    seen = reproduce(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection)
+    seen = reproduce_patterns(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
     told = {"patterns": patterns_record(seen)}
     card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
-    return replace(fitted, card=card, selection=selection | told)
+    intervals = _intervals(fitted, X, cohort.is_patient, seed)
+    return replace(fitted, card=card, selection=selection | told, intervals=intervals)
+
+
+def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], seed: int) -> Intervals:
+    """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
+    recipe = model.card["recipe"]
+    share = SHARE if recipe["recipe"] == "contrastive" else float(recipe["values"]["share"])
+    return calibrate(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
+
+
+def _covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
+    """Return the range of each numeric covariate among all training people."""
+    numbers = cohort.covariates.select_dtypes("number")
+    return {name: [float(numbers[name].min()), float(numbers[name].max())] for name in numbers}
 
 
 def _to_scale(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from rindices.errors import InputError
 from rindices.learners.heads import ContrastiveHead
@@ -197,16 +198,40 @@ def test_warm_members_that_read_by_g_bring_evidence_too() -> None:
     assert 0 <= member.evidence[0] <= 1
 
 
-def test_people_may_come_in_any_order() -> None:
+def test_groups_may_come_interleaved() -> None:
     rng = np.random.default_rng(0)
-    order = np.concatenate([np.arange(90), 90 + np.arange(160)])
-    shuffled = np.argsort(rng.random(250))
+    mixed = np.empty(250, dtype=int)  # controls and patients among each other, each group in its own order
+    places = rng.permutation(250)
+    mixed[np.sort(places[:90])], mixed[np.sort(places[90:])] = np.arange(90), 90 + np.arange(160)
+    assert not np.array_equal(TRUTH.y[mixed], TRUTH.y)
     first = train_members(room(), Plan(2, BRIEF, members=(0,)))[0]
-    same = Room.of(X[order], TRUTH.y[order], 2, BRIEF)
-    assert np.array_equal(train_members(same, Plan(2, BRIEF, members=(0,)))[0].head.weights, first.head.weights)
-    other = Room.of(X[shuffled], TRUTH.y[shuffled], 2, BRIEF)
-    found = train_members(other, Plan(2, BRIEF, members=(0,)))[0]
+    same = train_members(Room.of(X[mixed], TRUTH.y[mixed], 2, BRIEF), Plan(2, BRIEF, members=(0,)))[0]
+    assert np.array_equal(same.head.weights, first.head.weights)
+
+
+def test_people_in_another_order_give_as_good_a_member() -> None:
+    shuffled = np.random.default_rng(0).permutation(250)
+    found = train_members(Room.of(X[shuffled], TRUTH.y[shuffled], 2, BRIEF), Plan(2, BRIEF, members=(0,)))[0]
     assert pattern_c_index(TRUTH.z, found.head.infer(X[TRUTH.y == 1])).mean > 0.8
+
+
+@pytest.mark.parametrize("bar", [0.01, 5.0])  # members that stop at their start, and members that train on
+def test_threads_of_the_machine_change_no_byte(bar: float) -> None:
+    many = Truth(controls=492, patients=900, regions=139)  # enough for a second thread to be used
+    values = as_values(BRIEF.replace(telling_bar=bar, start_steps=40, held_steps=10, max_steps=20))
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with threadpool_limits(threads):
+                found += surreal_members(1 + 0.1 * many.people, many.y, 2, (0,), 0, values)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    one, two = found
+    assert np.array_equal(one.head.weights, two.head.weights)
+    assert np.array_equal(one.patterns, two.patterns)
+    assert one.evidence == two.evidence
 
 
 @pytest.mark.parametrize("averaging", [0.0, 0.9])
@@ -247,19 +272,20 @@ def test_recipes_that_cannot_be_are_refused(wrong: dict[str, object], message: s
 
 
 def test_every_element_can_be_switched_off_alone() -> None:
-    """What the ablation does: each variant trains and infers."""
-    variants = [
-        recipe("paper", min_steps=0, max_steps=20, check_every=10, **changes)
-        for changes in (
-            {"conditioning": "controls"},
-            {"inverse": "refit"},
-            {"share": 0.8},
-            {"start": "ica", "start_steps": 20},
-            {"averaging": 0.9, "decay": "cosine"},
-        )
-    ]
-    for chosen in variants:
-        members = train_members(room(chosen), Plan(2, chosen, members=(0, 1)))
-        found = members[0].head.infer(X[TRUTH.y == 1])
-        assert found.shape == (160, 2)
-        assert np.isfinite(found).all()
+    """What the ablation does: each variant trains, infers, and gives numbers of its own."""
+    plain = recipe("paper", min_steps=0, max_steps=20, check_every=10)
+    changes = (
+        {},
+        {"conditioning": "controls"},
+        {"inverse": "refit"},
+        {"share": 0.8},
+        {"start": "ica", "start_steps": 20},
+        {"averaging": 0.9},
+        {"decay": "cosine"},
+    )
+    found = []
+    for change in changes:
+        members = train_members(room(plain.replace(**change)), Plan(2, plain.replace(**change), members=(0, 1)))
+        found.append(members[0].head.infer(X[TRUTH.y == 1]))
+    assert all(np.isfinite(r).all() for r in found)
+    assert all(np.abs(a - b).max() > 1e-6 for place, a in enumerate(found) for b in found[:place])

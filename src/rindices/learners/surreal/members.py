@@ -17,11 +17,13 @@ from rindices.learners.contrastive import severe_unit, straightening_head
 from rindices.learners.heads import SEVERITIES, ContrastiveHead, Head, SurrealHead
 from rindices.learners.members import Evidence, Member, evidence_of
 from rindices.learners.seats import Seats, halves, take_seats
+from rindices.learners.severity_prior import copula_draw
 from rindices.learners.starts import Start, inverse_weights, make_start, start_curves, start_weights
 from rindices.learners.surreal import networks
 from rindices.learners.surreal.group import Plan, Trained, new_group
 from rindices.learners.surreal.networks import Transformation, with_one
 from rindices.learners.surreal.recipe import Recipe, from_values
+from rindices.learners.surreal.threads import one_thread
 from rindices.learners.surreal.train import advance, train
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 
@@ -77,6 +79,7 @@ class Room:
         return make_start(self.shifts, self.y, seats, n_patterns, recipe.start, recipe.conditioning, seed)
 
 
+@one_thread()
 def surreal_members(
     X: Floats,
     y: NDArray[np.intp],
@@ -112,6 +115,7 @@ def surreal_members(
     return [member._replace(evidence=_evidence(room, plan, member.number, trained_on)) for member in members]
 
 
+@one_thread()
 def train_members(
     room: Room, plan: Plan, checkpoint: Path | None = None, workers: int = 1, device: str = "cpu"
 ) -> list[Member]:
@@ -164,20 +168,15 @@ def refit_inverse(trained: Trained, room: Room, start: Start, rng: np.random.Gen
     seen = start.seats.seen
     controls = np.repeat(room.shifts[seen[room.y[seen] == 0]], _COPIES, axis=0)
     if room.recipe.correlated:
-        z = _copula_draw(trained.correlation.numpy(), len(controls), rng)
+        correlation = np.asarray(trained.correlation.numpy(), np.float64)
+        factor = np.linalg.cholesky(correlation + 1e-6 * np.eye(len(correlation)))
+        z = copula_draw(np.asarray(factor), len(controls), rng)
     else:
         z = rng.random((len(controls), start.patterns.shape[1]))
     x = torch.as_tensor(CONTROL_MEAN + CONTROL_SD * controls)[None]
     drawn = with_one(torch.as_tensor(z))[None]
     change = networks.transform(_f_of(trained), x, drawn).change[0].numpy() / CONTROL_SD
     return inverse_weights(z, change, start.noise)
-
-
-def _copula_draw(correlation: Floats, number: int, rng: np.random.Generator) -> Floats:
-    from scipy.special import ndtr
-
-    factor = np.linalg.cholesky(correlation.astype(np.float64) + 1e-6 * np.eye(len(correlation)))
-    return np.asarray(ndtr(rng.standard_normal((number, len(correlation))) @ factor.T))
 
 
 def _evidence(room: Room, plan: Plan, number: int, trained_on: bool) -> Evidence:
@@ -230,6 +229,7 @@ def _shift_curves(trained: Trained, controls: Floats) -> Floats:
     return np.stack(curves)
 
 
+@one_thread()
 def seconds_per_member(
     X: Floats, y: NDArray[np.intp], n_patterns: int, members: int, values: str, steps: int = 20
 ) -> float:
@@ -241,13 +241,8 @@ def seconds_per_member(
         return time.perf_counter() - start
     plan = Plan(n_patterns, chosen, members=tuple(range(members)), stack=members)
     controls, patients = (torch.as_tensor(X[y == label], dtype=torch.float32) for label in (0, 1))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        group = new_group(plan.members, plan, controls, patients)
-        advance(group, steps)
-        start = time.perf_counter()
-        advance(group, steps)
-        return (time.perf_counter() - start) / steps * chosen.max_steps / members
-    finally:
-        torch.set_num_threads(threads)
+    group = new_group(plan.members, plan, controls, patients)
+    advance(group, steps)
+    start = time.perf_counter()
+    advance(group, steps)
+    return (time.perf_counter() - start) / steps * chosen.max_steps / members

@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from rindices.errors import StudyError, count, named, reason
 from rindices.learners.members import Member, contrastive_members
 from rindices.study.plan import MemberSet
 from rindices.study.store import RunStore
+from rindices.threads import one_thread
 
 RETRIES = 3
 """How often a member set is tried again whose worker was lost."""
@@ -82,7 +82,7 @@ def carry_out(order: Order) -> None:
     X, y = _people(order.people)
     try:
         store.note("begun", order.work)
-        with threadpool_limits(1):
+        with one_thread():
             members = train_set(order.work, X, y, store.checkpoint(order.work))
         store.save(order.work, members)
         store.note("finished", order.work)
