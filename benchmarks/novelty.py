@@ -60,7 +60,7 @@ def measure(task: str, seed: int) -> list[dict[str, object]]:
     people = ri.simulate_cohort(task, seed=seed + NEW).cohort
     rows = []
     for kind, (change, reason) in KINDS.items():
-        table, problems = model.assess(change(people, model))
+        table, problems, _ = model.assess(change(people, model))
         right = np.array([bool(re.search(reason, text)) for text in table["novel_because"]])
         warned = [str(problem) for problem in problems if "looks unlike" in str(problem)]
         row = {"task": task, "seed": seed, "people": kind, "novel": float(table["novel"].mean())}

@@ -54,7 +54,7 @@ def test_training_people_are_measured_by_others() -> None:
 
 
 def test_people_of_the_training_distribution(model: ri.FittedModel, people: Cohort) -> None:
-    found, problems = model.assess(people)
+    found, problems, _ = model.assess(people)
     assert found["novel"].mean() <= 0.06
     tail = found["novelty"].to_numpy()
     for level in (0.2, 0.5, 0.8):  # a probability, not only a flag
@@ -65,7 +65,7 @@ def test_people_of_the_training_distribution(model: ri.FittedModel, people: Coho
 
 def test_volumes_in_ml(model: ri.FittedModel, people: Cohort) -> None:
     few = people.take(np.arange(50))
-    found, problems = model.assess(replace(few, volumes=few.volumes / 1000, unit="unknown"))
+    found, problems, _ = model.assess(replace(few, volumes=few.volumes / 1000, unit="unknown"))
     assert found["novel"].all()
     assert found["novel_because"].str.contains("0.001 times the usual: another unit?", regex=False).mean() >= 0.95
     assert "50 of 50 are novel where at most 5% are expected (another unit in 50)" in problems[0].what
@@ -83,7 +83,7 @@ def test_exchanged_structures(model: ri.FittedModel, people: Cohort) -> None:
 @pytest.mark.parametrize(("end", "years"), [(1, 20), (0, -20)])
 def test_ages_out_of_range(model: ri.FittedModel, people: Cohort, end: int, years: float) -> None:
     age = model.card["covariate_ranges"]["age"][end] + years
-    found, problems = model.assess(replace(people, covariates=people.covariates.assign(age=age)))
+    found, problems, _ = model.assess(replace(people, covariates=people.covariates.assign(age=age)))
     assert (found["novel"] & found["novel_because"].str.contains(f"age {age:g} is outside")).mean() >= 0.95
     assert "age out of range in 1,392" in problems[0].what
 
@@ -91,7 +91,7 @@ def test_ages_out_of_range(model: ri.FittedModel, people: Cohort, end: int, year
 def test_one_strange_person_among_many(model: ri.FittedModel, people: Cohort) -> None:
     volumes = people.volumes.copy()
     volumes.loc[3, "MUSE_47"] *= 2.5
-    found, problems = model.assess(replace(people, volumes=volumes))
+    found, problems, _ = model.assess(replace(people, volumes=volumes))
     assert found.loc[3, "novel"]
     assert found.loc[3, "novel_because"].startswith("Hippocampus_R +")
     assert not [problem for problem in problems if "looks unlike" in problem.what]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rindices as ri
@@ -58,6 +58,7 @@ def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
     return model.apply(ri.read_cohort(path, covariates=model.covariates))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3 * ROWS), st.integers(0, 2**32 - 1))
 def test_a_person_has_the_same_numbers_in_any_company(number: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -258,6 +259,7 @@ def test_other_peoples_folders_are_left_alone(at: Path, model: ri.FittedModel, p
     assert (at / "mine" / "thesis.txt").read_text() == "precious"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=40), st.integers(1, 5))
 def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
     import tempfile
@@ -271,6 +273,7 @@ def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
     assert found.tolist() == sorted(key for key, times in Counter(numbers).items() if times > 1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(['a,"b\nc",d\n', "1,2,3\n", '"x",,\n', "\n"]), min_size=1), st.integers(1, 30))
 def test_text_is_cut_between_rows(rows: list[str], size: int) -> None:
     import tempfile
