@@ -125,8 +125,9 @@ def measure(folder: Path, people: int) -> dict[str, float]:
         ri.fit(ri.simulate_cohort("basic", seed=0).cohort, PATTERNS, members=MEMBERS, seed=0).save(model)
         print("model fitted", flush=True)
     table = folder / "people"
-    if not table.exists():
-        make(table, people)
+    if not table.exists():  # whole, from an earlier run with --keep
+        make(folder / "unfinished", people)
+        (folder / "unfinished").rename(table)
     print("people written", flush=True)
     me, runs = [sys.executable, __file__, "--folder", str(folder)], []
     apply = [sys.executable, "-c", "from rindices.cli.main import run; run()", "apply", str(model), str(table)]

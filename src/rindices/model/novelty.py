@@ -73,7 +73,12 @@ class Training:
 
     def distances_of(self, values: Floats) -> Floats:
         """Return the distance of people from the training people: (N, R) -> (N,)."""
-        return in_blocks(lambda block: np.linalg.norm((block - self.mean) @ self.root, axis=1), values)
+
+        def one_block(block: Floats) -> Floats:
+            off = (block - self.mean) @ self.root
+            return np.asarray(np.sqrt(np.einsum("ij,ij->i", off, off)))
+
+        return in_blocks(one_block, values)
 
     def tail(self, values: Floats) -> Floats:
         """Return the share of training people who are at least as far off: (N, R) -> (N,), never below 1 / (T + 1)."""

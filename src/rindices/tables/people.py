@@ -240,7 +240,7 @@ def _covariate(
 
 def _check_levels(name: str, texts: pd.Series, where: str, findings: Findings) -> None:
     """Report categories that are hardly meant as they stand."""
-    levels = sorted({str(text) for text in texts.dropna()})
+    levels = sorted(map(str, texts.dropna().unique()))
     if formats.find_name([name], formats.AGE_NAMES) and levels:
         cure = "Give years as numbers, with a decimal point"
         findings.error(f"covariate {name} is text, not numbers: {named(levels, 3)}", where, cure)

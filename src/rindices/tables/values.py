@@ -30,7 +30,7 @@ class OnMissing(StrEnum):
 def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
     """Return the columns as floats; a cell of text is an error that names person and column."""
     wrong: list[str] = []
-    texts = [name for name in frame.columns if not _is_number(frame[name])]
+    texts = [name for name, kind in frame.dtypes.items() if not _is_number(kind)]
     numbers = {}
     for name in texts:
         raw = frame[name].astype("object")
@@ -48,11 +48,9 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Fi
 
 def _one_block(frame: pd.DataFrame) -> pd.DataFrame:
     """Return columns of numbers as floats that lie side by side in memory, so that a matrix of them needs no copy."""
-    matrix = np.empty((frame.shape[1], len(frame)))
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        matrix[place] = column if isinstance(column.dtype, np.dtype) else column.astype(float)
-    return pd.DataFrame(matrix.T, index=frame.index, columns=frame.columns, copy=False)
+    if not all(isinstance(kind, np.dtype) for kind in frame.dtypes):
+        frame = frame.astype(float)
+    return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
 
 
 def settle_missing(
@@ -83,9 +81,16 @@ class Ranges(NamedTuple):
 def column_ranges(regions: pd.DataFrame) -> Ranges:
     """Look at each region once, column by column as the table lies in memory."""
     with np.errstate(invalid="ignore", over="ignore"):
-        found = [(v.sum(), np.fmin.reduce(v), np.fmax.reduce(v)) for v in regions.to_numpy().T]
+        found = [_range(column) for column in regions.to_numpy().T]
     sums, low, high = np.array(found, dtype=float).T
     return Ranges(sums, low, high)
+
+
+def _range(column: Matrix) -> tuple[float, float, float]:
+    total = column.sum()
+    if np.isfinite(total):  # then nothing is missing, and the fast ones will do
+        return total, column.min(initial=np.inf), column.max(initial=-np.inf)
+    return total, np.fmin.reduce(column), np.fmax.reduce(column)
 
 
 def check_regions(
@@ -266,5 +271,5 @@ def _at(items: Sequence[str], places: NDArray[np.intp]) -> list[str]:
     return [items[int(place)] for place in places]
 
 
-def _is_number(values: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+def _is_number(kind: object) -> bool:
+    return pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
