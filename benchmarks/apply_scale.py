@@ -5,10 +5,12 @@
 Fits the default recipe (ten members) to a simulated cohort, writes a folder of parquet files with so many people of 139
 regions (float32, 0.6 kB a person), and runs in turn, each as a process of its own:
 
-- the bare loop: reads the regions, multiplies them by one matrix of 139 x M in single precision, writes id and M
-  columns, with pyarrow's and numpy's own threads as they come; before and after the other;
+- the bare loop: reads the regions, multiplies them by one matrix, writes id and M columns, with pyarrow's and numpy's
+  own threads as they come. The matrix is as large as the model: 139 rows, a column for each member's pattern and
+  for each of the 139 directions of novelty, in double precision as in apply. Before and after the next;
 - ``rindices apply`` to a folder: checks, preprocessing, members, intervals, novelty with reasons, ids that repeat;
-- the bare loop once more, its files shared between as many processes as there are cores.
+- the bare loop with its files shared between as many processes as there are cores, one thread each;
+- the barest loop: the matrix is 139 x M, in single precision.
 
 Memory is the largest sum of resident memory (RSS) over all processes of the command, shared libraries counted in each.
 Writes ``results/apply_scale.json`` and ``.md``. Run it on an idle machine.
@@ -33,7 +35,7 @@ import pyarrow.parquet as pq
 
 OUT = Path(__file__).parent / "results" / "apply_scale.json"
 FILE, GROUP = 500_000, 50_000
-PATTERNS, MEMBERS = 3, 10
+PATTERNS, MEMBERS, REGIONS = 3, 10, 139
 
 
 def make(folder: Path, people: int) -> None:
@@ -59,16 +61,16 @@ def make(folder: Path, people: int) -> None:
             writer.close()
 
 
-def bare(files: list[Path], out: Path) -> None:
-    """Read, multiply, write: nothing else."""
+def bare(files: list[Path], out: Path, width: int = PATTERNS * MEMBERS + REGIONS, kind: str = "float64") -> None:
+    """Read, multiply by a matrix of so many columns, write the first M: nothing else."""
     out.mkdir(exist_ok=True)
     for path in files:
         file = pq.ParquetFile(path)
         regions = [name for name in file.schema_arrow.names if name.startswith("MUSE")]
-        matrix = np.random.default_rng(0).normal(size=(len(regions), PATTERNS)).astype(np.float32)
+        matrix = np.random.default_rng(0).normal(size=(len(regions), width)).astype(kind)
         writer = None
         for batch in file.iter_batches(20_000, columns=["participant_id", *regions]):
-            values = np.column_stack([batch.column(name).to_numpy() for name in regions]) @ matrix
+            values = np.stack([batch.column(name).to_numpy() for name in regions], dtype=kind).T @ matrix
             rows = {"participant_id": batch.column("participant_id")}
             rows |= {f"r{k + 1}": values[:, k] for k in range(PATTERNS)}
             table = pa.table(rows)
@@ -131,7 +133,7 @@ def measure(folder: Path, people: int) -> dict[str, float]:
     print("people written", flush=True)
     me, runs = [sys.executable, __file__, "--folder", str(folder)], []
     apply = [sys.executable, "-c", "from rindices.cli.main import run; run()", "apply", str(model), str(table)]
-    for name in ("bare", "apply", "bare again", "bare shared"):
+    for name in ("bare", "apply", "bare again", "bare shared", "barest"):
         for old in (folder / "out", folder / "applied"):
             shutil.rmtree(old, ignore_errors=True)
         if name == "apply":
@@ -141,7 +143,7 @@ def measure(folder: Path, people: int) -> dict[str, float]:
             assert rows == people
         else:
             one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} if name == "bare shared" else {}
-            seconds, peak = timed([*me, "--run", "shared" if name == "bare shared" else "bare"], **one)
+            seconds, peak = timed([*me, "--run", name.removesuffix(" again")], **one)
         runs.append((name, people / seconds, peak))
         print(f"{name}: {people / seconds:,.0f} people a second, {peak:,.0f} MB", flush=True)
     rates, peaks = {name: rate for name, rate, _ in runs}, {name: peak for name, _, peak in runs}
@@ -149,16 +151,18 @@ def measure(folder: Path, people: int) -> dict[str, float]:
     size = sum(path.stat().st_size for path in table.glob("*.parquet"))
     return {
         "people": people,
-        "regions": 139,
+        "regions": REGIONS,
         "members": MEMBERS,
         "cores": os.cpu_count() or 1,
         "bytes_a_person": size / people,
         "bytes_a_person_written": written / people,
         "bare_people_per_second": plain,
         "bare_shared_people_per_second": rates["bare shared"],
+        "barest_people_per_second": rates["barest"],
         "apply_people_per_second": rates["apply"],
         "apply_over_bare": rates["apply"] / plain,
         "apply_over_bare_shared": rates["apply"] / rates["bare shared"],
+        "apply_over_barest": rates["apply"] / rates["barest"],
         "apply_peak_mb": peaks["apply"],
         "bare_peak_mb": peaks["bare"],
     }
@@ -166,7 +170,9 @@ def measure(folder: Path, people: int) -> dict[str, float]:
 
 def report(found: dict[str, float]) -> str:
     """Return the result in words."""
-    rate, plain, shared = (found[f"{name}_people_per_second"] for name in ("apply", "bare", "bare_shared"))
+    rate, plain, shared, barest = (
+        found[f"{name}_people_per_second"] for name in ("apply", "bare", "bare_shared", "barest")
+    )
     volumes, results = found["bytes_a_person"] / 1e3, found["bytes_a_person_written"] / 1e3  # TB for a billion
     return f"""# Applying a model to {found["people"]:,} people
 `python benchmarks/apply_scale.py`: {found["regions"]} regions, {found["members"]} members of the default recipe,
@@ -174,12 +180,13 @@ def report(found: dict[str, float]) -> str:
 
 | | people a second | memory, MB |
 |---|---|---|
-| bare loop: read, multiply by one 139 x {PATTERNS} matrix, write | {plain:,.0f} | {found["bare_peak_mb"]:,.0f} |
+| bare loop: read, multiply by one matrix as large as the model's, write | {plain:,.0f} | {found["bare_peak_mb"]:,.0f} |
 | `rindices apply`, all cores | {rate:,.0f} | {found["apply_peak_mb"]:,.0f} |
 | the bare loop, its files shared between the cores | {shared:,.0f} | |
+| barest loop: a matrix of 139 x {PATTERNS} in single precision | {barest:,.0f} | |
 
-`apply` runs at **{rate / plain:.0%}** of the bare loop, and at {rate / shared:.0%} of the bare loop on as many
-processes. Memory is the sum over all of its processes and does not grow with the table.
+`apply` runs at **{rate / plain:.0%}** of the bare loop, at {rate / shared:.0%} of it on as many processes, and at
+{rate / barest:.0%} of the barest. Memory is the sum over all of its processes and does not grow with the table.
 
 ## One billion people
 {1e9 / rate / 3600:.1f} hours on {found["cores"]} cores at this rate, for {volumes:.2f} TB of volumes and
@@ -196,14 +203,17 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--keep", action="store_true", help="leave the folder there")
-    parser.add_argument("--run", choices=["bare", "shared"], help=argparse.SUPPRESS)
+    parser.add_argument("--run", choices=["bare", "bare shared", "barest"], help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
     folder.mkdir(parents=True, exist_ok=True)
     if asked.run:
         files = sorted((folder / "people").glob("*.parquet"))
-        (bare if asked.run == "bare" else bare_shared)(files, folder / "out")
+        if asked.run == "bare shared":
+            bare_shared(files, folder / "out")
+        else:
+            bare(files, folder / "out", **({"width": PATTERNS, "kind": "float32"} if asked.run == "barest" else {}))
         return
     try:
         found = measure(folder, asked.people)

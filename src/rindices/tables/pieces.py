@@ -18,13 +18,14 @@ from rindices.tables.door import Examination, More, Request, examine
 from rindices.tables.formats import find_name
 from rindices.tables.freesurfer import ICV_NAMES
 from rindices.tables.sources import Table, more_rows, regions_of, without_counter
-from rindices.tables.text import Dialect, read_frame, read_lines, sniff
+from rindices.tables.text import READ_AHEAD, Dialect, read_frame, read_lines, sniff
 from rindices.tables.units import Unit
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-HEAD = 20_000
+HEAD = 5_000
+"""Rows that a file is judged by."""
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv", ".txt")
 
@@ -32,7 +33,7 @@ TEXT = (".csv", ".tsv", ".txt")
 class Size(NamedTuple):
     """How large pieces are: rows that are worked on at once, rows of parquet a piece, bytes of text a piece."""
 
-    rows: int = 20_000
+    rows: int = 10_000
     parquet_rows: int = 200_000
     text_bytes: int = 16_000_000
 
@@ -178,11 +179,11 @@ class Opening:
         file = _parquet(piece.path)
         spelt = {str(name).strip(): name for name in file.schema_arrow.names}
         asked = [spelt[name] for name in self.columns]
-        groups = list(range(piece.start, piece.stop))
-        for batch in file.iter_batches(rows, row_groups=groups, columns=asked, use_threads=False):
-            frame = batch.to_pandas(split_blocks=True, ignore_metadata=True)
-            frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-            yield frame
+        for group in range(piece.start, piece.stop):  # one by one: together they would all be held
+            for batch in file.iter_batches(rows, row_groups=[group], columns=asked, use_threads=False):
+                frame = batch.to_pandas(split_blocks=True, ignore_metadata=True)
+                frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+                yield frame
 
     def examine(self, frame: pd.DataFrame) -> Examination:
         """Read and validate further rows, in their order; raises what is wrong with them."""
@@ -223,6 +224,6 @@ def _parquet(path: Path) -> "pq.ParquetFile":
     except ImportError as error:
         raise TableError(f"{path.name}: reading parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{path.name} is not a readable parquet file ({named([error])}): write it again.") from error

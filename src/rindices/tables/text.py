@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_COLUMNS = 20_000
+READ_AHEAD = 131_072  # bytes of a parquet column: row groups may be larger than memory
 _HEAD_BYTES = 4_000_000
 _HEAD_LINES = 200
 _MISSING_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
@@ -316,7 +317,7 @@ def _first_rows(path: Path, rows: int) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False) as file:
         batches, held = [], 0
         for batch in file.iter_batches(batch_size=rows):
             batches.append(batch)
