@@ -91,12 +91,21 @@ class ContrastiveHead(_Arrays):
 
     def prepare(self, values: Floats) -> Floats:
         """Return people as the weights expect them: (N, R) -> (N, R)."""
-        shifts = to_shifts((values - self.control_mean) / self.control_scale, float(self.share))
-        return np.asarray((shifts - self.shift_mean) / self.shift_scale)
+        return np.asarray((self._shifts(values) - self.shift_mean) / self.shift_scale)
 
     def infer(self, values: Floats) -> Floats:
         """(N, R) -> (N, M)."""
-        return np.asarray(self.prepare(values) @ self.weights)
+        return self.weigh(values, self.weights)
+
+    def weigh(self, values: Floats, weights: Floats) -> Floats:
+        """Return prepared people times weights, (N, R), (R, K) -> (N, K); the weights are scaled, not the people."""
+        scaled = weights / self.shift_scale[:, None]
+        return np.asarray(self._shifts(values) @ scaled - self.shift_mean @ scaled)
+
+    def _shifts(self, values: Floats) -> Floats:
+        z = values - self.control_mean
+        z /= self.control_scale
+        return to_shifts(z, float(self.share))
 
     def prepares_like(self, other: object) -> bool:
         """Return whether another head is one of these and prepares people in the same way."""
@@ -214,7 +223,7 @@ def infer_members(heads: Sequence[ContrastiveHead | SurrealHead], values: Floats
     first = heads[0]
     if isinstance(first, ContrastiveHead) and all(first.prepares_like(head) for head in heads):
         weights = np.concatenate([head.weights for head in heads if isinstance(head, ContrastiveHead)], axis=1)
-        return in_blocks(lambda block: first.prepare(block) @ weights, values).reshape(len(values), len(heads), -1)
+        return in_blocks(lambda block: first.weigh(block, weights), values).reshape(len(values), len(heads), -1)
     return np.stack([in_blocks(head.infer, values) for head in heads], axis=1)
 
 

@@ -23,9 +23,12 @@ def to_shifts(z: Floats, share: float) -> Floats:
     """Return log(1 + c z) / c, continued by its tangent where 1 + c z < 0.1; the identity for c = 0."""
     if share < IDENTITY:
         return z
-    left = 1.0 + share * z
+    left = share * z
+    left += 1.0
     if left.min(initial=FLOOR) >= FLOOR:  # nearly always
-        return np.asarray(np.log(left) / share)
+        np.log(left, out=left)
+        left /= share
+        return np.asarray(left)
     kept = np.maximum(left, FLOOR)
     return np.asarray((np.log(kept) + (left - kept) / FLOOR) / share)
 

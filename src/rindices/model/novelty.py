@@ -73,9 +73,11 @@ class Training:
 
     def distances_of(self, values: Floats) -> Floats:
         """Return the distance of people from the training people: (N, R) -> (N,)."""
+        centre = self.mean @ self.root
 
         def one_block(block: Floats) -> Floats:
-            off = (block - self.mean) @ self.root
+            off = block @ self.root
+            off -= centre
             return np.asarray(np.sqrt(np.einsum("ij,ij->i", off, off)))
 
         return in_blocks(one_block, values)

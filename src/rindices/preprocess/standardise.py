@@ -34,7 +34,10 @@ class Standardiser:
 
     def transform(self, volumes: Matrix) -> Matrix:
         """(N, R) -> (N, R): controls get mean 1 and standard deviation 0.1."""
-        return np.asarray(CONTROL_MEAN + CONTROL_SD * (volumes - self.mean) / self.sd)
+        off = volumes - self.mean
+        off *= CONTROL_SD / self.sd
+        off += CONTROL_MEAN
+        return np.asarray(off)
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return the learnt numbers."""

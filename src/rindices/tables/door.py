@@ -234,8 +234,11 @@ def _regions(table: Table, exclude: Sequence[str], findings: Findings) -> pd.Dat
         columns = [column for column, region in names.items() if region == twice[0]]
         what = f"{count(len(twice), 'region stands', 'regions stand')} in two columns: {named(columns)}"
         findings.fatal(what, table.where, "Keep one of each (raw or harmonised): remove the others or --exclude them")
-    ordered = sorted(names, key=lambda column: _order(names[column]))
-    numbers = as_numbers(table.frame[ordered], table.ids, table.where, findings).reset_index(drop=True)
+    ordered = sorted(names, key=lambda column: region_order(names[column]))
+    first = table.frame.columns.get_loc(ordered[0])
+    beside = table.frame.iloc[:, first : first + len(ordered)]  # as they lie in pieces of a table: no copy
+    chosen = beside if list(beside.columns) == ordered else table.frame[ordered]
+    numbers = as_numbers(chosen, table.ids, table.where, findings).reset_index(drop=True)
     numbers.columns = pd.Index([names[column] for column in ordered])
     return numbers.where(numbers != 0) if table.layout.zero_is_missing else numbers
 
@@ -249,7 +252,8 @@ def _excluded(name: str, columns: dict[str, str]) -> str | None:
     return None
 
 
-def _order(region: str) -> tuple[int, str]:
+def region_order(region: str) -> tuple[int, str]:
+    """Return what regions are sorted by: MUSE by code, others by name."""
     known = by_name(region)
     return (known.code if known else 0, region)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, Problem, Severity, TableError, named
-from rindices.tables.door import Examination, More, Request, examine
+from rindices.tables.door import Examination, More, Request, examine, region_order
 from rindices.tables.formats import find_name
 from rindices.tables.freesurfer import ICV_NAMES
 from rindices.tables.sources import Table, more_rows, regions_of, without_counter
@@ -147,7 +147,8 @@ class Opening:
     def narrowed(self, regions: Collection[str]) -> "Opening":
         """Return the opening for reading these regions alone, and what else is needed."""
         layout = self.table.layout
-        kept = {column: region for column, region in layout.regions.items() if region in regions}
+        known = sorted(layout.regions.items(), key=lambda item: region_order(item[1]))
+        kept = {column: region for column, region in known if region in regions}
         wanted = {name.lower() for name in self.request.roles.named()}
         others = [name for name in layout.others if name.lower() in wanted or find_name([name], ICV_NAMES)]
         layout = replace(layout, regions=kept, others=tuple(others))
