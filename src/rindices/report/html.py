@@ -118,7 +118,7 @@ def _pattern(contents: Contents, name: str, board: Canvas, limit: float, told: d
     top = contents.top(name, TOP)
     span = _span(contents)
     effects = contents.effects(name)
-    steps = []
+    steps: list[dict[str, Any]] = []
     for severity in SEVERITIES:
         at = contents.effects(name, severity)
         images = brain.pictures(board, at, limit, "outside", shrink=2)
