@@ -60,6 +60,7 @@ def fit(
     engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,
     workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, for --engine dask.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +77,7 @@ def fit(
     if dry_run:
         _tell_plan(study, folder, out, as_json)
     else:
-        _run(study, folder, out, source[0], as_json)
+        _run(study, folder, out, source[0], as_json, not no_report)
 
 
 def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]":
@@ -101,19 +102,21 @@ def _plain(value: Any) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
-def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
+def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
     from rindices.errors import StudyError, reason
+    from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
     from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = read_cohort_of(study, folder)
+    cohort, problems = _read(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, store, out, source)
+            model = _fit(study, cohort, problems, store, out, source)
+            page = str(write_report(out)) if with_report else None
     except NoPatternError as error:
         _tell_nothing(error, out, time.monotonic() - start, as_json)
         return
@@ -133,7 +136,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": None,
+        "report": page,
         "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
         "patterns": dict(model.selection or {})["patterns"],
     }
@@ -143,7 +146,9 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         _tell(result, dict(model.selection or {}), out)
 
 
-def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path) -> "FittedModel":
+def _fit(
+    study: "Study", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
+) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
     from rindices.study.config import study_toml
@@ -168,9 +173,10 @@ def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path
         except (NoPatternError, UnstableError) as error:
             write_selection(out, error.selection)
             raise
+    review = model.preprocessing.review(cohort)
     said = doubts(model.card["number_of_patterns"], model.card["pattern_evidence"])
-    say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"]), *said])
-    write_study(out, model, cohort)
+    say_problems([*review, *_doubts(model.card["pattern_scale"]), *said])
+    write_study(out, model, cohort, [*problems, *review, *said])
     return model
 
 
@@ -198,7 +204,8 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            ("written", f"{out}: model.safetensors, r_indices.tsv, selection.json, study.toml"),
+            ("written", f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml"),
+            ("report", result["report"] or ""),
         ]
     )
 
@@ -235,6 +242,11 @@ def _setting(setting: dict[str, Any]) -> str:
 
 def read_cohort_of(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
+    return _read(study, folder)[0]
+
+
+def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
+    """Read the cohort and what is to be said about it, which goes to standard error."""
     from rindices.errors import Severity, TableError
     from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
@@ -242,8 +254,9 @@ def read_cohort_of(study: "Study", folder: Path) -> Any:
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    say_problems([*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)])
-    return result.cohort
+    problems = [*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)]
+    say_problems(problems)
+    return result.cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from rindices.cli import (
     fit,
     model,
     power,
+    report,
     reproduce,
     score,
     simulate,
@@ -40,6 +41,7 @@ app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("classify", epilog=classify.EPILOG)(classify.classify)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(model.app, name="model")
+app.command("report", epilog=report.EPILOG)(report.report)
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
 app.command("power", epilog=power.EPILOG)(power.power)
 app.command("score", epilog=score.EPILOG)(score.score)

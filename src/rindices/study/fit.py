@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -25,10 +26,12 @@ from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.selection.dimensions import Dimensions
+from rindices.selection.patterns import standard_error
 from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.evidence import cohort_dimensions, nothing_found, number_record, patterns_record
+from rindices.study.outputs import write_study
 from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -51,6 +54,7 @@ def fit(
     workers: int = -1,
     runs: str | Path | None = None,
     engine: Engine | None = None,
+    out: str | Path | None = None,
 ) -> FittedModel:
     """Learn R-indices from a cohort and choose among settings by agreement.
 
@@ -81,6 +85,8 @@ def fit(
         Folder for finished member sets; run again to resume.
     engine : Engine, optional
         Who trains, for instance a ``DaskEngine``; left out, processes of this machine.
+    out : path, optional
+        Folder for what ``rindices fit`` writes; ``rindices.write_report(out)`` makes a report of it.
 
     Returns
     -------
@@ -96,12 +102,13 @@ def fit(
         "recipe_changes": recipe_changes or {},
     }
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
-    if runs is not None:
-        with (store := RunStore(Path(runs))).hold():
-            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
-    with TemporaryDirectory() as folder:
-        store = RunStore(Path(folder))
-        return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
+    kept = runs if runs is not None or out is None else Path(out) / "runs"
+    place = TemporaryDirectory() if kept is None else nullcontext(str(kept))
+    with place as folder, (store := RunStore(Path(folder))).hold():
+        fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
+    if out is not None:
+        write_study(Path(out), fitted, cohort)
+    return fitted
 
 
 @one_thread()
@@ -252,7 +259,17 @@ def _judgement_record(judgement: Judgement) -> dict[str, Any]:
         "members": {"trained": judgement.trained, "converged": judgement.converged},
         "stable": judgement.stable,
         "why": judgement.why,
+        "by_member": _by_member(judgement),
+        "pairwise": [] if agreement is None else [[_plain(value) for value in row] for row in agreement.pairwise],
     }
+
+
+def _by_member(judgement: Judgement) -> list[float | None]:
+    """Return the concordance that each member is judged by."""
+    if judgement.agreement is None:
+        return []
+    own = judgement.agreement.per_member if judgement.evidence is None else judgement.evidence[:, 0]
+    return [_plain(value) for value in own]
 
 
 def _plain(value: float | None) -> float | None:
@@ -305,18 +322,25 @@ def _build(
     }
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection)
+    share, errors = _share(*resolve_recipe(model)), None
+    if len(aligned) > 1:
+        errors = standard_error(np.stack(aligned) * unit[:, None], share)
+        card["interval_over"] = "people" if share < 1 else "trainings"
+    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection, patterns_se=errors)
     seen = reproduce_patterns(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
     told = {"patterns": patterns_record(seen)}
     card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
-    intervals = _intervals(fitted, X, cohort.is_patient, seed)
+    intervals = _intervals(fitted, X, cohort.is_patient, share, seed)
     return replace(fitted, card=card, selection=selection | told, intervals=intervals)
 
 
-def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], seed: int) -> Intervals:
+def _share(recipe: str, values: dict[str, Any]) -> float:
+    """Return the share of the people that each member sees."""
+    return SHARE if recipe == "contrastive" else float(values["share"])
+
+
+def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], share: float, seed: int) -> Intervals:
     """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
-    recipe = model.card["recipe"]
-    share = SHARE if recipe["recipe"] == "contrastive" else float(recipe["values"]["share"])
     return calibrate(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
 
 
