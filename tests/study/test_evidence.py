@@ -103,9 +103,11 @@ def test_records_are_plain_and_complete() -> None:
     assert [point["p"] for point in number["test"]["curve"]] == [0.005, 0.01, 0.4]
     assert number_record(DIMENSIONS, (4,), 4)["forced"] == 4
     stability = np.array([[0.9, 0.2], [1.0, 0.4]])
-    patterns = patterns_record(Reproduction(stability, stability, np.array([0.8, 0.1])))
+    ends = np.array([[0.7, 0.0], [0.9, 0.2]])
+    patterns = patterns_record(Reproduction(stability, stability, np.array([0.8, 0.1]), ends))
     assert [p["name"] for p in patterns] == ["r1", "r2"]
     assert patterns[0]["stability"] == pytest.approx(0.95)
+    assert patterns[1]["carriers_interval"] == [0.0, 0.2]
     json.dumps([number, patterns], allow_nan=False)
     said = "\n".join(str(problem) for problem in doubts(number, patterns))
     assert "different numbers" in said
