@@ -35,7 +35,7 @@ def _at_largest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _quote(row: dict[str, Any]) -> Problem:
     what = (
         f"the cohort is small; with {row['controls']} controls and {row['patients']} patients, simulated patterns that "
-        f"take {row['rate']:.0%} of a region were ranked {row['accuracy']:.2f} (0.5 is chance) and their number found in "
-        f"{row['right']:.0%} of the cohorts"
+        f"take {row['rate']:.0%} of a region were ranked {row['accuracy']:.2f} (0.5 is chance) and their number found "
+        f"in {row['right']:.0%} of the cohorts"
     )
     return Problem(Severity.WARNING, what, "", "ask rindices power what more people would give")

@@ -112,7 +112,7 @@ def excess_chart(test: dict[str, Any]) -> Chart:
         for place, (excess, p) in enumerate(zip(table["excess"], table["p"], strict=True)):
             colour, fill = (PATIENTS, PATIENTS) if beyond[place] else (INK, "none")
             axes.plot([excess], [place], "o", ms=7, mfc=fill, mec=colour, mew=1.4)
-            axes.annotate(f"p {p:.3f}", (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+            axes.annotate(f"p {p_words(p)}", (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
         axes.set_xscale("log")
         right = 1.4 * table[["excess", "chance_95"]].to_numpy().max()
         axes.set_xlim(left, right)
@@ -121,10 +121,15 @@ def excess_chart(test: dict[str, Any]) -> Chart:
         axes.minorticks_off()
         axes.set_yticks(table.index, [_taken_out(number) for number in table["patterns"]])
         axes.set_ylim(len(table) - 0.45, -0.55)
-        axes.set_xlabel("times that patients vary more than controls")
+        axes.set_xlabel("patients' largest variation (1: as controls)")
         said = f"{int(beyond.sum())} of {count(len(table), 'row')} lie beyond chance"
         alt = f"Excess of patients over controls against chance as patterns are taken out one by one; {said}."
         return Chart("excess", _svg(figure, "excess"), alt, table)
+
+
+def p_words(p: float) -> str:
+    """Return a p-value with as many digits as are worth reading."""
+    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def _taken_out(number: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from rindices.errors import count
 from rindices.report import people
 from rindices.report.contents import read_json
+from rindices.report.figures import p_words
 from rindices.report.people import joined
 from rindices.report.trust import anything, how_tested
 
@@ -51,7 +52,7 @@ def found(nothing: Nothing) -> list[str]:
     cohort, first = nothing.cohort, nothing.test["curve"][0]
     return [
         f"The {cohort['patients']:,} patients differ from the {cohort['controls']:,} controls no more than two groups "
-        f"drawn by chance do (p = {first['p']:.2f}).",
+        f"drawn by chance do (p = {p_words(first['p'])}).",
         "So no pattern was learnt: there is no model, and nobody has an R-index.",
         "This holds for these people, these regions and this adjustment; it does not mean that the patients are well.",
     ]
@@ -61,13 +62,16 @@ def facts(nothing: Nothing) -> list[tuple[str, str]]:
     """Return the numbers at the top of the page."""
     cohort = nothing.cohort
     groups = [(f"{cohort[group]:,}", group) for group in ("controls", "patients", "regions")]
-    return [("0", "patterns"), (f"{nothing.test['curve'][0]['p']:.2f}", "p"), *groups]
+    return [("0", "patterns"), (p_words(nothing.test["curve"][0]["p"]), "p-value"), *groups]
 
 
 def tested(nothing: Nothing) -> list[str]:
     """Return how it was asked, in sentences."""
+    alike = nothing.cohort["covariates"] or nothing.cohort["sites"]
+    enough = f"The groups are alike enough in these to be compared ({nothing.test['overlap']:.2f}; 1 is fully alike)."
     return [
         *anything(nothing.test, nothing.cohort),
+        *([enough] if alike else []),
         f"Where there is no disease, such a test still sees one in about {100 * nothing.test['level']:.0f} of 100 "
         "cohorts.",
     ]
@@ -102,7 +106,7 @@ def means_not(nothing: Nothing) -> list[str]:
     along = f" One that goes along with {joined(names, 12)} may have been adjusted away." if names else ""
     return [
         "It does not say that the disease spares the brain. Absence of evidence is not evidence of absence.",
-        f"A weak disease, or one that only few patients have, can be missed with so many people.{along}",
+        f"A weak disease, or one that only few patients have, can be missed with this many people.{along}",
         "Changes that these regions do not measure cannot be seen at all: smaller places, other tissue, function.",
     ]
 

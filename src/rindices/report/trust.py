@@ -8,7 +8,7 @@ import pandas as pd
 from rindices.errors import capital, count
 from rindices.learners.reproduce import BOOTSTRAPS, SPLITS
 from rindices.report.contents import Contents
-from rindices.report.figures import Chart, excess_chart
+from rindices.report.figures import Chart, excess_chart, p_words
 from rindices.report.people import joined
 from rindices.study.evidence import RARE, REPRODUCED, doubts
 
@@ -77,7 +77,7 @@ def anything(test: dict[str, Any], cohort: dict[str, Any]) -> list[str]:
     return [
         f"{answer}. The labels “patient” and “control” were shuffled {count(first['relabellings'], 'time')}"
         f"{among(cohort)}. Of these shuffles, in which the labels mean nothing, {who} made the two groups differ as "
-        f"much as they really do (p = {first['p']:.3f})."
+        f"much as they really do (p = {p_words(first['p'])})."
     ]
 
 
@@ -121,7 +121,8 @@ def how_tested(test: dict[str, Any], cohort: dict[str, Any]) -> str:
         "Whether patients differ from controls, and in how many directions, was tested by the largest excess of "
         "patients' second moments over controls' covariance, and at first by the mean difference as well, against "
         f"labels exchanged at random{among(cohort)}, with the adjustment learnt anew each time, one direction after "
-        f"the other at a level of {test['level']:g}: {number_words(test)} found (p = {first['p']:.3f} against none)."
+        f"the other at a level of {test['level']:g}: {number_words(test)} found (p = {p_words(first['p'])} "
+        "against none)."
     )
 
 
