@@ -15,7 +15,7 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.experiments.simulate import TASKS
-from rindices.report import words
+from rindices.report import geometry, words
 from rindices.report.contents import Contents, read_contents
 from rindices.report.trust import anything, read_trust
 from rindices.study.endings import NoPatternError
@@ -126,8 +126,9 @@ def test_a_result_without_a_disease_opens_with_doubt(study: Path) -> None:
     assert "0 of 1 row" in trust.curve.alt
 
 
-def test_doubtful_patterns_are_told_apart(study: Path, tmp_path: Path) -> None:
+def test_doubtful_patterns_are_told_apart(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of a study whose second pattern nobody reproduces; what the user was told stands there once."""
+    monkeypatch.setattr(geometry, "available", lambda: False)
     folder = tmp_path / "doubtful"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
     selection = json.loads((folder / "selection.json").read_text())
@@ -162,7 +163,8 @@ def test_single_people_have_widths_and_novelty(page: str, study: Path) -> None:
     assert f"{table['novel'].sum()} of {len(table)} people" in said
 
 
-def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path) -> None:
+def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometry, "available", lambda: False)  # pictures take time
     folder = tmp_path / "old"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "cohort.json"))
     selection = json.loads((folder / "selection.json").read_text())
