@@ -105,7 +105,7 @@ def test_numbers_that_differ_are_explained_and_doubted(study: Path) -> None:
     trust = read_trust(with_number(contents, by_test=8, why=why, test=every))
     assert trust is not None
     assert trust.numbers == [(str(contents.model.n_patterns), "by agreement"), ("at least 8", "by the test")]
-    assert trust.many[-1] == f"They differ: {why}."
+    assert "numbers differ" in trust.many[-1]
     assert trust.doubts[0] == f"Agreement and the test name different numbers of patterns: {why}."
     same = read_trust(with_number(contents, why=""))
     assert same is not None

@@ -142,16 +142,15 @@ def _numbers(number: dict[str, Any], taken: int) -> list[tuple[str, str]]:
 
 
 def _many(number: dict[str, Any], taken: int) -> list[str]:
-    """Return how many patterns there are by each, and why they differ."""
+    """Return how many patterns there are by each; why they differ is among the doubts."""
     first = (
         f"Agreement looks for patterns that are found again in other people, and takes {taken}"
         if number["forced"] is None
         else f"This study asked for {count(taken, 'pattern')}, so no other number was tried"
     )
     said = [f"{first}. The test counts the ways in which patients differ from controls by more than chance."]
-    if not number["why"]:
-        return [*said, "Both give the same number."]
-    return [*said, f"They differ: {number['why']}."]
+    same = not number["why"]
+    return [*said, "Both give the same number." if same else "The numbers differ; the warning above says why."]
 
 
 def _rows(pattern: dict[str, Any]) -> list[dict[str, Any]]:
