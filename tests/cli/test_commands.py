@@ -67,3 +67,17 @@ def test_unwritable_folder_is_said(tmp_path: Path) -> None:
 def test_import_is_light(module: str) -> None:
     program = f"import sys, rindices; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_fit_writes_a_report_and_report_writes_it_again(tmp_path: Path) -> None:
+    assert invoke("simulate", "--task", "tiny", "--out", str(tmp_path)).exit_code == 0  # type: ignore[attr-defined]
+    table, people, out = tmp_path / "volumes.csv", tmp_path / "participants.tsv", tmp_path / "out"
+    options = ["--group", "group", "--recipe", "contrastive", "--patterns", "2", "--members", "4", "--out", str(out)]
+    done = invoke("fit", str(table), "--participants", str(people), *options, "--json")
+    assert json.loads(done.stdout)["report"] == str(out / "report.html")  # type: ignore[attr-defined]
+    first = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    again = invoke("report", str(out), "--json")
+    assert json.loads(again.stdout) == {"report": str(out / "report.html"), "bytes": len(first)}  # type: ignore[attr-defined]
+    assert (out / "report.html").read_bytes() == first
+    assert (out / "patterns.tsv").read_text().count("\n") == 1 + 2 * 4 * 139

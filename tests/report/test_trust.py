@@ -106,7 +106,7 @@ def test_numbers_that_differ_are_explained_and_doubted(study: Path) -> None:
     assert trust is not None
     assert trust.numbers == [(str(contents.model.n_patterns), "by agreement"), ("at least 8", "by the test")]
     assert "numbers differ" in trust.many[-1]
-    assert trust.doubts[0] == f"Agreement and the test name different numbers of patterns: {why}."
+    assert trust.doubts[0] == f"Agreement and the test name different numbers of patterns. T{why[1:]}."
     same = read_trust(with_number(contents, why=""))
     assert same is not None
     assert same.many[-1] == "Both give the same number."
@@ -138,13 +138,13 @@ def test_doubtful_patterns_are_told_apart(study: Path, tmp_path: Path, monkeypat
     selection["patterns"] = [good, bad]
     (folder / "selection.json").write_text(json.dumps(selection))
     cohort = json.loads((folder / "cohort.json").read_text())
-    few = "few patients carry r2: look for a batch, a scanner or a subgroup behind it"
+    few = "few patients carry r2"
     cohort["problems"] = [{"severity": "warning", "what": few, "where": "", "cure": ""}]
     (folder / "cohort.json").write_text(json.dumps(cohort))
     page = ri.write_report(folder).read_text("utf-8")
     said = text_of(page, "trust")
-    assert "Few patients carry r2: look for a batch" in said
-    assert "Other people do not reproduce r2: fewer patterns, or more people." in said
+    assert "Few patients carry r2. Look for a batch" in said
+    assert "Other people do not reproduce r2. Try fewer patterns, or more people." in said
     assert "Few patients carry r2" not in text_of(page, "beware")
     assert "doubt about the patterns themselves" in text_of(page, "beware")
     first, second = said.split("Pattern r1")[1].split("Pattern r2")

@@ -10,7 +10,7 @@ import pytest
 import rindices as ri
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.trust_cohorts import NULLS, null_cohort
-from rindices.learners.reproduce import Reproduction
+from rindices.learners.reproduction import Reproduction
 from rindices.selection.dimensions import Dimensions, Question
 from rindices.study import evidence
 from rindices.study.evidence import (

@@ -19,7 +19,7 @@ from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import PAPER, STRESS, TASKS
 from rindices.experiments.trust_cohorts import NULLS, PATTERNS, SHARES, batch_cohort, null_cohort, pattern_task
 from rindices.learners.contrastive import ContrastiveICA
-from rindices.learners.reproduce import reproduce
+from rindices.learners.reproduction import reproduce_patterns
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import c_index_matrix
 from rindices.selection.dimensions import LEVEL
@@ -95,7 +95,7 @@ def _measure_nuisance(trial: Trial) -> dict[str, Any]:
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     learner = ContrastiveICA(trial.patterns + 1, trial.seed).fit(X, y)
     indices = learner.transform(X)
-    seen = reproduce(X, y, indices, learner.patterns_, trial.seed)
+    seen = reproduce_patterns(X, y, indices, learner.patterns_, trial.seed)
     ranked = c_index_matrix(made.truth, indices[y == 1]).max(axis=0)
     told = [float(roc_auc_score(batch, column)) for column in indices[y == 1].T]
     kinds = [

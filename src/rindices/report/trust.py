@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from rindices.errors import capital, count
-from rindices.learners.reproduce import BOOTSTRAPS, SPLITS
+from rindices.learners.reproduction import BOOTSTRAPS, SPLITS
 from rindices.report.contents import Contents
 from rindices.report.figures import Chart, excess_chart, p_words
 from rindices.report.people import joined
@@ -58,7 +58,7 @@ def read_trust(contents: Contents) -> Trust | None:
         many=_many(number, contents.model.n_patterns),
         patterns=[{"name": pattern["name"], "rows": _rows(pattern)} for pattern in patterns],
         data=pd.DataFrame([_record(pattern) for pattern in patterns]),
-        doubts=[f"{capital(problem.what)}." for problem in doubts(number, patterns)],
+        doubts=[capital(str(problem)) for problem in doubts(number, patterns)],
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rindices.errors import Problem, Severity, named
-from rindices.learners.reproduce import Reproduction
+from rindices.learners.reproduction import Reproduction
 from rindices.learners.shares import to_shifts
 from rindices.preprocess.residualise import Categorical, Coding, Residualiser
 from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
@@ -29,21 +29,22 @@ def cohort_dimensions(
     """Ask whether patients differ from controls, and in how many patterns.
 
     Volumes enter as logarithms, in which a share of a region is a shift, and are adjusted for the covariates on
-    controls. Labels are exchanged only between people of alike covariates, and of the same site where sites are known,
-    adjusted for or not. Of several scans of a person the first counts. Of groups of more than `MOST_PEOPLE`, so many
+    controls, and for the site where sites are known. Labels are exchanged only between people of alike covariates and
+    of the same site. Of several scans of a person the first counts. Of groups of more than `MOST_PEOPLE`, so many
     are drawn.
     """
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
     cohort = _at_most(cohort, MOST_PEOPLE, np.random.default_rng([seed, 8]))
     codings = _codings(cohort)
     columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
-    design = np.concatenate([np.ones((len(cohort), 1)), *map(_standard, columns)], axis=1)
     numbers = [part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, Categorical)]
     kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, Categorical)]
     strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:
         strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
-        kinds.append(np.eye(strata.max() + 1)[strata])
+        columns.append(np.eye(strata.max() + 1)[strata][:, 1:])
+        kinds.append(columns[-1])
+    design = np.concatenate([np.ones((len(cohort), 1)), *map(_standard, columns)], axis=1)
     with one_thread():
         odds = log_odds(_joined(numbers, len(cohort)), _joined(kinds, len(cohort)), cohort.is_patient)
         people = People(shifts_of(cohort.volumes.to_numpy(dtype=float)), design)
@@ -138,22 +139,20 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
 
 def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
-    said = []
+    said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
     if number["why"]:
         who = "agreement" if number["forced"] is None else "the study"
-        said.append(f"{who} and the test name different numbers of patterns: {number['why']}")
+        said.append((f"{who} and the test name different numbers of patterns", number["why"]))
     if number["test"]["overlap"] < OVERLAP:
-        said.append(
-            "controls and patients differ so much in covariates or site that the test can hardly compare them: "
-            "controls more like the patients would help"
-        )
+        what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
+        said.append((what, "controls more like the patients would help"))
     rare = [pattern["name"] for pattern in patterns if pattern["carriers"] < RARE]
     if rare:
-        said.append(f"few patients carry {named(rare)}: look for a batch, a scanner or a subgroup behind it")
+        said.append((f"few patients carry {named(rare)}", "look for a batch, a scanner or a subgroup behind it"))
     lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < REPRODUCED]
     if lost:
-        said.append(f"other people do not reproduce {named(lost)}: fewer patterns, or more people")
-    return [Problem(Severity.WARNING, what) for what in said]
+        said.append((f"other people do not reproduce {named(lost)}", "try fewer patterns, or more people"))
+    return [Problem(Severity.WARNING, what, "", cure[0].upper() + cure[1:]) for what, cure in said]
 
 
 def _interval(values: Floats) -> list[float]:

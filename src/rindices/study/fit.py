@@ -18,7 +18,7 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
-from rindices.learners.reproduce import reproduce
+from rindices.learners.reproduction import reproduce_patterns
 from rindices.learners.seats import SHARE
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import Intervals, calibrate
@@ -310,7 +310,7 @@ def _build(
         errors = standard_error(np.stack(aligned) * unit[:, None], share)
         card["interval_over"] = "people" if share < 1 else "trainings"
     fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection, patterns_se=errors)
-    seen = reproduce(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    seen = reproduce_patterns(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
     told = {"patterns": patterns_record(seen)}
     card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
     intervals = _intervals(fitted, X, cohort.is_patient, share, seed)

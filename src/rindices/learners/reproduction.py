@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
-from threadpoolctl import threadpool_limits
 
 from rindices.learners.contrastive import contrast_space, straightening_head
 from rindices.learners.seats import Places
 from rindices.learners.shares import to_shares
+from rindices.threads import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Reproduction(NamedTuple):
     carriers_interval: Floats
 
 
-def reproduce(
+def reproduce_patterns(
     X: Floats,
     y: NDArray[np.intp],
     indices: Floats,
@@ -73,7 +73,7 @@ def reproduce(
     patterns : (M, R)
         Change of each region at R-index 1, in control standard deviations.
     """
-    with threadpool_limits(1, user_api="blas"):
+    with one_thread():
         head = straightening_head(X, y == 1, len(patterns), straighten=True)
         people = head.prepare(X)
         typical = to_shares(head.shift_mean, float(head.share))
