@@ -126,12 +126,13 @@ def nothing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_null_cohort_ends_well(nothing: Path) -> None:
     table, people = nothing / "volumes.csv", nothing / "participants.tsv"
-    options = ["--participants", people, "--group", "group", "--covariates", "age,sex,icv", "--out", nothing / "out"]
+    options = ["--participants", people, "--group", "group", "--covariates", "age,sex,icv"]
     out = nothing / "out"
+    options += ["--out", out]
     out.mkdir()
     for name in OUTPUTS:
         (out / name).write_text("of an earlier study")
-    done = run("fit", table, *options)
+    done = run("fit", table, *options, report=True)
     assert done.returncode == 0, done.stderr
     assert "no disease pattern found" in done.stdout
     left = sorted(path.name for path in out.iterdir() if path.is_file())
@@ -139,10 +140,10 @@ def test_a_null_cohort_ends_well(nothing: Path) -> None:
     page = (out / "report.html").read_text("utf-8")
     assert "<h1>No disease pattern found: out</h1>" in page
     assert "of an earlier study" not in page
-    selection = json.loads((nothing / "out" / "selection.json").read_text())
+    selection = json.loads((out / "selection.json").read_text())
     assert selection["chosen"] is None
     assert selection["number_of_patterns"]["by_test"] == 0
-    told = json.loads(run("fit", table, *options, "--json").stdout)
+    told = json.loads(run("fit", table, *options, "--json", report=True).stdout)
     assert (told["n_patterns"], told["model"]) == (0, None)
     assert told["number_of_patterns"] == selection["number_of_patterns"]
     assert told["report"] == str(out / "report.html")
