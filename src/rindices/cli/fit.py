@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.study.config import Study
-    from rindices.study.fit import NoPatternError
+    from rindices.study.endings import NoPatternError
     from rindices.study.store import RunStore
 
 _FLAT = 0.7  # of the scale of single members
@@ -105,8 +105,8 @@ def _plain(value: Any) -> Any:
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
     from rindices.errors import StudyError, reason
     from rindices.report.html import write_report
+    from rindices.study.endings import NoPatternError
     from rindices.study.engines.base import StoppedError
-    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
@@ -115,11 +115,13 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, w
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, problems, store, out, source)
+            try:
+                model = _fit(study, cohort, problems, store, out, source)
+            except NoPatternError as error:
+                page = str(write_report(out)) if with_report else None
+                _tell_nothing(error, out, page, time.monotonic() - start, as_json)
+                return
             page = str(write_report(out)) if with_report else None
-    except NoPatternError as error:
-        _tell_nothing(error, out, time.monotonic() - start, as_json)
-        return
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -151,11 +153,13 @@ def _fit(
 ) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
+    from rindices.preprocess.pipeline import Preprocessing
     from rindices.study.config import study_toml
+    from rindices.study.endings import NoPatternError, UnstableError
     from rindices.study.engines.choose import make_engine
     from rindices.study.evidence import doubts
-    from rindices.study.fit import NoPatternError, UnstableError, fit_cohort
-    from rindices.study.outputs import clear_outputs, write_selection, write_study
+    from rindices.study.fit import fit_cohort
+    from rindices.study.outputs import clear_outputs, write_nothing, write_selection, write_study
 
     clear_outputs(out)
     if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
@@ -170,7 +174,11 @@ def _fit(
         )
         try:
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
-        except (NoPatternError, UnstableError) as error:
+        except NoPatternError as error:
+            review = Preprocessing.fit(cohort, study.data.harmonise).review(cohort)
+            write_nothing(out, error.selection, cohort, [*problems, *review])
+            raise
+        except UnstableError as error:
             write_selection(out, error.selection)
             raise
     review = model.preprocessing.review(cohort)
@@ -223,16 +231,17 @@ def _reality(pattern: dict[str, Any]) -> str:
     )
 
 
-def _tell_nothing(error: "NoPatternError", out: Path, seconds: float, as_json: bool) -> None:
+def _tell_nothing(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
     """Say that there is no pattern, which is an answer and not a failure."""
     number = error.selection["number_of_patterns"]
     if as_json:
         empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
-        rest = {"seconds": round(seconds, 1), "model": None, "report": None}
+        rest = {"seconds": round(seconds, 1), "model": None, "report": page}
         print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
         return
     typer.echo(str(error), err=True)
-    print_facts([("patterns", "no disease pattern found"), ("written", f"{out}: selection.json, study.toml")])
+    written = f"{out}: cohort.json, selection.json, study.toml"
+    print_facts([("patterns", "no disease pattern found"), ("written", written), ("report", page or "")])
 
 
 def _setting(setting: dict[str, Any]) -> str:

@@ -131,6 +131,7 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
             "split_half": float(found.split_half[:, k].mean()),
             "split_half_interval": _interval(found.split_half[:, k]),
             "carriers": float(found.carriers[k]),
+            "carriers_interval": [float(end) for end in found.carriers_interval[:, k]],
         }
         for k in range(found.stability.shape[1])
     ]
@@ -140,7 +141,8 @@ def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[P
     """Return what a user should doubt about a finished study."""
     said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
     if number["why"]:
-        said.append(("agreement and the test name different numbers of patterns", number["why"]))
+        who = "agreement" if number["forced"] is None else "the study"
+        said.append((f"{who} and the test name different numbers of patterns", number["why"]))
     if number["test"]["overlap"] < OVERLAP:
         what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
         said.append((what, "controls more like the patients would help"))
