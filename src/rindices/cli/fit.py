@@ -171,9 +171,7 @@ def _doubts(scales: list[float]) -> "list[Problem]":
 
 
 def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
-    low, high = selection["chosen"]["concordance_interval"]
-    concordance = result["agreement"]["concordance"]
-    told = f"{concordance:.3f} ({low:.3f} to {high:.3f})" if concordance is not None else "not known (one member)"
+    told = _agreement(result["agreement"]["concordance"], *selection["chosen"]["concordance_interval"])
     ties = ", ".join(_setting(setting) for setting in selection["ties"])
     members = result["members"]
     print_facts(
@@ -187,6 +185,13 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             ("written", f"{out}: model.safetensors, r_indices.tsv, selection.json, study.toml"),
         ]
     )
+
+
+def _agreement(concordance: float | None, low: float | None, high: float | None) -> str:
+    """Return the agreement with its interval; fewer than three members have none."""
+    if concordance is None:
+        return "not known (one member)"
+    return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _setting(setting: dict[str, Any]) -> str:
