@@ -56,7 +56,7 @@ def ours(task: str) -> dict[str, Any]:
         start = time.perf_counter()
         model = fit_cohort(made.cohort, Model(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS)
         whole = time.perf_counter() - start
-    r = model.apply(made.cohort).filter(regex=r"^r\d").to_numpy()[made.cohort.is_patient]
+    r = model.apply(made.cohort).filter(regex=r"^r\d+$").to_numpy()[made.cohort.is_patient]
     case = suite_tasks("paper")[task](0)
     start = time.perf_counter()
     (member,) = surreal_members(case.X, case.y, case.truth.shape[1], (0,), 0, as_values(DEFAULT), evidence=False)

@@ -81,6 +81,10 @@ class StudyError(RindicesError):
     """A study that cannot be run as written."""
 
 
+class AnalysisError(RindicesError):
+    """Tables that a statistic cannot be made of."""
+
+
 class SimulationError(RindicesError):
     """A simulated cohort that cannot be made as asked."""
 

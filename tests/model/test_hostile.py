@@ -16,6 +16,7 @@ from safetensors.numpy import save as to_bytes
 
 import rindices as ri
 from rindices.errors import ModelError
+from rindices.model.fitted import SCHEMA
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,15 @@ def wrong_metadata(content: bytes) -> Iterator[bytes]:
                 yield rebuilt(metadata | {name: value}, arrays)
     for text in ("", "[]", "null", "{", '"x"', "[" * 100_000):
         yield rebuilt(text, arrays)
-    yield rebuilt(metadata | {"schema": 2}, arrays)
+    for name in ("sums", "training_distances", "interval_knots", "covariate_ranges"):
+        for value in nonsense:
+            if metadata[name] != value and not (name == "covariate_ranges" and value == {}):
+                yield rebuilt(metadata | {name: value}, arrays)
+    yield rebuilt(metadata | {"sums": {"no region": ["MUSE_47", "MUSE_48"]}}, arrays)
+    yield rebuilt(metadata | {"sums": {"MUSE_47": ["MUSE_47", 48]}}, arrays)
+    yield rebuilt(metadata | {"covariate_ranges": {"age": [50, "x"]}}, arrays)
+    for schema in (SCHEMA - 1, SCHEMA + 1):
+        yield rebuilt(metadata | {"schema": schema}, arrays)
     yield rebuilt(metadata | {"regions": metadata["regions"][:-1] + metadata["regions"][:1]}, arrays)
     yield rebuilt(metadata | {"orders": [[0, 0], [0, 1]]}, arrays)
     yield to_bytes(arrays, {"other": "program"})

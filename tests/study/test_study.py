@@ -296,7 +296,7 @@ def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     r = (
         ri.fit(made.cohort, patterns, members=4, recipe="contrastive")
         .apply(made.cohort)
-        .filter(regex=r"^r\d")
+        .filter(regex=r"^r\d+$")
         .to_numpy()
     )
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)

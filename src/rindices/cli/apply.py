@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rindices.cli.console import print_json, say_problems, split
-from rindices.cli.options import IdColumn, Json, Participants, Session, Tables
+from rindices.cli.options import Controls, Group, IdColumn, Json, Participants, Patients, Session, Site, Tables
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
 
@@ -19,6 +19,14 @@ def apply(
     participants: Participants = None,
     id_column: IdColumn = None,
     session: Session = None,
+    site: Site = None,
+    new_sites: Annotated[
+        str, typer.Option(help="refuse sites unseen in training, or learn them from their own controls.")
+    ] = "refuse",
+    least: Annotated[int, typer.Option(min=2, help="Controls that a new site must have.")] = 10,
+    group: Group = None,
+    controls: Controls = None,
+    patients: Patients = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
     on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
     as_json: Json = False,
@@ -32,27 +40,40 @@ def apply(
 
     if on_missing not in ("error", "drop"):
         raise typer.BadParameter("give error or drop", param_hint="--on-missing")
+    if new_sites not in ("refuse", "controls"):
+        raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
     inputs = [path.resolve() for path in (model, *tables, *([participants] if participants else []))]
     if out.resolve() in inputs:
         raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
     if out.suffix not in (".csv", ".tsv", ".parquet") or not out.absolute().parent.is_dir():
         raise typer.BadParameter("give a .csv, .tsv or .parquet file in a folder that is there", param_hint="--out")
     fitted = load(model)
-    roles = Roles(id_column, session, covariates=fitted.covariates)
+    roles = Roles(id_column, session, group, site, fitted.covariates)
     start = time.perf_counter()
-    asked = Request(tuple(tables), participants, roles, exclude=split(exclude), measure="any", on_missing=on_missing)
+    labels = (split(controls), split(patients), split(exclude))
+    asked = Request(tuple(tables), participants, roles, *labels, measure="any", on_missing=on_missing)
     result = examine(asked)
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
     problems = [problem for problem in result.problems if not _is_about_training(problem.what)]
-    indices = fitted.apply(result.cohort)
-    say_problems([*problems, *fitted.preprocessing.review(result.cohort)])
+    if new_sites == "controls":
+        fitted = fitted.with_sites(result.cohort, least)
+    indices, found = fitted.assess(result.cohort)
+    say_problems([*found, *problems])
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     if as_json:
-        print_json({"people": len(indices), "novel": None, "out": str(out), "rows_per_second": round(rate)})
+        print_json(
+            {
+                "people": len(indices),
+                "novel": int(indices["novel"].sum()),
+                "out": str(out),
+                "rows_per_second": round(rate),
+            }
+        )
     else:
-        typer.echo(f"{len(indices):,} people written to {out}", err=True)
+        novel = int(indices["novel"].sum())
+        typer.echo(f"{len(indices):,} people written to {out}, {novel:,} of them unlike the training people", err=True)
 
 
 def _is_about_training(what: str) -> bool:

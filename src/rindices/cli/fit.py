@@ -15,6 +15,7 @@ from rindices.cli.options import (
     Covariates,
     Exclude,
     Group,
+    Harmonise,
     IdColumn,
     Json,
     Participants,
@@ -43,6 +44,7 @@ def fit(
     patients: Patients = None,
     covariates: Covariates = None,
     site: Site = None,
+    harmonise: Harmonise = None,
     id_column: IdColumn = None,
     session: Session = None,
     exclude: Exclude = None,
@@ -62,7 +64,7 @@ def fit(
 ) -> None:
     """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
     data = {"participants": participants, "group": group, "controls": split(controls), "patients": split(patients)}
-    data |= {"covariates": split(covariates), "site": site, "id": id_column, "session": session}
+    data |= {"covariates": split(covariates), "site": site, "harmonise": harmonise, "id": id_column, "session": session}
     data |= {"exclude": split(exclude), "measure": measure, "on_missing": on_missing}
     model: dict[str, Any] = {"patterns": split(patterns), "orthogonality": split(orthogonality)}
     model |= {"members": members, "recipe": recipe}
@@ -104,7 +106,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = _read(study, folder)
+    cohort = read_cohort_of(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
@@ -150,7 +152,9 @@ def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path
         def agreed(point: Any, concordance: float) -> None:
             progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
 
-        watched = partial(fit_cohort, told=progress.update, agreed=agreed, say=progress.say)
+        watched = partial(
+            fit_cohort, told=progress.update, agreed=agreed, say=progress.say, harmonise=study.data.harmonise
+        )
         try:
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
         except UnstableError as error:
@@ -199,25 +203,24 @@ def _setting(setting: dict[str, Any]) -> str:
     return f"{setting['n_patterns']} patterns{weight}"
 
 
-def _read(study: "Study", folder: Path) -> Any:
+def read_cohort_of(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
-    from rindices.errors import Problem, Severity, TableError
+    from rindices.errors import Severity, TableError
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
     say_problems(result.problems)
-    if study.data.site and study.data.site not in study.data.covariates:
-        what = f"the site is not adjusted for yet: add {study.data.site} to the covariates to do so"
-        say_problems([Problem(Severity.WARNING, what)])
     return result.cohort
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
     from rindices.study.estimate import estimate
 
-    result = estimate(_read(study, folder), study.model, study.run.seed, out / "runs", study.run.workers)
+    cohort = read_cohort_of(study, folder)
+    model, run = study.model, study.run
+    result = estimate(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
     if as_json:
         print_json(result)
         return

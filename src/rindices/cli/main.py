@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices import __version__
-from rindices.cli import apply, benchmark, check, fit, model, score, simulate
+from rindices.cli import apply, associate, benchmark, check, classify, compare, fit, model, reproduce, score, simulate
 from rindices.cli.console import say_problems
 from rindices.errors import RindicesError
 
@@ -22,6 +22,10 @@ app = typer.Typer(
 app.command("check", epilog=check.EPILOG)(check.check)
 app.command("fit", epilog=fit.EPILOG)(fit.fit)
 app.command("apply", epilog=apply.EPILOG)(apply.apply)
+app.command("associate", epilog=associate.EPILOG)(associate.associate)
+app.command("compare", epilog=compare.EPILOG)(compare.compare)
+app.command("classify", epilog=classify.EPILOG)(classify.classify)
+app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(model.app, name="model")
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
 app.command("score", epilog=score.EPILOG)(score.score)

@@ -1,13 +1,16 @@
 """``rindices model``: what a model needs and holds."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json
+from rindices.cli.console import print_facts, print_json, split
 from rindices.cli.options import Json
 from rindices.errors import named
+
+if TYPE_CHECKING:
+    from rindices.model.fitted import FittedModel
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 
@@ -25,27 +28,100 @@ def show(
     codings = model.preprocessing.residualiser.to_dict()
     if as_json:
         own = {"schema": SCHEMA, "n_patterns": model.n_patterns, "regions": list(model.regions)}
-        print_json(own | {"units": card.pop("unit", None), "covariates": codings, **card})
+        own |= {"intervals": _intervals(model), "novelty": _novelty(model), "sums": dict(model.sums)}
+        own |= {"units": card.pop("unit", None), "covariates": codings}
+        print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **card})
         return
     agreement = dict(card.get("agreement") or {}).get("concordance")
     print_facts(
         [
             ("patterns", str(model.n_patterns)),
             ("regions", f"{len(model.regions)} in {card.get('unit')}: {named(model.regions)}"),
+            ("sums", f"{len(model.sums)} of the regions are sums of columns, made by apply" if model.sums else ""),
             ("covariates", ", ".join(_covariate(coding) for coding in codings) or "none"),
-            ("trained on", ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
+            ("sites", _sites(model.preprocessing.to_dict().get("harmonise"))),
+            (
+                "trained on",
+                ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items()) or "not known",
+            ),
+            ("intervals", _intervals(model) or "none: nothing is known of this model's error"),
+            ("novelty", _novelty(model)),
             (
                 "agreement",
                 f"{agreement:.3f} ({card.get('agreement_between', 'members')}), {len(model.heads)} members"
                 if agreement is not None
                 else "",
             ),
-            ("recipe", f"{card.get('recipe', {}).get('recipe')}, seed {card.get('seed')}"),
+            ("recipe", _recipe(card)),
             ("training", _training(card)),
             ("made by", f"rindices {card.get('rindices_version')}"),
+            ("licence", str(card.get("licence", ""))),
             ("cite", str(card.get("citation", ""))),
         ]
     )
+
+
+@app.command(
+    "import",
+    epilog="Example: rindices model import brain_aging_5rindices.saved_model --as brain_aging_5rindices "
+    "--out ageing.safetensors",
+)
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint of SurrealGAN 0.1.1.")],
+    out: Annotated[Path, typer.Option(help="The model to write, .safetensors.")],
+    name: Annotated[
+        str | None, typer.Option("--as", help="A published model: ad_2rindices or brain_aging_5rindices.")
+    ] = None,
+    regions: Annotated[
+        Path | None,
+        typer.Option(help="Any other: file of its regions in order, one a line; 47+48 is a sum of MUSE codes."),
+    ] = None,
+    covariates: Annotated[
+        list[str] | None, typer.Option(help="Any other: its covariates in order, e.g. sex=F/M,age.")
+    ] = None,
+    epoch: Annotated[int | None, typer.Option(help="Any other: which of its epochs, where it holds several.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn a checkpoint of the authors' package into a model; it is read, never run."""
+    from rindices.model.importers import import_checkpoint, import_published, read_region_list
+
+    if (name is None) == (regions is None):
+        raise typer.BadParameter("give --as NAME for a published model, or --regions FILE for any other")
+    if out.suffix != ".safetensors" or out.resolve() == path.resolve() or not out.absolute().parent.is_dir():
+        raise typer.BadParameter("give a new .safetensors file in a folder that is there", param_hint="--out")
+    if name is not None:
+        model = import_published(path, name)
+    else:
+        assert regions is not None
+        model = import_checkpoint(path, read_region_list(regions), split(covariates), epoch)
+    model.save(out)
+    if as_json:
+        needs = {"n_patterns": model.n_patterns, "regions": len(model.regions), "covariates": list(model.covariates)}
+        print_json({"out": str(out), **needs})
+    else:
+        wanted = ", ".join(model.covariates) or "no covariates"
+        typer.echo(f"{model.n_patterns} R-indices from {len(model.regions)} regions and {wanted}: {out}", err=True)
+
+
+def _intervals(model: "FittedModel") -> str | None:
+    """Return what intervals rest on; None where there are none."""
+    if model.intervals is None:
+        return None
+    return "90 %, from simulated truth on the training controls and the spread among members"
+
+
+def _novelty(model: "FittedModel") -> str:
+    """Return what new people can be held against."""
+    if model.training is not None and len(model.training.distances):
+        return "regions and covariates, against the training people"
+    return "ranges of covariates alone: nothing else is known of the training people"
+
+
+def _recipe(card: dict[str, Any]) -> str:
+    recipe = card.get("recipe", {})
+    if recipe.get("recipe") == "published":
+        return f"imported from {recipe['values']['package']}, epoch {recipe['values']['epoch']:,}"
+    return f"{recipe.get('recipe')}, seed {card.get('seed')}"
 
 
 def _training(card: dict[str, Any]) -> str:
@@ -56,6 +132,11 @@ def _training(card: dict[str, Any]) -> str:
     moved = sum(steps > recipe["values"]["held_steps"] for steps in card["member_steps"])
     rest = len(card["member_steps"]) - moved
     return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
+
+
+def _sites(values: dict[str, Any] | None) -> str:
+    """Return the sites whose effects are known, and how they were learnt; empty where none were harmonised."""
+    return "" if values is None else f"{named(values['sites'])}, their effects learnt from {values['mode']}"
 
 
 def _covariate(coding: dict[str, Any]) -> str:

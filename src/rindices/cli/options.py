@@ -12,6 +12,7 @@ Controls = Annotated[list[str] | None, typer.Option(help="Label(s) of the contro
 Patients = Annotated[list[str] | None, typer.Option(help="Label(s) of the patients; * for everyone else.")]
 Covariates = Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")]
 Site = Annotated[str | None, typer.Option(help="Column of the site or scanner.")]
+Harmonise = Annotated[str | None, typer.Option(help="Learn what sites do from controls, all or none.")]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")]
 Session = Annotated[str | None, typer.Option(help="Column of the session, if unusual.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Regions to leave out.")]

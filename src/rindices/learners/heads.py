@@ -4,7 +4,7 @@ A head is a frozen value of plain arrays. Learners infer through the very head t
 applying a model and fitting it are one numerical path. Shape letters: N people, R regions, M patterns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, Protocol, Self
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rindices.learners.shares import to_shares, to_shifts
+from rindices.preprocess.standardise import CONTROL_SD
 
 Floats = NDArray[np.float64]
 SEVERITIES = (0.25, 0.5, 0.75, 1.0)
@@ -31,6 +32,10 @@ class Head(Protocol):
 
     def infer(self, values: Floats) -> Floats:
         """(N, R) -> (N, M)."""
+        ...
+
+    def changed(self, values: Floats, change: Floats) -> Floats:
+        """Return people (N, R) after a change (N, R) that is told in control standard deviations of the average."""
         ...
 
     def to_arrays(self) -> dict[str, Floats]:
@@ -98,6 +103,13 @@ class ContrastiveHead(_Arrays):
         typical = to_shares(self.shift_mean, share)
         return np.asarray(to_shares(self.shift_mean + self.shift_scale * patterns, share) - typical)
 
+    def changed(self, values: Floats, change: Floats) -> Floats:
+        """Return people (N, R) after a change (N, R) that is told in control standard deviations of the average."""
+        share = float(self.share)
+        shifts = to_shifts((values - self.control_mean) / self.control_scale, share)
+        moved = shifts + to_shifts(to_shares(self.shift_mean, share) + change, share) - self.shift_mean
+        return np.asarray(self.control_mean + self.control_scale * to_shares(moved, share))
+
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
         """Return the shape that each array must have."""
@@ -127,20 +139,26 @@ class SurrealHead(_Arrays):
     g2_bias3: Floats
 
     def infer(self, values: Floats) -> Floats:
-        """R = g2(g1(y)): (N, R) -> (N, M).
+        """R = g2(g1(y)): (N, R) -> (N, M)."""
+        return np.concatenate(list(self._blocks(values)), axis=1)
+
+    def _blocks(self, values: Floats) -> Iterator[Floats]:
+        """Yield g2 of each block of g1, (N, R) -> (N, outputs of g2).
 
         g1's output is linear and goes straight into g2's first layer, so the two are multiplied once, block by block,
         instead of making M * R numbers for every person.
         """
         regions = self.g2_weight1.shape[0]
-        people = _leaky(np.asarray(values, dtype=np.float64))
-        columns = []
+        people = leaky(np.asarray(values, dtype=np.float64))
         for block in np.split(self.g1.astype(np.float64), self.g1.shape[1] // regions, axis=1):
             joined = block @ self.g2_weight1
-            hidden = _leaky(people @ joined[:-1] + (joined[-1] + self.g2_bias1))
-            hidden = _leaky(hidden @ self.g2_weight2 + self.g2_bias2)
-            columns.append((hidden @ self.g2_weight3 + self.g2_bias3)[:, 0])
-        return np.stack(columns, axis=1)
+            hidden = leaky(people @ joined[:-1] + (joined[-1] + self.g2_bias1))
+            hidden = leaky(hidden @ self.g2_weight2 + self.g2_bias2)
+            yield hidden @ self.g2_weight3 + self.g2_bias3
+
+    def changed(self, values: Floats, change: Floats) -> Floats:
+        """Return people (N, R) after a change (N, R) in control standard deviations."""
+        return np.asarray(values + CONTROL_SD * change)
 
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
@@ -157,11 +175,32 @@ class SurrealHead(_Arrays):
         }
 
 
+@dataclass(frozen=True)
+class PublishedHead(SurrealHead):
+    """g of the authors' package: g2 gives M numbers for each of the M blocks of g1, and R-indices are their sum.
+
+    Arrays are as in `SurrealHead`, but g2_weight3, g2_bias3 are (L, M), (1, M).
+    """
+
+    kind: ClassVar[str] = "published"
+
+    def infer(self, values: Floats) -> Floats:
+        """(N, R) -> (N, M)."""
+        return np.asarray(np.sum(list(self._blocks(values)), axis=0))
+
+    @classmethod
+    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape that each array must have."""
+        narrow = hidden_widths(n_regions)[1]
+        last = {"g2_weight3": (narrow, n_patterns), "g2_bias3": (1, n_patterns)}
+        return super().shapes(n_regions, n_patterns) | last
+
+
 HEADS: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {
-    ContrastiveHead.kind: ContrastiveHead,
-    SurrealHead.kind: SurrealHead,
+    kind.kind: kind for kind in (ContrastiveHead, SurrealHead, PublishedHead)
 }
 
 
-def _leaky(x: Floats) -> Floats:
+def leaky(x: Floats) -> Floats:
+    """Leaky ReLU of every layer."""
     return np.where(x > 0, x, SLOPE * x)

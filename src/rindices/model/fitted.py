@@ -1,26 +1,30 @@
 """The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from rindices import __version__
-from rindices.errors import ModelError, did_you_mean, named, reason
+from rindices.errors import ModelError, Problem, Severity, did_you_mean, named, reason
 from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead
 from rindices.model.files import read_arrays, read_metadata, write_file
+from rindices.model.intervals import Intervals
+from rindices.model.novelty import Reference, Training, table_warning
+from rindices.model.sums import Sums, combine
+from rindices.preprocess.harmonise import LEAST, Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
 
 Floats = NDArray[np.float64]
 
-SCHEMA = 1
+SCHEMA = 2
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
     "heterogeneous disease-related imaging patterns. ICLR 2022."
@@ -29,19 +33,11 @@ _FAR = 30.0  # control standard deviations: a table whose typical person is this
 _NEEDED = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "orders")
 
 
-@dataclass(frozen=True)
-class Training:
-    """What the model saw in training, for checks of new people.
+class Applied(NamedTuple):
+    """R-indices of people, and what their reader should know."""
 
-    Attributes
-    ----------
-    mean : (R,)
-        Of all training people, prepared.
-    covariance : (R, R)
-    """
-
-    mean: Floats
-    covariance: Floats
+    table: pd.DataFrame
+    problems: list[Problem]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +53,27 @@ class FittedModel:
         For each member the order of its columns that runs parallel to the first ones'.
     patterns : (Q, M, R)
         Consensus change of each region at the severities `SEVERITIES`, in control standard deviations.
-    training : Training
+    training : Training or None
+        None where nothing is known of the training people, as in an imported model.
     card : dict
         Everything else that is known: unit, source, groups, recipe, seed, agreement, fingerprint, versions, citation.
     selection : dict or None
         How the grid point was chosen; not stored in the file.
+    sums : mapping
+        Regions that are sums of a table's columns, and of which.
+    intervals : Intervals or None
+        How far off R-indices are; None where it was not measured.
     """
 
     preprocessing: Preprocessing
     heads: tuple[ContrastiveHead | SurrealHead, ...]
     orders: tuple[tuple[int, ...], ...]
     patterns: Floats
-    training: Training
+    training: Training | None
     card: Mapping[str, Any]
     selection: Mapping[str, Any] | None = field(default=None, compare=False)
+    sums: Sums = field(default_factory=dict)
+    intervals: Intervals | None = None
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
@@ -101,19 +104,72 @@ class FittedModel:
         Returns
         -------
         DataFrame
-            ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``.
+            ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``; where the model knows them,
+            the ends of the intervals, ``r1_low``, ``r1_high`` and so on, and ``novelty``, the tail probability of so
+            unusual a person; ``novel`` and ``novel_because``.
         """
-        self._check_regions(cohort)
-        values = self.preprocessing.transform(cohort)
+        return self.assess(cohort).table
+
+    def assess(self, cohort: Cohort) -> Applied:
+        """Do as `apply`, and say what a reader should know of these people."""
+        combined, problems = combine(cohort, self.sums)
+        self._check_regions(combined)
+        values = self.preprocessing.transform(combined)
         self._check_scale(values)
+        found = self._reference().assess(*self.preprocessing.aligned(combined), values)
+        problems = [*table_warning(found), *self._not_known(), *problems, *self.preprocessing.review(combined)]
         names = [name for name in (ID, SESSION) if name in cohort.people]
-        indices = pd.DataFrame(self.infer(values), columns=[f"r{k + 1}" for k in range(self.n_patterns)])
-        return pd.concat([cohort.people[names].reset_index(drop=True), indices], axis=1)
+        columns = self._columns(values)
+        columns |= {} if found.tail is None else {"novelty": found.tail}
+        columns |= {"novel": found.novel, "novel_because": found.texts}
+        people = cohort.people[names].reset_index(drop=True)
+        return Applied(pd.concat([people, pd.DataFrame(columns)], axis=1), problems)
+
+    def with_sites(self, cohort: Cohort, least: int = LEAST) -> Self:
+        """Return the model with the effects of sites it has not seen, learnt from their own controls.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            With groups and sites.
+        least : int
+            Controls that a new site must have; a site with fewer is refused by name.
+        """
+        combined, _ = combine(cohort, self.sums)
+        self._check_regions(combined)
+        return replace(self, preprocessing=self.preprocessing.with_sites(combined, least))
 
     def infer(self, values: Floats) -> Floats:
         """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
-        aligned = [head.infer(values)[:, list(order)] for head, order in zip(self.heads, self.orders, strict=True)]
-        return np.asarray(np.mean(aligned, axis=0))
+        return np.asarray(self.infer_members(values).mean(axis=0))
+
+    def infer_members(self, values: Floats) -> Floats:
+        """Return each member's R-indices of prepared people, in the consensus's order: (N, R) -> (S, N, M)."""
+        pairs = zip(self.heads, self.orders, strict=True)
+        return np.stack([head.infer(values)[:, list(order)] for head, order in pairs])
+
+    def _columns(self, values: Floats) -> dict[str, Any]:
+        """Return the R-indices of prepared people (N, R), with their intervals, by the name of their column."""
+        members = self.infer_members(values)
+        indices = members.mean(axis=0)
+        columns: dict[str, Any] = {f"r{k + 1}": indices[:, k] for k in range(self.n_patterns)}
+        if self.intervals is not None:
+            low, high = self.intervals.around(indices, members.var(axis=0))
+            for k in range(self.n_patterns):
+                columns |= {f"r{k + 1}_low": low[:, k], f"r{k + 1}_high": high[:, k]}
+        return columns
+
+    def _not_known(self) -> list[Problem]:
+        """Return what the table of R-indices lacks because the model does not know it."""
+        lacking = [] if self.intervals is not None else ["intervals (its error was never measured)"]
+        if self.training is None or not len(self.training.distances):
+            lacking.append("novelty of regions (its training people are not known); ranges of covariates are checked")
+        return [Problem(Severity.NOTE, f"this model has no {' and no '.join(lacking)}")] if lacking else []
+
+    def _reference(self) -> Reference:
+        pre = self.preprocessing
+        ranges = self.card.get("covariate_ranges", {})
+        return Reference(self.regions, pre.standardiser.mean, pre.residualiser.codings, ranges, self.training)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one ``.safetensors`` file."""
@@ -121,10 +177,14 @@ class FittedModel:
         for place, head in enumerate(self.heads):
             arrays |= {f"member{place}.{name}": array for name, array in head.to_arrays().items()}
         arrays |= {"patterns": self.patterns}
-        arrays |= {"training.mean": self.training.mean, "training.covariance": self.training.covariance}
+        for name, part in (("training", self.training), ("intervals", self.intervals)):
+            arrays |= {} if part is None else {f"{name}.{key}": array for key, array in vars(part).items()}
         metadata = dict(self.card) | self.preprocessing.to_dict()
         metadata |= {"schema": SCHEMA, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
         metadata |= {"members": len(self.heads), "orders": [list(order) for order in self.orders]}
+        metadata |= {"sums": {region: list(parts) for region, parts in self.sums.items()}}
+        metadata |= {"training_distances": None if self.training is None else len(self.training.distances)}
+        metadata |= {"interval_knots": None if self.intervals is None else self.intervals.knots.shape[1]}
         try:
             write_file(Path(path), arrays, metadata)
         except OSError as error:
@@ -140,8 +200,7 @@ class FittedModel:
             newer = type(schema) is int and schema > SCHEMA
             cure = "update rindices" if newer else "the file is damaged"
             raise ModelError(f"{where.name} has schema {schema!r}, this is rindices {__version__}: {cure}.")
-        parts = _READERS[schema](where, metadata)
-        return cls(*parts)
+        return cls(**_READERS[schema](where, metadata))
 
     def _check_regions(self, cohort: Cohort) -> None:
         missing = [name for name in self.regions if name not in cohort.volumes]
@@ -173,8 +232,46 @@ def load(path: str | PathLike[str]) -> FittedModel:
     return FittedModel.load(path)
 
 
-def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Read the first schema: preprocessing, members, patterns and training statistics."""
+def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the first schema: preprocessing, members, patterns, mean and covariance of the training people."""
+    return _read(path, metadata, {"training.mean": 1, "training.covariance": 2}, {})
+
+
+def _read_schema_2(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the second schema: sums of regions, distances among training people, intervals; the last two may lack."""
+    distances, knots = (_size_or_none(path, metadata, name) for name in ("training_distances", "interval_knots"))
+    known = {} if distances is None else {"training.mean": 1, "training.covariance": 2}
+    try:
+        sums = {region: tuple(parts) for region, parts in metadata["sums"].items()}
+        ranges = [(float(low), float(high)) for low, high in metadata.get("covariate_ranges", {}).values()]
+        sane = set(sums) <= set(metadata["regions"]) and bool(np.isfinite(ranges).all())
+        sane &= all(isinstance(part, str) for parts in sums.values() for part in parts)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path.name}: its regions or ranges make no sense ({error!r}); it is damaged.") from error
+    if not sane:
+        raise ModelError(f"{path.name}: its regions or ranges make no sense; the file is damaged.")
+    more: dict[str, tuple[int, ...]] = {} if distances is None else {"training.distances": (distances,)}
+    patterns = metadata.get("n_patterns")
+    if knots is not None and type(patterns) is int:
+        more |= {f"intervals.{name}": shape for name, shape in Intervals.shapes(patterns, knots).items()}
+    return _read(path, metadata, known, more) | {"sums": sums}
+
+
+_READERS = {1: _read_schema_1, 2: _read_schema_2}
+
+
+def _read(
+    path: Path, metadata: Mapping[str, Any], by_region: Mapping[str, int], more: Mapping[str, tuple[int, ...]]
+) -> dict[str, Any]:
+    """Return the parts of a model by name.
+
+    Parameters
+    ----------
+    by_region : mapping of str to int
+        Arrays that the file must hold, all of whose axes are regions, and how many they have.
+    more : mapping of str to tuple of int
+        Arrays of these shapes that it must hold.
+    """
     absent = [name for name in _NEEDED if name not in metadata]
     if absent:
         raise ModelError(f"{path.name}: its metadata lack {', '.join(absent)}; the file is damaged.")
@@ -185,17 +282,27 @@ def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> tuple[Any, ...]:
         orders = tuple(tuple(int(place) for place in order) for order in metadata["orders"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelError(f"{path.name}: its metadata make no sense ({error!r}); the file is damaged.") from error
-    patterns, members = sizes[1], sizes[2]
+    regions, patterns, members = sizes
     if len(orders) != members or any(sorted(order) != list(range(patterns)) for order in orders):
         raise ModelError(f"{path.name}: the order of its patterns makes no sense; the file is damaged.")
-    arrays = read_arrays(path, expected)
-    heads = tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members))
-    preprocessing = Preprocessing.from_parts(metadata, arrays)
-    training = Training(arrays["training.mean"], arrays["training.covariance"])
-    return preprocessing, heads, orders, arrays["patterns"], training, _card(metadata)
+    arrays = read_arrays(path, expected | {name: (regions,) * axes for name, axes in by_region.items()} | dict(more))
+    training, intervals = (_below(f"{name}.", arrays) for name in ("training", "intervals"))
+    return {
+        "preprocessing": Preprocessing.from_parts(metadata, arrays),
+        "heads": tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members)),
+        "orders": orders,
+        "patterns": arrays["patterns"],
+        "training": Training(**training) if training else None,
+        "card": _card(metadata),
+        "intervals": Intervals(**intervals) if intervals else None,
+    }
 
 
-_READERS = {1: _read_schema_1}
+def _size_or_none(path: Path, metadata: Mapping[str, Any], name: str) -> int | None:
+    value = metadata.get(name, "nothing")
+    if value is not None and (type(value) is not int or not 0 <= value <= 1_000_000):
+        raise ModelError(f"{path.name}: its {name} cannot be {value!r:.50}; the file is damaged.")
+    return value
 
 
 def _sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -224,9 +331,9 @@ def _expected(
         "standardise.mean": (regions,),
         "standardise.sd": (regions,),
         "patterns": (len(SEVERITIES), patterns, regions),
-        "training.mean": (regions,),
-        "training.covariance": (regions, regions),
     }
+    if metadata.get("harmonise") is not None:  # models without sites, and files older than harmonisation, have none
+        shapes |= Harmoniser.shapes(metadata["harmonise"], columns, regions)
     for place in range(members):
         shapes |= {f"member{place}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
     return shapes
@@ -237,5 +344,6 @@ def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _card(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"regions", "covariates", "schema", "kind", "n_patterns", "members", "orders"}
+    own = {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
+    own |= {"sums", "training_distances", "interval_knots"}
     return {name: value for name, value in metadata.items() if name not in own}

@@ -10,6 +10,8 @@ from rindices.atomic import write_atomically
 from rindices.errors import ModelError, reason
 from rindices.tables.cohort import GROUP, ID, SESSION
 
+_INTERVAL = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
+
 
 def write_indices(indices: pd.DataFrame, path: Path) -> None:
     """Write R-indices as csv, tsv or parquet by suffix; a text table gets a data dictionary beside it, as in BIDS."""
@@ -43,11 +45,22 @@ def dictionary(indices: pd.DataFrame) -> dict[str, Any]:
         ID: {"Description": "Participant"},
         SESSION: {"Description": "Session"},
         GROUP: {"Description": "Group in training", "Levels": {"control": "reference group", "patient": "patient"}},
+        "novelty": {"Description": "Share of training people who are at least as unusual; small is unlike them"},
+        "novel": {
+            "Description": "Whether the model was not made for such people: novelty well below 0.05, or another reason"
+        },
+        "novel_because": {"Description": "Why: regions with their distance, covariates out of range, another unit"},
     }
     severity = "Severity of disease pattern {}; 0 is the average control, 1 the most severe patients; not cut there"
-    found = {name: known[name] for name in indices.columns if name in known}
+    ends = {"low": "Lower", "high": "Upper"}
+    found = {}
     for name in indices.columns:
-        if name not in known:
+        index, _, end = name.partition("_")
+        if name in known:
+            found[name] = known[name]
+        elif end in ends:
+            found[name] = {"Description": _INTERVAL.format(ends[end], index), "Units": "arbitrary"}
+        else:
             found[name] = {"Description": severity.format(name.removeprefix("r")), "Units": "arbitrary"}
     return found
 

@@ -1,1 +1,1 @@
-"""Adjusting for covariates and standardising, learnt on controls only; site harmonisation has its room here."""
+"""Harmonising sites, adjusting for covariates, standardising: learnt once, the same for everyone afterwards."""

@@ -1,31 +1,36 @@
 """One path from volumes to what learners see, the same for people who were fitted on and for new people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices.errors import Findings, PreprocessingError, Problem, named
-from rindices.preprocess.residualise import Residualiser
+from rindices.errors import Findings, PreprocessingError, Problem, Severity, count, did_you_mean, named
+from rindices.preprocess.harmonise import LEAST, MODES, Harmoniser
+from rindices.preprocess.residualise import Residualiser, codings_of, design_matrix
 from rindices.preprocess.standardise import Standardiser
-from rindices.tables.cohort import ID, Cohort
+from rindices.tables.cohort import ID, SITE, Cohort
 
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Adjustment and standardisation learnt on controls, a frozen value of plain arrays.
+    """Harmonisation, adjustment and standardisation, a frozen value of plain arrays.
 
     Attributes
     ----------
     regions : tuple of str
         The R regions, in order.
     residualiser : Residualiser
+        Learnt on controls.
     standardiser : Standardiser
+        Learnt on controls.
+    harmoniser : Harmoniser or None
+        What sites do to volumes, where sites are harmonised; it comes first.
 
     Examples
     --------
@@ -36,36 +41,82 @@ class Preprocessing:
     regions: tuple[str, ...]
     residualiser: Residualiser
     standardiser: Standardiser
+    harmoniser: Harmoniser | None = None
 
     @classmethod
-    def fit(cls, cohort: Cohort) -> Self:
-        """Learn from the controls of a cohort."""
-        controls = cohort.take(cohort.is_control)
-        if not len(controls):
+    def fit(cls, cohort: Cohort, harmonise: str | None = None) -> Self:
+        """Learn from the controls of a cohort.
+
+        Parameters
+        ----------
+        cohort : Cohort
+        harmonise : {'controls', 'all', 'none'}, optional
+            On whom to learn what sites do: controls, or everyone with the diagnosis held apart. Left out, controls,
+            where the cohort has sites that are not among its covariates.
+        """
+        if not cohort.n_controls:
             raise PreprocessingError("the cohort has no controls: name the group column and the controls' label.")
+        mode = harmonise_mode(cohort, harmonise)
+        harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode)
+        controls = cohort.take(cohort.is_control)
         volumes = controls.volumes.to_numpy(dtype=float)
+        if harmoniser is not None:
+            design = design_matrix(codings_of(controls.covariates), controls.covariates)
+            volumes = harmoniser.transform(volumes, design, _sites(controls))
         residualiser = Residualiser.fit(volumes, controls.covariates)
         adjusted = residualiser.transform(volumes, controls.covariates)
-        return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions))
+        return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser)
 
     def transform(self, cohort: Cohort) -> Matrix:
         """Return what learners see, (N, R): controls have mean 1 and standard deviation 0.1.
 
-        Regions and covariates are found by name; people whose category no control has are refused.
+        Regions and covariates are found by name; people whose category no control has are refused, and so are people
+        of a site that was not in training (`with_sites`).
         """
-        volumes, covariates = self._aligned(cohort)
-        errors = [p for p in self.review(cohort) if p.severity == "error"]
+        volumes, covariates = self.aligned(cohort)
+        errors = [p for p in self.review(cohort) if p.severity is Severity.ERROR]
         if errors:
             raise PreprocessingError(errors)
+        if self.harmoniser is not None:
+            volumes = self.harmoniser.transform(volumes, self._design(covariates), _sites(cohort))
         return self.standardiser.transform(self.residualiser.transform(volumes, covariates))
 
+    def with_sites(self, cohort: Cohort, least: int = LEAST) -> Self:
+        """Return the same with the effects of new sites, learnt from the cohort's controls.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            With groups and sites. Sites that are known already stay as they are.
+        least : int
+            Controls that a new site must have; a site with fewer is refused by name.
+        """
+        if self.harmoniser is None:
+            raise PreprocessingError("sites were not harmonised in training, so there is nothing to add new ones to.")
+        self.aligned(cohort)
+        strange = set(_sites(cohort)) - set(self.harmoniser.sites)
+        new = cohort.take(np.array([site in strange for site in _sites(cohort)], dtype=bool))
+        controls = new.take(new.is_control)
+        bare = sorted(strange - set(_sites(controls)))
+        if bare:
+            raise PreprocessingError(
+                f"sites that were not in training have no controls here: {named(bare)}. Name the column of groups and "
+                f"give at least {least} controls of each, or leave these sites out."
+            )
+        volumes, covariates = self.aligned(controls)
+        known = self.harmoniser.with_sites(volumes, self._design(covariates), _sites(controls), least)
+        return replace(self, harmoniser=known)
+
     def review(self, cohort: Cohort) -> list[Problem]:
-        """Return what the adjustment cannot do for these people: unseen categories, values out of range."""
+        """Return what the adjustment cannot do for these people: unseen categories and sites, values out of range."""
         findings = Findings(list(self.residualiser.notes))
-        self.residualiser.review(self._aligned(cohort)[1], list(cohort.people[ID]), findings)
+        ids = list(cohort.people[ID])
+        self.residualiser.review(self.aligned(cohort)[1], ids, findings)
+        if self.harmoniser is not None:
+            self.harmoniser.review(_sites(cohort), ids, findings)
         return list(findings)
 
-    def _aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
+    def aligned(self, cohort: Cohort) -> tuple[Matrix, pd.DataFrame]:
         """Return the volumes (N, R) and covariates (N, C) in the order of training."""
         missing = [region for region in self.regions if region not in cohort.volumes]
         if missing:
@@ -74,18 +125,69 @@ class Preprocessing:
         absent = [name for name in names if name not in cohort.covariates]
         if absent:
             raise PreprocessingError(f"covariates are missing: {named(absent)}. Name them when reading the table.")
+        if self.harmoniser is not None and SITE not in cohort.people:
+            raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
         return cohort.volumes[list(self.regions)].to_numpy(dtype=float), cohort.covariates[names]
+
+    def _design(self, covariates: pd.DataFrame) -> Matrix:
+        return design_matrix(self.residualiser.codings, covariates)
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return all learnt numbers as plain arrays."""
-        return self.residualiser.to_arrays() | self.standardiser.to_arrays()
+        sites = {} if self.harmoniser is None else self.harmoniser.to_arrays()
+        return self.residualiser.to_arrays() | self.standardiser.to_arrays() | sites
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything else as plain values for JSON."""
-        return {"regions": list(self.regions), "covariates": self.residualiser.to_dict()}
+        sites = {} if self.harmoniser is None else {"harmonise": self.harmoniser.to_dict()}
+        return {"regions": list(self.regions), "covariates": self.residualiser.to_dict(), **sites}
 
     @classmethod
     def from_parts(cls, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> Self:
         """Build from `to_dict` and `to_arrays`."""
         residualiser = Residualiser.from_parts(values["covariates"], arrays)
-        return cls(tuple(values["regions"]), residualiser, Standardiser.from_arrays(arrays))
+        sites = values.get("harmonise")
+        harmoniser = None if sites is None else Harmoniser.from_parts(sites, arrays)
+        return cls(tuple(values["regions"]), residualiser, Standardiser.from_arrays(arrays), harmoniser)
+
+
+def harmonise_mode(cohort: Cohort, asked: str | None = None) -> str:
+    """Return on whom the sites' effects are to be learnt: ``controls``, ``all``, or ``none`` for not at all."""
+    if asked not in (None, "none", *MODES):
+        raise PreprocessingError(f"harmonise = '{asked}' is not known: {did_you_mean(str(asked), [*MODES, 'none'])}")
+    twice = [] if SITE not in cohort.people else _like_sites(cohort)
+    if asked is None:
+        return "controls" if SITE in cohort.people and not twice else "none"
+    if asked != "none" and SITE not in cohort.people:
+        raise PreprocessingError(f'harmonise = "{asked}" needs to know the sites: name their column (site, --site).')
+    if asked != "none" and twice:
+        raise PreprocessingError(
+            f"{named(twice)} is the site and a covariate as well: take it out of the covariates, or set "
+            'harmonise = "none".'
+        )
+    return asked
+
+
+def _like_sites(cohort: Cohort) -> list[str]:
+    """Return the covariates that are the site."""
+    sites = cohort.people[SITE].astype(str).to_numpy()
+    return [name for name in cohort.covariates if (cohort.covariates[name].astype(str).to_numpy() == sites).all()]
+
+
+def _fit_harmoniser(cohort: Cohort, mode: str) -> Harmoniser:
+    controls = cohort.take(cohort.is_control)
+    learnt = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
+    bare = sorted(set(_sites(cohort)) - set(_sites(learnt)))
+    if bare:
+        people = sum(site in bare for site in _sites(cohort))
+        raise PreprocessingError(
+            f"no control was measured at {named(bare)} ({count(people, 'person', 'people')}): leave these sites out, "
+            'or learn what sites do from everyone (harmonise = "all").'
+        )
+    design = design_matrix(codings_of(controls.covariates), learnt.covariates)
+    patient = None if mode == "controls" else learnt.is_patient
+    return Harmoniser.fit(learnt.volumes.to_numpy(dtype=float), design, _sites(learnt), cohort.regions, patient)
+
+
+def _sites(cohort: Cohort) -> list[str]:
+    return [str(site) for site in cohort.people[SITE]]

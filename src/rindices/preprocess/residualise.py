@@ -114,8 +114,8 @@ class Residualiser:
     @classmethod
     def fit(cls, volumes: Matrix, covariates: pd.DataFrame) -> Self:
         """Learn from controls: volumes (N, R), covariates (N, C)."""
-        codings = tuple(_coding(name, covariates[name]) for name in covariates.columns)
-        design = _design(codings, covariates)
+        codings = codings_of(covariates)
+        design = design_matrix(codings, covariates)
         if len(volumes) <= design.shape[1] + 1:
             raise PreprocessingError(
                 f"{count(len(volumes), 'control')} cannot carry {count(design.shape[1], 'covariate column')}: "
@@ -129,7 +129,7 @@ class Residualiser:
 
     def transform(self, volumes: Matrix, covariates: pd.DataFrame) -> Matrix:
         """Take the covariates' effect out: (N, R), (N, C) -> (N, R)."""
-        return np.asarray(volumes - (_design(self.codings, covariates) - self.centre) @ self.coefficients)
+        return np.asarray(volumes - (design_matrix(self.codings, covariates) - self.centre) @ self.coefficients)
 
     def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings) -> None:
         """Report what the adjustment cannot do for these people."""
@@ -149,6 +149,11 @@ class Residualiser:
         """Build from `to_dict` and `to_arrays`."""
         rebuilt = tuple(_coding_from(values) for values in codings)
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
+
+
+def codings_of(covariates: pd.DataFrame) -> tuple[Coding, ...]:
+    """Return how each covariate (N, C) becomes columns of a design."""
+    return tuple(_coding(name, covariates[name]) for name in covariates.columns)
 
 
 def _coding(name: str, values: pd.Series) -> Coding:
@@ -171,7 +176,7 @@ def _coding_from(values: Mapping[str, Any]) -> Coding:
     return Categorical(values["name"], tuple(values["levels"]))
 
 
-def _design(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
+def design_matrix(codings: Sequence[Coding], covariates: pd.DataFrame) -> Matrix:
     """Return the design (N, P) without an intercept; the centre takes its place."""
     columns = [coding.columns(covariates[coding.name]) for coding in codings]
     return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))

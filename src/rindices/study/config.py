@@ -22,7 +22,7 @@ class _Section(BaseModel):
 
 
 class Data(_Section):
-    """Which table, who is who, what to adjust for; see `rindices.read_cohort`."""
+    """Which table, who is who, what to adjust for; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
 
     volumes: tuple[str, ...]
     participants: str | None = None
@@ -31,6 +31,7 @@ class Data(_Section):
     patients: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     site: str | None = None
+    harmonise: Literal["controls", "all", "none"] | None = None
     id: str | None = None
     session: str | None = None
     exclude: tuple[str, ...] = ()

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from rindices.learners.members import contrastive_members
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import Model
-from rindices.study.plan import MemberSet, make_plan
+from rindices.study.plan import MemberSet, data_key, make_plan
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 
 
-def estimate(cohort: Cohort, model: Model, seed: int, runs: Path, workers: int = -1) -> dict[str, Any]:
+def estimate(
+    cohort: Cohort, model: Model, seed: int, runs: Path, workers: int = -1, harmonise: str | None = None
+) -> dict[str, Any]:
     """Return what would run and how long it would take, after timing one member or a few steps.
 
     Parameters
@@ -25,14 +27,16 @@ def estimate(cohort: Cohort, model: Model, seed: int, runs: Path, workers: int =
         Folder of finished member sets, which would not run again.
     workers : int
         Processes; -1 for all cores.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do.
     """
-    plan = make_plan(model, seed, cohort.fingerprint())
+    plan = make_plan(model, seed, data_key(cohort, harmonise))
     store = RunStore(runs) if runs.is_dir() else None
     rest = [work for work in plan if store is None or store.load(work) is None]
     processes = min(workers if workers > 0 else os.cpu_count() or 1, max(1, len(rest)))
     seconds = 0.0
     if rest:
-        X = Preprocessing.fit(cohort).transform(cohort)
+        X = Preprocessing.fit(cohort, harmonise).transform(cohort)
         y = cohort.is_patient.astype(np.intp)
         per_width = {width: _seconds(_first(rest, width), X, y) for width in {w.point.n_patterns for w in rest}}
         seconds = sum(per_width[work.point.n_patterns] * len(work.numbers) for work in rest) / processes

@@ -17,13 +17,16 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
-from rindices.model.fitted import CITATION, FittedModel, Training
+from rindices.learners.seats import SHARE
+from rindices.model.fitted import CITATION, FittedModel
+from rindices.model.intervals import Intervals, calibrate
+from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
 from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
-from rindices.study.plan import MemberSet, make_plan, resolve_recipe
+from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 from rindices.threads import one_thread
@@ -40,6 +43,7 @@ def fit(
     orthogonality: float | Sequence[float] | None = None,
     correlated: bool = False,
     recipe_changes: dict[str, Any] | None = None,
+    harmonise: str | None = None,
     seed: int = 0,
     workers: int = -1,
     runs: str | Path | None = None,
@@ -64,6 +68,8 @@ def fit(
         Learn a copula between the severities while training. Recipe ``default`` has one from the start.
     recipe_changes : dict, optional
         Values of the recipe to change, by name.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do; left out, controls, where the cohort has sites (`Preprocessing.fit`).
     seed : int
         The same seed gives the same numbers on any number of workers.
     workers : int
@@ -89,9 +95,10 @@ def fit(
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
     if runs is not None:
         with (store := RunStore(Path(runs))).hold():
-            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine)
+            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
     with TemporaryDirectory() as folder:
-        return fit_cohort(cohort, study.model, study.run.seed, RunStore(Path(folder)), workers, engine=engine)
+        store = RunStore(Path(folder))
+        return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
 
 
 @one_thread()
@@ -105,6 +112,7 @@ def fit_cohort(
     agreed: Callable[[GridPoint, float], None] | None = None,
     engine: Engine | None = None,
     say: Say | None = None,
+    harmonise: str | None = None,
 ) -> FittedModel:
     """Run the plan of a study, choose, and build the model.
 
@@ -120,13 +128,15 @@ def fit_cohort(
         Who trains.
     say : callable, optional
         Told what else a user should know.
+    harmonise : {'controls', 'all', 'none'}, optional
+        On whom to learn what sites do.
     """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
     _check_settings(cohort, model)
-    preprocessing = Preprocessing.fit(cohort)
+    preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
-    plan = make_plan(model, seed, cohort.fingerprint())
+    plan = make_plan(model, seed, data_key(cohort, harmonise))
     watch = _Watch(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
     gathered = gather(plan, store)
@@ -251,6 +261,7 @@ def _build(
     card = {
         "unit": cohort.unit,
         "source": cohort.source,
+        "covariate_ranges": _covariate_ranges(cohort),
         "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         "orthogonality": judgement.point.orthogonality,
         "agreement": selection["chosen"]["agreement"],
@@ -266,10 +277,23 @@ def _build(
         "versions": {"python": platform.python_version(), "numpy": version("numpy")},
         "citation": CITATION,
     }
-    training = Training(X.mean(axis=0), np.cov(X, rowvar=False))
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    return FittedModel(preprocessing, heads, orders, patterns, training, card, selection)
+    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection)
+    return replace(fitted, intervals=_intervals(fitted, X, cohort.is_patient, seed))
+
+
+def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], seed: int) -> Intervals:
+    """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
+    recipe = model.card["recipe"]
+    share = SHARE if recipe["recipe"] == "contrastive" else float(recipe["values"]["share"])
+    return calibrate(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
+
+
+def _covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
+    """Return the range of each numeric covariate among all training people."""
+    numbers = cohort.covariates.select_dtypes("number")
+    return {name: [float(numbers[name].min()), float(numbers[name].max())] for name in numbers}
 
 
 def _to_scale(

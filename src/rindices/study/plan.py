@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rindices.errors import StudyError, named
+from rindices.preprocess.pipeline import harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import Model
+from rindices.tables.cohort import Cohort
 
 STACK = 5
 """Members of one set: they share products and stay in a core's cache. A constant, so that results never move."""
@@ -88,6 +90,12 @@ def raise_unused(model: Model) -> None:
     raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: leave it out, or change the recipe.")
 
 
+def data_key(cohort: Cohort, harmonise: str | None = None) -> str:
+    """Return a name for what training sees: the cohort and how its sites are harmonised."""
+    mode = harmonise_mode(cohort, harmonise)
+    return cohort.fingerprint() if mode == "none" else f"{cohort.fingerprint()}-{mode}"
+
+
 def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
     """Return the member sets of a study, in a fixed order.
 
@@ -96,7 +104,7 @@ def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
     model : Model
     seed : int
     data : str
-        Fingerprint of the cohort.
+        What training sees (`data_key`).
     """
     recipe, values = resolve_recipe(model)
     points = [GridPoint(m, weight) for m in dict.fromkeys(model.patterns) for weight in weights_to_try(model)]

@@ -1,0 +1,159 @@
+"""Patients told from controls by R-indices and by all regions (section B.8 of the paper)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from rindices.analysis.compare import controls_of
+from rindices.analysis.tidy import FEW, index_names, join
+from rindices.errors import AnalysisError
+from rindices.tables.cohort import ID, SESSION
+
+Floats = NDArray[np.float64]
+
+GRID: tuple[Mapping[str, Any], ...] = (
+    {"svc__kernel": ["linear"], "svc__C": [0.001, 0.01, 0.1, 1.0]},
+    {"svc__kernel": ["rbf"], "svc__C": [0.1, 1.0, 10.0], "svc__gamma": ["scale"]},
+)
+_INNER = 5
+_BOTH = "R-indices", "regions"
+
+MEANING = {
+    "features": "What the classifier was given",
+    "n_features": "How many numbers a person",
+    "repeat": "Number of the split, the same for all features",
+    "auc": "Area under the ROC curve in the people left out",
+    "kernel": "Kernel that the grid search chose",
+    "C": "Penalty that the grid search chose",
+}
+SUMMARY_MEANING = {
+    "features": "What the classifier was given; a minus b: the difference on the same splits",
+    "n_features": "How many numbers a person",
+    "repeats": "Splits",
+    "n_controls": "Controls",
+    "n_patients": "Patients",
+    "auc": "Mean area under the ROC curve in the people left out",
+    "sd": "Standard deviation over splits",
+    "low": "Lower end of the 95 % interval, corrected for splits that share people (Nadeau and Bengio)",
+    "high": "Upper end of the 95 % interval, corrected for splits that share people (Nadeau and Bengio)",
+    "note": "What makes a number weak",
+}
+
+
+def classify(
+    indices: pd.DataFrame,
+    regions: pd.DataFrame | None = None,
+    *,
+    repeats: int = 100,
+    test_size: float = 0.2,
+    seed: int = 0,
+    grid: Sequence[Mapping[str, Any]] = GRID,
+    workers: int = 1,
+) -> pd.DataFrame:
+    """Train support vector machines on most people and try them on the others, many times.
+
+    R-indices of people that the model was fitted on flatter the classifier, for the model has seen who is ill: give
+    those of people it has not seen (`rindices.analysis.reproduce`).
+
+    Parameters
+    ----------
+    indices : DataFrame
+        ``participant_id``, ``group``, ``r1`` to ``rM``.
+    regions : DataFrame, optional
+        ``participant_id`` and one column a region, to compare with.
+    repeats : int
+        Splits. The paper: 100.
+    test_size : float
+        Share of people left out. The paper: 0.2.
+    seed : int
+        The same seed gives the same splits on any number of workers.
+    grid : sequence of mapping
+        What the grid search tries, by five-fold cross-validation inside the training people.
+    workers : int
+        Processes; -1 for all cores.
+
+    Returns
+    -------
+    DataFrame
+        A row per features and split: ``features, n_features, repeat, auc, kernel, C``.
+    """
+    features = _features(indices, regions)
+    y = (~controls_of(indices)).astype(np.intp)
+    least = int(min(y.sum(), len(y) - y.sum()))
+    if least < 2 * _INNER:
+        raise AnalysisError(f"{least} people in the smaller group are too few to classify: at least {2 * _INNER}.")
+    if repeats < 1 or not 0 < test_size < 1:
+        raise AnalysisError("give at least one repeat and a share of people to leave out between 0 and 1.")
+    splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))
+    jobs = [(name, X, place) for name, X in features.items() for place in range(repeats)]
+    found = Parallel(n_jobs=workers)(delayed(_one)(X, y, *splits[place], seed, list(grid)) for _, X, place in jobs)
+    rows = [(name, X.shape[1], place, *one) for (name, X, place), one in zip(jobs, found, strict=True)]
+    return pd.DataFrame(rows, columns=list(MEANING))
+
+
+def summarise(results: pd.DataFrame, indices: pd.DataFrame, test_size: float = 0.2) -> pd.DataFrame:
+    """Return mean, standard deviation and interval of the AUC by features, and of differences between features.
+
+    Splits share people, so their spread alone makes intervals too short; the variance is corrected for it.
+    """
+    wide = results.pivot_table(index="repeat", columns="features", values="auc", sort=False)
+    sizes = results.groupby("features", sort=False)["n_features"].first()
+    columns: dict[str, tuple[Any, pd.Series]] = {name: (int(sizes[name]), wide[name]) for name in wide}
+    for one, other in combinations(wide, 2):
+        columns[f"{one} minus {other}"] = (pd.NA, wide[one] - wide[other])
+    controls = int(controls_of(indices).sum())
+    patients = len(indices) - controls
+    small = min(controls, patients)
+    note = f"few people: {small} in the smaller group" if small < FEW else ""
+    rows = [
+        (name, width, len(auc), controls, patients, *_interval(auc.to_numpy(), test_size), note)
+        for name, (width, auc) in columns.items()
+    ]
+    return pd.DataFrame(rows, columns=list(SUMMARY_MEANING)).astype({"n_features": "Int64"})
+
+
+def _features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> dict[str, Floats]:
+    found = {_BOTH[0]: indices[index_names(indices)].to_numpy(dtype=float)}
+    if regions is not None:
+        found[_BOTH[1]] = join(indices, regions).drop(columns=[ID, SESSION], errors="ignore").to_numpy(dtype=float)
+    for name, values in found.items():
+        lacking = int((~np.isfinite(values).all(axis=1)).sum())
+        if lacking:
+            raise AnalysisError(f"{lacking} people lack a value of the {name}: leave them out.")
+    return found
+
+
+def _classifier() -> Pipeline:
+    return make_pipeline(StandardScaler(), SVC())
+
+
+def _one(
+    X: Floats, y: NDArray[np.intp], train: NDArray[np.intp], test: NDArray[np.intp], seed: int, grid: list[Any]
+) -> tuple[float, str, float]:
+    """Return AUC, kernel and C of one split."""
+    folds = StratifiedKFold(_INNER, shuffle=True, random_state=seed)
+    search = GridSearchCV(_classifier(), grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])
+    auc = roc_auc_score(y[test], search.decision_function(X[test]))
+    return float(auc), str(search.best_params_["svc__kernel"]), float(search.best_params_["svc__C"])
+
+
+def _interval(values: Floats, test_size: float) -> tuple[float, float, float, float]:
+    """Return mean, standard deviation and the corrected 95 % interval."""
+    if len(values) < 2:
+        return float(values.mean()), np.nan, np.nan, np.nan
+    sd = float(values.std(ddof=1))
+    error = sd * np.sqrt(1 / len(values) + test_size / (1 - test_size))
+    width = float(stats.t.ppf(0.975, len(values) - 1) * error)
+    mean = float(values.mean())
+    return mean, sd, mean - width, mean + width

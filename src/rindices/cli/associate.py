@@ -1,0 +1,41 @@
+"""``rindices associate``: R-indices against clinical variables."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rindices.cli.console import split
+from rindices.cli.options import IdColumn, Json, Session
+from rindices.cli.results import settle, write_results
+
+EPILOG = "Example: rindices associate results/r_indices.tsv clinical.tsv --covariates age,sex --out associations"
+
+
+def associate(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    clinical: Annotated[Path, typer.Argument(metavar="CLINICAL", help="Clinical variables, joined by id.")],
+    out: Annotated[Path, typer.Option(help="Folder for associations.tsv and .json.")],
+    variables: Annotated[list[str] | None, typer.Option(help="Columns to look at; left out, all.")] = None,
+    covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
+    people: Annotated[str, typer.Option(help="patients, controls or all.")] = "patients",
+    id_column: IdColumn = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
+    from rindices.analysis.associate import MEANING
+    from rindices.analysis.associate import associate as correlate
+    from rindices.errors import Findings
+    from rindices.tables.beside import read_beside
+    from rindices.tables.sources import Roles
+
+    findings = Findings()
+    found, beside = read_beside(indices, clinical, Roles(id_column, session), findings)
+    settle(findings)
+    adjusted = split(covariates)
+    table = correlate(found, beside, variables=split(variables) or None, covariates=adjusted, people=people)
+    significant = int((table["q"] < 0.05).sum())
+    told = f"{significant} of {len(table)} associations at a false discovery rate below 0.05"
+    how = {"people": people, "covariates": list(adjusted)}
+    write_results(table, out / "associations.tsv", MEANING, how, as_json, told)

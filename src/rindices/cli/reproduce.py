@@ -1,0 +1,56 @@
+"""``rindices reproduce``: whether two halves of the people show the same patterns."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rindices.cli.options import Json
+from rindices.cli.results import write_results
+
+EPILOG = "Example: rindices reproduce results/study.toml --out halves"
+
+
+def reproduce(
+    source: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="A study; fit writes one into its folder.")],
+    out: Annotated[Path, typer.Option(help="Folder for everything; run again to resume.")],
+    splits: Annotated[int, typer.Option(min=1, help="Random splits into halves.")] = 1,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the splits; left out, the study's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit a study on each half of its people, and compare what both find in people that one of them has not seen."""
+    from rindices.analysis.reproduce import MEANING
+    from rindices.analysis.reproduce import reproduce as run
+    from rindices.cli.fit import read_cohort_of
+    from rindices.cli.progress import Progress
+    from rindices.errors import AnalysisError, reason
+    from rindices.model.indices import write_indices
+    from rindices.study.config import read_study
+    from rindices.study.engines.choose import make_engine
+    from rindices.study.fit import fit_cohort
+    from rindices.study.store import RunStore
+
+    study = read_study(source)
+    cohort = read_cohort_of(study, source.parent)
+    store, first = RunStore(out / "runs"), study.run.seed if seed is None else seed
+
+    def fit(half: Any) -> Any:
+        with Progress(f"fit of {len(half)} people") as progress:
+            model, engine = study.model, make_engine(study.run)
+            how: dict[str, Any] = {"engine": engine, "told": progress.update, "harmonise": study.data.harmonise}
+            return fit_cohort(half, model, study.run.seed, store, **how)
+
+    try:
+        with store.hold():
+            found = run(cohort, fit, splits=splits, seed=first)
+            write_indices(found.unseen.drop(columns="half"), out / "r_indices_unseen.tsv")
+            for place, model in enumerate(found.models, start=1):
+                model.save(out / f"half{place}.safetensors")
+    except OSError as error:
+        raise AnalysisError(f"cannot write to {out} ({reason(error)}): give another --out.") from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted; run the same command again to go on", err=True)
+        raise typer.Exit(3) from None
+    concordance = found.table["concordance"].mean()
+    told = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
+    write_results(found.table, out / "halves.tsv", MEANING, {"splits": splits, "seed": first}, as_json, told)

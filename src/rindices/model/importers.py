@@ -1,0 +1,215 @@
+"""Models that others have published, as models of this package: checkpoints of SurrealGAN 0.1.1.
+
+Shape letters: R regions, M patterns, C covariates, Q severities.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices import __version__
+from rindices.errors import ModelError, did_you_mean, named
+from rindices.learners.heads import SEVERITIES, PublishedHead, leaky
+from rindices.model.fitted import CITATION, FittedModel
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.preprocess.residualise import Categorical, Coding, Numeric, Residualiser
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
+from rindices.tables.muse import paper_codes, region_name
+
+if TYPE_CHECKING:
+    from rindices.learners.surreal.published import Checkpoint
+
+Floats = NDArray[np.float64]
+
+_UNPAIRED = (35, 71, 72, 73, 95)
+_AGEING = (
+    "Yang Z, et al. Brain aging patterns in a large and diverse cohort of 49,482 individuals. "
+    "Nature Medicine, 2024. doi:10.1038/s41591-024-03144-x."
+)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a published checkpoint does not say of itself.
+
+    Attributes
+    ----------
+    covariates : tuple of str
+        In the order of training, as `import_checkpoint` takes them.
+    order : tuple of int
+        The column that each R-index, by its published name, stands in.
+    citation : str
+    digest : str
+        Of its numbers, so that another file is not taken for it.
+    """
+
+    covariates: tuple[str, ...]
+    order: tuple[int, ...]
+    citation: str
+    digest: str
+
+
+PUBLISHED = {
+    "ad_2rindices": Published(
+        ("sex=F/M", "age"), (0, 1), CITATION, "263ac82a6aa31b5e3999d8c8abde4263a56765e0b86352ed407f54456edaa494"
+    ),
+    "brain_aging_5rindices": Published(
+        ("sex=F/M", "icv"),
+        (0, 4, 1, 2, 3),
+        f"{_AGEING} {CITATION}",
+        "6fb565bb1faa80447293369205ec575d79e2da76be810f4e7aad48ef2a8d8528",
+    ),
+}
+
+
+def published_regions() -> tuple[str, ...]:
+    """Return the 72 regions of the published models: five as they are, then sums of consecutive pairs."""
+    rest = [code for code in paper_codes() if code not in _UNPAIRED]
+    pairs = zip(rest[::2], rest[1::2], strict=True)
+    return (*map(region_name, _UNPAIRED), *("+".join(map(region_name, pair)) for pair in pairs))
+
+
+def import_published(path: Path, name: str) -> FittedModel:
+    """Import one of the published checkpoints by its name.
+
+    Parameters
+    ----------
+    name : {'ad_2rindices', 'brain_aging_5rindices'}
+    """
+    if name not in PUBLISHED:
+        raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED))}")
+    known = PUBLISHED[name]
+    from rindices.learners.surreal.published import read_checkpoint
+
+    checkpoint = read_checkpoint(path)
+    if digest(checkpoint) != known.digest:
+        raise ModelError(
+            f"{path.name} is a checkpoint, but its numbers are not those of the published {name}: get the file again, "
+            "or import it as a model of your own with --regions."
+        )
+    more = {"name": name, "source": "dlmuse", "unit": "mm3", "licence": "MIT", "citation": known.citation}
+    return _build(checkpoint, published_regions(), known.covariates, known.order, more)
+
+
+def import_checkpoint(
+    path: Path, regions: Sequence[str], covariates: Sequence[str] = (), epoch: int | None = None
+) -> FittedModel:
+    """Import any checkpoint of SurrealGAN 0.1.1.
+
+    Parameters
+    ----------
+    regions : sequence of str
+        Of the table it was trained on, in its order; ``MUSE_47+MUSE_48`` is the sum of two columns, a bare number a
+        MUSE code.
+    covariates : sequence of str
+        In the order of training. ``age`` is a number; ``sex=F/M`` has two categories that were coded 0 and 1.
+    epoch : int, optional
+        Which of the saved epochs; may be left out where there is one.
+    """
+    from rindices.learners.surreal.published import read_checkpoint
+
+    checkpoint = read_checkpoint(path, epoch)
+    names = [_region(text) for text in regions]
+    if len(names) != checkpoint.n_regions or len(set(names)) != len(names):
+        raise ModelError(
+            f"the checkpoint has {checkpoint.n_regions} regions, {len(set(names))} different ones were named: give the "
+            "columns of the table it was trained on, in order."
+        )
+    order = tuple(range(checkpoint.n_patterns))
+    return _build(checkpoint, names, covariates, order, {"source": "table", "unit": "unknown", "citation": CITATION})
+
+
+def read_region_list(path: Path) -> list[str]:
+    """Return the regions that a text file names, one a line or separated by commas."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} cannot be read as a list of regions: give a text file, one region a line.") from error
+    return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]
+
+
+def digest(checkpoint: "Checkpoint") -> str:
+    """Return a hash of the numbers that inference uses."""
+    found = hashlib.sha256(repr((checkpoint.n_regions, checkpoint.n_patterns)).encode())
+    for array in (checkpoint.mean, checkpoint.sd, checkpoint.low, checkpoint.high, checkpoint.beta):
+        found.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+    for net in (checkpoint.g1, checkpoint.g2, checkpoint.f):
+        for name in sorted(net):
+            found.update(np.ascontiguousarray(net[name], dtype="<f4").tobytes())
+    return found.hexdigest()
+
+
+def _build(
+    checkpoint: "Checkpoint",
+    regions: Sequence[str],
+    covariates: Sequence[str],
+    order: tuple[int, ...],
+    card: dict[str, Any],
+) -> FittedModel:
+    if len(covariates) != len(checkpoint.low):
+        raise ModelError(
+            f"the checkpoint was corrected for {len(checkpoint.low)} covariates, {len(covariates)} were named: give "
+            "them in the order of training, e.g. --covariates sex=F/M,age."
+        )
+    codings = tuple(map(_coding, covariates, checkpoint.low, checkpoint.high))
+    span = (checkpoint.high - checkpoint.low)[:, None]
+    residualiser = Residualiser(codings, checkpoint.low, checkpoint.beta / span)
+    preprocessing = Preprocessing(tuple(regions), residualiser, Standardiser(checkpoint.mean, checkpoint.sd))
+    correlation = None if checkpoint.correlation is None else checkpoint.correlation[np.ix_(order, order)].tolist()
+    about = {
+        "trained_on": {},
+        "agreement": {},
+        "recipe": {"recipe": "published", "values": {"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch}},
+        "severity_correlation": correlation,
+        "rindices_version": __version__,
+    }
+    sums = {region: tuple(region.split("+")) for region in regions if "+" in region}
+    patterns = _curves(checkpoint)[:, list(order)]
+    return FittedModel(preprocessing, (_head(checkpoint),), (order,), patterns, None, about | card, sums=sums)
+
+
+def _head(checkpoint: "Checkpoint") -> PublishedHead:
+    """G of the checkpoint; its layers are stored as (outputs, inputs), ours as (inputs, outputs)."""
+    g1 = np.concatenate([checkpoint.g1["model.1.weight"].T, checkpoint.g1["model.1.bias"][None]])
+    layers: dict[str, Any] = {}
+    for place, layer in enumerate(("model.0", "model.2", "model.4"), start=1):
+        layers[f"g2_weight{place}"] = checkpoint.g2[f"{layer}.weight"].T
+        layers[f"g2_bias{place}"] = checkpoint.g2[f"{layer}.bias"][None]
+    return PublishedHead(g1=g1, **layers)
+
+
+def _curves(checkpoint: "Checkpoint") -> Floats:
+    """Return the change of the average control under each pattern alone, (Q, M, R), in control standard deviations."""
+    f = {name: array.astype(np.float64) for name, array in checkpoint.f.items()}
+    average = np.full(checkpoint.n_regions, CONTROL_MEAN)
+    code = leaky(f["model.2.weight"] @ leaky(f["model.0.weight"] @ average))
+    alone = np.multiply.outer(SEVERITIES, np.eye(checkpoint.n_patterns))
+    gate = 1.0 / (1.0 + np.exp(-(alone @ f["model.4.add_noise.0.weight"].T + f["model.4.add_noise.0.bias"])))
+    change = leaky(leaky((code * gate) @ f["model.5.weight"].T) @ f["model.7.weight"].T)
+    return np.asarray(change / CONTROL_SD)
+
+
+def _coding(text: str, low: float, high: float) -> Coding:
+    name, _, labels = text.partition("=")
+    if not labels:
+        return Numeric(name, float(low), float(high))
+    levels = tuple(labels.split("/"))
+    if len(levels) != 2 or (low, high) != (0.0, 1.0):
+        raise ModelError(
+            f"{text}: two categories coded 0 and 1 are written {name}=A/B; the checkpoint has {name} from {low:g} to "
+            f"{high:g}."
+        )
+    return Categorical(name, levels)
+
+
+def _region(text: str) -> str:
+    """Return the name of a region or sum, bare numbers read as MUSE codes."""
+    parts = [part.strip() for part in text.split("+")]
+    if not all(parts):
+        raise ModelError(f"'{text}' is no region: give a name, or names joined by +, e.g. {named(['47+48'])}.")
+    return "+".join(region_name(int(part)) if part.isdecimal() else part for part in parts)

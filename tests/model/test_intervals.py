@@ -1,0 +1,100 @@
+"""Intervals: hold what they claim where the error is known, grow where members differ, always hold the R-index."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import rindices as ri
+from rindices.learners.heads import SEVERITIES, SurrealHead
+from rindices.model import intervals
+from rindices.model.intervals import Intervals, calibrate
+
+
+class Plain(SurrealHead):
+    """A head of which only the change is used."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def linear(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Patterns (Q, M, R) of two patterns on regions of their own, the weights of the inverse (R, M), a stream."""
+    patterns = np.zeros((2, width))
+    patterns[0, : width // 2] = patterns[1, width // 2 :] = -3.0
+    weights = np.linalg.pinv(patterns)
+    return np.stack([severity * patterns for severity in SEVERITIES]), weights, np.random.default_rng(0)
+
+
+def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gaussian people, linear patterns, a known inverse: 90 % are 90 %, at low, middle and high R-indices."""
+    monkeypatch.setattr(intervals, "EXCESS", 1.0)
+    monkeypatch.setattr(intervals, "EXPRESSION", 0.0)
+    curves, weights, rng = linear()
+
+    def people(z: np.ndarray) -> np.ndarray:
+        return 1 + 0.1 * (rng.normal(size=(len(z), 8)) + z @ curves[-1])
+
+    def infer(values: np.ndarray) -> np.ndarray:
+        return (values - 1) / 0.1 @ weights
+
+    z, new = rng.random((4000, 2)), rng.random((4000, 2))
+    patients = people(z)
+    found = calibrate(infer, Plain(), curves, people(np.zeros((4000, 2))), patients, 0.8, 0)
+    r = infer(people(new))
+    low, high = found.around(r, np.zeros_like(r))
+    truth = np.stack([np.quantile(infer(patients)[:, k], new[:, k]) for k in range(2)], axis=1)
+    held = (low <= truth) & (truth <= high)
+    assert held.mean(axis=0) == pytest.approx([0.9, 0.9], abs=0.03)
+    third = np.digitize(r[:, 0], np.quantile(r[:, 0], [1 / 3, 2 / 3]))
+    for part in range(3):
+        assert held[third == part, 0].mean() == pytest.approx(0.9, abs=0.05)
+
+
+def example(members: float = 4.0) -> Intervals:
+    knots = np.array([[0.0, 1.0]])
+    return Intervals(knots, knots * 0 - 0.2, knots * 0 + 0.1, knots * 0 + 0.3, np.array([0.15]), np.array(members))
+
+
+def test_members_that_differ_widen_it() -> None:
+    r = np.array([[0.5], [0.5]])
+    low, high = example().around(r, np.array([[0.0], [0.15**2 / 4 * 3]]))
+    assert_allclose(low[:, 0], [0.3, 0.5 + 0.1 - 0.6], atol=1e-12)  # sqrt(1 + 4 * 3/4) = 2, about the middle
+    assert_allclose(high[:, 0], [0.8, 0.5 + 0.1 + 0.4])
+
+
+@settings(deadline=None)
+@given(r=st.floats(-5, 5), variance=st.floats(0, 9), low=st.floats(-1, 1), high=st.floats(-1, 1))
+def test_the_index_is_inside(r: float, variance: float, low: float, high: float) -> None:
+    ends = np.array([[min(low, high)]]), np.array([[max(low, high)]])
+    found = Intervals(np.array([[0.0]]), ends[0], (ends[0] + ends[1]) / 2, ends[1], np.array([0.1]), np.array(4.0))
+    lower, upper = found.around(np.array([[r]]), np.array([[variance]]))
+    assert lower[0, 0] <= r <= upper[0, 0]
+
+
+def test_calibration_is_repeatable() -> None:
+    curves, weights, rng = linear()
+    controls, patients = rng.normal(1, 0.1, (50, 8)), rng.normal(0.9, 0.1, (60, 8))
+    runs = [calibrate(lambda x: x @ weights, Plain(), curves, controls, patients, 0.8, 3) for _ in range(2)]
+    for name, array in vars(runs[0]).items():
+        assert_array_equal(getattr(runs[1], name), array)
+        assert array.shape == Intervals.shapes(2, runs[0].knots.shape[1])[name]
+    assert runs[0].members == pytest.approx(4.0)
+    assert calibrate(lambda x: x @ weights, Plain(), curves, controls, patients, 1.0, 3).members == 1.0
+
+
+@pytest.mark.slow
+def test_a_fitted_model_on_new_patients() -> None:
+    """The whole way, with the fast recipe: within a few points of nominal on people it has not seen."""
+    from rindices.selection.agreement import pattern_c_index
+
+    model = ri.fit(ri.simulate_cohort("basic", seed=3).cohort, 3, members=5, recipe="contrastive", workers=1)
+    made = ri.simulate_cohort("basic", seed=4)
+    table = model.apply(made.cohort)[made.cohort.is_patient]
+    r, low, high = (table[[f"r{k}{end}" for k in (1, 2, 3)]].to_numpy() for end in ("", "_low", "_high"))
+    shares = []
+    for k, j in enumerate(pattern_c_index(made.truth, r).matching):
+        truth = np.quantile(r[:, j], (made.truth[:, k].argsort().argsort() + 0.5) / len(r))
+        shares.append(((low[:, j] <= truth) & (truth <= high[:, j])).mean())
+    assert np.mean(shares) == pytest.approx(0.9, abs=0.05)

@@ -1,0 +1,117 @@
+"""Unlike the training people: told as a probability that means what it says, with the reason by name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import mahalanobis
+from sklearn.covariance import LedoitWolf
+
+import rindices as ri
+from rindices.experiments.simulate import Simulated
+from rindices.model.novelty import LEVEL, Novelty, Reason, Reference, Training, table_warning
+from rindices.preprocess.residualise import Categorical, Numeric
+from rindices.tables.cohort import Cohort
+
+
+@pytest.fixture(scope="module")
+def training() -> Simulated:
+    return ri.simulate_cohort("basic", seed=0)
+
+
+@pytest.fixture(scope="module")
+def model(training: Simulated) -> ri.FittedModel:
+    return ri.fit(training.cohort, 1, members=1, recipe="contrastive", workers=1)
+
+
+@pytest.fixture(scope="module")
+def people() -> Cohort:
+    return ri.simulate_cohort("basic", seed=1).cohort
+
+
+def test_the_distance_is_mahalanobis() -> None:
+    values = np.random.default_rng(0).normal(size=(80, 30)) @ np.random.default_rng(1).normal(size=(30, 30))
+    known = Training.learn(values)
+    precision = LedoitWolf().fit(values).precision_
+    expected = [mahalanobis(row, values.mean(axis=0), precision) for row in values]
+    np.testing.assert_allclose(np.linalg.norm(known.whitened(values), axis=1), expected, rtol=1e-9)
+    np.testing.assert_allclose(known.parts(values).sum(axis=1), np.square(expected), rtol=1e-9)
+
+
+def test_training_people_are_measured_by_others() -> None:
+    """With as few people as regions, people known to the covariance would look far nearer than new ones."""
+    rng = np.random.default_rng(0)
+    mixing = rng.normal(size=(40, 40))
+    known = Training.learn(rng.normal(size=(60, 40)) @ mixing)
+    fresh = known.tail(rng.normal(size=(4000, 40)) @ mixing)
+    assert (fresh < LEVEL).mean() < 0.12
+    assert (fresh < known.bar).mean() <= 0.06
+    assert len(known.distances) == 60
+    assert (np.diff(known.distances) >= 0).all()
+    assert known.tail(1e6 * np.ones((1, 40)))[0] == pytest.approx(1 / 61)
+    assert known.tail(known.mean[None])[0] == 1.0
+
+
+def test_people_of_the_training_distribution(model: ri.FittedModel, people: Cohort) -> None:
+    found, problems = model.assess(people)
+    assert found["novel"].mean() <= 0.06
+    tail = found["novelty"].to_numpy()
+    for level in (0.2, 0.5, 0.8):  # a probability, not only a flag
+        assert (tail < level).mean() == pytest.approx(level, abs=0.05)
+    assert (found["novel"] == (found["novel_because"] != "")).all()
+    assert not [problem for problem in problems if "looks unlike" in problem.what]
+
+
+def test_volumes_in_ml(model: ri.FittedModel, people: Cohort) -> None:
+    few = people.take(np.arange(50))
+    found, problems = model.assess(replace(few, volumes=few.volumes / 1000, unit="unknown"))
+    assert found["novel"].all()
+    assert found["novel_because"].str.contains("0.001 times the usual: another unit?", regex=False).mean() >= 0.95
+    assert "50 of 50 are novel where at most 5% are expected (another unit in 50)" in problems[0].what
+
+
+def test_exchanged_structures(model: ri.FittedModel, people: Cohort) -> None:
+    pairs = {"MUSE_47": "MUSE_59", "MUSE_48": "MUSE_60"}
+    turned = people.volumes.rename(columns=pairs | {b: a for a, b in pairs.items()})
+    found = model.apply(replace(people, volumes=turned))
+    named = found["novel_because"]
+    right = named.str.contains(r"Hippocampus_[LR] \+") & named.str.contains("ThalamusProper_[LR] -")
+    assert (found["novel"] & right).mean() >= 0.95
+
+
+@pytest.mark.parametrize(("end", "years"), [(1, 20), (0, -20)])
+def test_ages_out_of_range(model: ri.FittedModel, people: Cohort, end: int, years: float) -> None:
+    age = model.card["covariate_ranges"]["age"][end] + years
+    found, problems = model.assess(replace(people, covariates=people.covariates.assign(age=age)))
+    assert (found["novel"] & found["novel_because"].str.contains(f"age {age:g} is outside")).mean() >= 0.95
+    assert "age out of range in 1,392" in problems[0].what
+
+
+def test_one_strange_person_among_many(model: ri.FittedModel, people: Cohort) -> None:
+    volumes = people.volumes.copy()
+    volumes.loc[3, "MUSE_47"] *= 2.5
+    found, problems = model.assess(replace(people, volumes=volumes))
+    assert found.loc[3, "novel"]
+    assert found.loc[3, "novel_because"].startswith("Hippocampus_R +")
+    assert not [problem for problem in problems if "looks unlike" in problem.what]
+
+
+def test_without_training_people_ranges_are_left() -> None:
+    codings = (Numeric("age", 50, 90), Categorical("sex", ("F", "M")))
+    reference = Reference(("a", "b"), np.array([100.0, 200.0]), codings, {"age": (40, 90)}, None)
+    covariates = pd.DataFrame({"age": [30.0, 38.5, 45.0, 92.0, 93.0], "sex": list("FMFMF")})
+    volumes = np.tile([100.0, 200.0], (5, 1))
+    found = reference.assess(volumes, covariates, np.ones((5, 2)))
+    assert found.tail is None
+    assert found.novel.tolist() == [True, False, False, False, True]
+    assert found.texts[0] == "age 30 is outside 40 to 90"
+
+
+def test_one_warning_for_a_table_that_is_unlike() -> None:
+    strange = [Reason("age out of range", "age 5 is outside 50 to 90")]
+    assert table_warning(Novelty(None, [strange] * 19 + [[]] * 81)) == []
+    (warning,) = table_warning(Novelty(None, [strange] * 20 + [[]] * 80))
+    assert "20 of 100 are novel" in warning.what
+    assert "age out of range in 20" in warning.what
+    assert table_warning(Novelty(None, [strange])) == []
