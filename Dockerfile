@@ -14,6 +14,8 @@ ARG TORCH_INDEX=""
 ENV OMP_NUM_THREADS=1 MPLCONFIGDIR=/tmp/matplotlib
 COPY constraints.txt /tmp/constraints.txt
 COPY --from=build /wheels /tmp/wheels
+# what it takes for a package without version is the option for the index
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch==2.13.0 \
     && pip install --no-cache-dir --constraint /tmp/constraints.txt /tmp/wheels/*.whl \
     && rm -rf /tmp/wheels /tmp/constraints.txt \

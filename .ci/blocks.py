@@ -2,10 +2,10 @@
 
     python .ci/blocks.py WHEEL [--python ENVIRONMENT/bin/python] [PAGE.md ...]
 
-Makes a clean environment with the wheel and its core dependencies, unless one is given. Each page has a folder of its own
-with the tables of `desk.py`; its blocks run in order. ``sh`` and ``python`` are run, ``toml`` is read as a study. A
-comment ``<!-- not run here: why -->`` above a block has its commands parsed only. What would take minutes is run smaller
-(`SMALLER`), and installing is left out: it has been done.
+Makes a clean environment with the wheel and its core dependencies, unless one is given. Each page has a folder of its
+own with the tables of `desk.py`; its blocks run in order. ``sh`` and ``python`` are run, ``toml`` is read as a study. A
+comment ``<!-- not run here: why -->`` above a block has its commands parsed only. What would take minutes is run
+smaller (`SMALLER`), and installing is left out: it has been done.
 """
 
 import argparse
@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(?P<why><!-- not run here: [^>]*-->\n)?^```(?P<kind>sh|python|toml)\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?P<why><!-- not run here: [^>]*-->\n)?^```(?P<kind>sh|python|toml)\n(?P<text>.*?)^```$", re.M | re.S
+)
 SMALLER = (
     ("simulate --task basic", "simulate --task tiny"),
     ("icv --out results", "icv --patterns 3 --members 3 --out results"),

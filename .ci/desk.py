@@ -5,6 +5,8 @@
 ``aseg.tsv``, ``lh.tsv``, ``rh.tsv``   FreeSurfer's tables of the same people
 ``sample_roi.csv``, ``sample_truth.csv``  as the authors' package has them
 ``model.safetensors``                  a model of ``dlmuse.csv``
+``new.csv``, ``new.tsv``               controls and patients of a third scanner
+``clinical.tsv``                       what else is known of them
 ``your_table.csv``, ``your_participants.tsv``  the first two again
 """
 
@@ -16,8 +18,8 @@ import pandas as pd
 
 import rindices as ri
 
-STRUCTURES = "Lateral-Ventricle Thalamus Caudate Putamen Pallidum Hippocampus Amygdala Accumbens-area".split()
-GYRI = "bankssts cuneus entorhinal fusiform insula lingual precuneus superiorfrontal superiortemporal".split()
+STRUCTURES = ("Thalamus", "Caudate", "Putamen", "Pallidum", "Hippocampus", "Amygdala", "Accumbens-area")
+GYRI = ("bankssts", "cuneus", "entorhinal", "fusiform", "insula", "lingual", "precuneus", "superiorfrontal")
 
 
 def main(folder: Path) -> None:
@@ -33,6 +35,9 @@ def main(folder: Path) -> None:
         table.to_csv(folder / name, index=False)
     for name in ("participants.tsv", "your_participants.tsv"):
         people.to_csv(folder / name, sep="\t", index=False)
+    clinical = people[["participant_id", "age", "sex"]].assign(mmse=rng.normal(27, 2, len(people)).round())
+    clinical.to_csv(folder / "clinical.tsv", sep="\t", index=False)
+    newcomers(dlmuse, people, folder)
     visits(dlmuse, rng).to_csv(folder / "visits.csv", index=False)
     freesurfer(volumes, ids, cohort.covariates["icv"], folder)
     sample(volumes, ids, cohort.is_patient, folder)
@@ -50,6 +55,14 @@ def people_of(cohort: ri.Cohort, rng: np.random.Generator) -> pd.DataFrame:
     people[["age", "sex"]] = cohort.covariates[["age", "sex"]].to_numpy()
     people["scanner"] = rng.choice(["A", "B"], len(cohort))
     return people
+
+
+def newcomers(table: pd.DataFrame, people: pd.DataFrame, folder: Path) -> None:
+    """Sixty people under other ids at another scanner."""
+    names = [f"new-{place:02d}" for place in range(60)]
+    table[:60].assign(ID=names).to_csv(folder / "new.csv", index=False)
+    there = people[:60].assign(participant_id=names, scanner="C").rename(columns={"diagnosis": "dx"})
+    there.to_csv(folder / "new.tsv", sep="\t", index=False)
 
 
 def visits(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:

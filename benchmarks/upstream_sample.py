@@ -4,8 +4,8 @@
 
 Reads ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
 ``RINDICES_DATA``. Ours: every recipe that needs no hours, as a user would call it. Theirs: one member, their training
-step at the settings of their README (M = 3, batch 120, rate 8e-4, lambda 0.2, gamma 6) for so many steps, data prepared as
-they do; 0 leaves them out. Time is processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``.
+step at the settings of their README (M = 3, batch 120, rate 8e-4, lambda 0.2, gamma 6) for so many steps, data prepared
+as they do; 0 leaves them out. Time is processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``.
 """
 
 import argparse
@@ -89,7 +89,9 @@ def theirs(folder: Path, cohort: ri.Cohort, truth: Floats, steps: int) -> list[d
         if step % (steps // LOOKS) == 0:
             r = np.asarray(model.predict_rindices(patients))
             row = {"who": "SurrealGAN 0.1.1, one member", "steps": step, "agreement": None}
-            rows.append(row | {"pattern_c_index": pattern_c_index(truth, r).mean, "seconds": time.process_time() - start})
+            rows.append(
+                row | {"pattern_c_index": pattern_c_index(truth, r).mean, "seconds": time.process_time() - start}
+            )
     return rows
 
 

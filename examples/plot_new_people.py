@@ -21,8 +21,8 @@ unseen = np.random.default_rng(0).random(len(made.cohort)) < 1 / 3
 train, new = made.cohort.take(~unseen), made.cohort.take(unseen)
 
 # %%
-# ``fit`` prepares people, trains members on four fifths of them each, checks that they agree, and keeps their consensus.
-# Recipe ``contrastive`` leaves the networks out, which makes this example fast.
+# ``fit`` prepares people, trains members on four fifths of them each, checks that they agree, and keeps their
+# consensus. Recipe ``contrastive`` leaves the networks out, which makes this example fast.
 model = ri.fit(train, patterns=3, members=4, recipe="contrastive", seed=0)
 path = Path(tempfile.mkdtemp()) / "model.safetensors"
 model.save(path)

@@ -30,8 +30,8 @@ plt.show()
 
 
 # %%
-# Agreement of disjoint halves: fit on either half of the people, infer everyone, compare. Members that share people agree
-# even on noise; halves do not.
+# Agreement of disjoint halves: fit on either half of the people, infer everyone, compare. Members that share people
+# agree even on noise; halves do not.
 def halves_agree(values, is_patient, n_patterns, seed=0):
     """Return the c-index between the R-indices of two fits on disjoint halves of the people."""
     first = np.random.default_rng(seed).random(len(values)) < 0.5

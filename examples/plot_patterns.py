@@ -1,8 +1,8 @@
 """
 What a pattern takes from which region
 ======================================
-An R-index says how severe; its pattern says where. The learner's patterns are in control standard deviations: the change
-of each region at severity 1.
+An R-index says how severe; its pattern says where. The learner's patterns are in control standard deviations: the
+change of each region at severity 1.
 """
 
 # %%
@@ -33,7 +33,9 @@ for k, panel in enumerate(panels):
     colours = [f"C{k}" if truth[k, region] else "0.8" for region in largest]
     panel.barh(range(len(largest)), patterns[k, largest], color=colours)
     labels = [names[cohort.regions[region]] for region in largest]
-    panel.set_yticks(range(len(largest)), [text if len(text) < 27 else f"{text[:24]}..." for text in labels], fontsize=7)
+    panel.set_yticks(
+        range(len(largest)), [text if len(text) < 27 else f"{text[:24]}..." for text in labels], fontsize=7
+    )
     panel.set_title(f"pattern {k + 1}: {int(truth[k, largest[6:]].sum())} of {int(truth[k].sum())} in the first 14")
     panel.set_xlabel("change in control sd")
     panel.margins(y=0.01)

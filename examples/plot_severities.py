@@ -1,13 +1,13 @@
 """
 Three severities from 139 regions
 =================================
-A table of regional volumes goes in; each patient comes out with three numbers, one for each pattern of atrophy. Here the
-truth is known, and the R-indices can be held against it.
+A table of regional volumes goes in; each patient comes out with three numbers, one for each pattern of atrophy. Here
+the truth is known, and the R-indices can be held against it.
 """
 
 # %%
-# The people: 492 controls and 900 patients. Each patient has three severities between 0 and 1, drawn independently. They
-# are hidden from what follows until the last figure.
+# The people: 492 controls and 900 patients. Each patient has three severities between 0 and 1, drawn independently.
+# They are hidden from what follows until the last figure.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -28,8 +28,8 @@ learner = ri.ContrastiveICA(n_patterns=3, random_state=0).fit(values, cohort.is_
 r = learner.transform(values)
 
 # %%
-# Which index belongs to which severity is not known beforehand: they are matched one to one. The c-index is the share of
-# pairs of patients that are ranked alike; 0.5 is chance, 1 is perfect.
+# Which index belongs to which severity is not known beforehand: they are matched one to one. The c-index is the share
+# of pairs of patients that are ranked alike; 0.5 is chance, 1 is perfect.
 from rindices.selection.agreement import pattern_c_index
 
 found = pattern_c_index(made.truth, r[cohort.is_patient])
