@@ -76,7 +76,7 @@ def main() -> None:
             error = np.sqrt(share * (1 - share) / asked.tables)
             lines.append(f"| {name} | {asked.tables} | {share:.3f} | {error:.3f} |")
             print(lines[-1], flush=True)
-    foot = "Nothing is there to be found; at most 0.05 of the tables may show any q below 0.05."
+    foot = "Nothing is there to be found; 0.05 of the tables is what a false discovery rate of 0.05 allows."
     asked.out.write_text("\n".join([*lines, "", foot, ""]), "utf-8")
 
 

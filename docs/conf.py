@@ -39,7 +39,13 @@ include_patterns = [
     "SECURITY.md",
 ]
 made = [f"docs/gallery/**.{suffix}" for suffix in ("ipynb", "json", "py", "zip")]
-exclude_patterns = ["docs/_build", "docs/sg_execution_times.rst", "benchmarks/scale_template.md", *made]
+exclude_patterns = [
+    "docs/_build",
+    "docs/_templates",
+    "docs/sg_execution_times.rst",
+    "benchmarks/scale_template.md",
+    *made,
+]
 suppress_warnings = ["toc.not_included", "config.cache", "myst.header"]  # results are bare tables, reached by pages
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -70,7 +76,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "reset_modules": ("matplotlib", plain_plots),
 }
 
-templates_path = ["_templates"]
+templates_path = [str(HERE / "_templates")]  # of autosummary, which looks from the source folder
 html_theme = "pydata_sphinx_theme"
 html_title = "rindices"
 html_static_path = ["_static"]

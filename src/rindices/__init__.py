@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rindices.learners.surreal.estimator import SurrealGAN
     from rindices.model.fitted import FittedModel, load
     from rindices.preprocess.pipeline import Preprocessing
+    from rindices.report.html import write_report
     from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
@@ -32,6 +33,7 @@ _HOMES = {
     "fit": "rindices.study.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
+    "write_report": "rindices.report.html",
     "simulate_cohort": "rindices.experiments.simulate",
 }
 
@@ -50,6 +52,7 @@ __all__ = [
     "load",
     "read_cohort",
     "simulate_cohort",
+    "write_report",
 ]
 
 

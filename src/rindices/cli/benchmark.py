@@ -16,7 +16,7 @@ EPILOG = "Example: rindices benchmark --suite paper --learners contrastive,nmf -
 
 
 def benchmark(
-    suite: Annotated[str, typer.Option(help="paper, stress or real.")] = "paper",
+    suite: Annotated[str, typer.Option(help="paper, stress, real or trust.")] = "paper",
     learners: Annotated[list[str] | None, typer.Option(help="Names, e.g. contrastive,nmf,ridge.")] = None,
     cohorts: Annotated[int, typer.Option(min=1, help="Cohorts a task, seeds 0, 1, ...")] = 10,
     tasks: Annotated[list[str] | None, typer.Option(help="Only these tasks of the suite.")] = None,
@@ -32,6 +32,9 @@ def benchmark(
     from rindices.experiments.benchmark import as_json as to_json
     from rindices.experiments.figures import markdown
 
+    if suite == "trust":
+        _trust(cohorts, split(tasks), out, workers, as_json)
+        return
     if folds == 1:
         raise typer.BadParameter("give 0, or at least 2", param_hint="--folds")
     if out is not None and out.exists() and not out.is_dir():
@@ -42,6 +45,29 @@ def benchmark(
         results = run(plan, None if out is None else out / "runs", workers, progress.update)
     if out is not None:
         _write(out, suite, results)
+    if as_json:
+        print_json(to_json(results))
+    else:
+        typer.echo(markdown(results))
+
+
+def _trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int, as_json: bool) -> None:
+    """Measure what is found where there is nothing, one, two, three and five patterns, or a batch effect."""
+    import json
+
+    from rindices.cli.progress import Progress
+    from rindices.experiments.trust import PARTS, markdown, run_trust, trials
+    from rindices.experiments.trust import as_json as to_json
+
+    with Progress("benchmark trust") as progress:
+        results = run_trust(
+            trials(cohorts, parts or PARTS), None if out is None else out / "runs", workers, progress.update
+        )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "results.json").write_text(json.dumps(to_json(results), indent=1) + "\n", "utf-8")
+        (out / "table.md").write_text(markdown(results), "utf-8")
+        typer.echo(f"results.json and table.md written to {out}", err=True)
     if as_json:
         print_json(to_json(results))
     else:

@@ -1,5 +1,6 @@
 """``rindices check``: says what a table is and what to fix; trains nothing."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +48,10 @@ def check(
         tuple(tables), participants, roles, split(controls), split(patients), split(exclude), measure, on_missing
     )
     result = examine(request)
+    if result.ok and result.controls and result.patients:
+        from rindices.experiments.small_sample import small_sample
+
+        result = replace(result, problems=(*result.problems, *small_sample(result.controls, result.patients)))
     if as_json:
         print_json(_as_json(result))
     else:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.study.config import Study
+    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
 _FLAT = 0.7  # of the scale of single members
@@ -102,16 +103,22 @@ def _plain(value: Any) -> Any:
 
 def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     from rindices.errors import StudyError, reason
+    from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
+    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort = read_cohort_of(study, folder)
+    cohort, problems = _read(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, store, out, source)
+            model = _fit(study, cohort, problems, store, out, source)
+            page = write_report(out)
+    except NoPatternError as error:
+        _tell_nothing(error, out, time.monotonic() - start, as_json)
+        return
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -128,7 +135,9 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": None,
+        "report": str(page),
+        "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
+        "patterns": dict(model.selection or {})["patterns"],
     }
     if as_json:
         print_json(result)
@@ -136,12 +145,15 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         _tell(result, dict(model.selection or {}), out)
 
 
-def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path) -> "FittedModel":
+def _fit(
+    study: "Study", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
+) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
     from rindices.study.config import study_toml
     from rindices.study.engines.choose import make_engine
-    from rindices.study.fit import UnstableError, fit_cohort
+    from rindices.study.evidence import doubts
+    from rindices.study.fit import NoPatternError, UnstableError, fit_cohort
     from rindices.study.outputs import clear_outputs, write_selection, write_study
 
     clear_outputs(out)
@@ -157,11 +169,13 @@ def _fit(study: "Study", cohort: Any, store: "RunStore", out: Path, source: Path
         )
         try:
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
-        except UnstableError as error:
+        except (NoPatternError, UnstableError) as error:
             write_selection(out, error.selection)
             raise
-    say_problems([*model.preprocessing.review(cohort), *_doubts(model.card["pattern_scale"])])
-    write_study(out, model, cohort)
+    review = model.preprocessing.review(cohort)
+    said = doubts(model.card["number_of_patterns"], model.card["pattern_evidence"])
+    say_problems([*review, *_doubts(model.card["pattern_scale"]), *said])
+    write_study(out, model, cohort, [*problems, *review, *said])
     return model
 
 
@@ -180,13 +194,17 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
     members = result["members"]
     print_facts(
         [
-            ("patterns", str(result["n_patterns"])),
+            ("patterns", _number(result["n_patterns"], result["number_of_patterns"])),
             ("lambda", "" if result["orthogonality"] is None else f"{result['orthogonality']:g}"),
             ("agreement", f"{told}, {selection['chosen']['agreement_between']}"),
             ("tied with", ties),
+            *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            ("written", f"{out}: model.safetensors, r_indices.tsv, selection.json, study.toml"),
+            (
+                "written",
+                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml, report.html",
+            ),
         ]
     )
 
@@ -198,6 +216,31 @@ def _agreement(concordance: float | None, low: float | None, high: float | None)
     return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
+def _number(chosen: int, number: dict[str, Any]) -> str:
+    """Return the number of patterns and who says so."""
+    found = f"test: {number['by_test']} (p = {number['test']['curve'][0]['p']:.3f} against none)"
+    return f"{chosen} (as asked; {found})" if number["forced"] else f"{chosen} (agreement; {found})"
+
+
+def _reality(pattern: dict[str, Any]) -> str:
+    return (
+        f"carried by {pattern['carriers']:.0%} of patients; ranks unseen people alike in disjoint halves "
+        f"{pattern['split_half']:.2f}, in bootstraps {pattern['stability']:.2f}"
+    )
+
+
+def _tell_nothing(error: "NoPatternError", out: Path, seconds: float, as_json: bool) -> None:
+    """Say that there is no pattern, which is an answer and not a failure."""
+    number = error.selection["number_of_patterns"]
+    if as_json:
+        empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
+        rest = {"seconds": round(seconds, 1), "model": None, "report": None}
+        print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
+        return
+    typer.echo(str(error), err=True)
+    print_facts([("patterns", "no disease pattern found"), ("written", f"{out}: selection.json, study.toml")])
+
+
 def _setting(setting: dict[str, Any]) -> str:
     weight = "" if setting["orthogonality"] is None else f", lambda {setting['orthogonality']:g}"
     return f"{setting['n_patterns']} patterns{weight}"
@@ -205,14 +248,21 @@ def _setting(setting: dict[str, Any]) -> str:
 
 def read_cohort_of(study: "Study", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
+    return _read(study, folder)[0]
+
+
+def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
+    """Read the cohort and what is to be said about it, which goes to standard error."""
     from rindices.errors import Severity, TableError
+    from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
     if result.cohort is None:
         raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    say_problems(result.problems)
-    return result.cohort
+    problems = [*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)]
+    say_problems(problems)
+    return result.cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:

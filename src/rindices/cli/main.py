@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from rindices import __version__
-from rindices.cli import apply, associate, benchmark, check, classify, compare, fit, model, reproduce, score, simulate
+from rindices.cli import (
+    apply,
+    associate,
+    benchmark,
+    check,
+    classify,
+    compare,
+    fit,
+    model,
+    power,
+    report,
+    reproduce,
+    score,
+    simulate,
+)
 from rindices.cli.console import say_problems
 from rindices.errors import RindicesError
 
@@ -27,7 +41,9 @@ app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("classify", epilog=classify.EPILOG)(classify.classify)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(model.app, name="model")
+app.command("report", epilog=report.EPILOG)(report.report)
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
+app.command("power", epilog=power.EPILOG)(power.power)
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 

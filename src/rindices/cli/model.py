@@ -58,6 +58,7 @@ def show(
                 if agreement is not None
                 else "",
             ),
+            ("test", _tested(card)),
             ("recipe", _recipe(card)),
             ("training", _training(card)),
             ("made by", f"rindices {card.get('rindices_version')}"),
@@ -141,6 +142,15 @@ def _recipe(card: dict[str, Any]) -> str:
     if recipe.get("recipe") == "published":
         return f"imported from {recipe['values']['package']}, epoch {recipe['values']['epoch']:,}"
     return f"{recipe.get('recipe')}, seed {card.get('seed')}"
+
+
+def _tested(card: dict[str, Any]) -> str:
+    """Return how many patterns the test found and how each fared with other people; empty for older models."""
+    number, patterns = card.get("number_of_patterns"), card.get("pattern_evidence", [])
+    if not number:
+        return ""
+    halves = ", ".join(f"{p['name']} {p['split_half']:.2f}" for p in patterns)
+    return f"{number['by_test']} patterns beyond chance; reproduced in disjoint halves: {halves}"
 
 
 def _training(card: dict[str, Any]) -> str:

@@ -21,7 +21,9 @@ class Progress:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self._start = self._last = time.monotonic()
+        self._start = self._last = self._moved = time.monotonic()
+        self._done = 0.0
+        self._line = ""
         self._first: float | None = None
         self._shown = -1.0
         self._terminal = sys.stderr.isatty()
@@ -31,14 +33,21 @@ class Progress:
         now = time.monotonic()
         if self._first is None:
             self._first = done if piece is None else done - 1  # pieces of an earlier run, which took no time now
-        fresh = done - self._first
-        left = f"{_clock((now - self._start) / fresh * (total - done))} left" if fresh > 0 else "begun"
-        line = f"{self.title}: {int(done)} of {total}, {left}"
+        if done != self._done:
+            self._done, self._moved = done, now
+        line = f"{self.title}: {int(done)} of {total}, {self._left(done - self._first, total - done, now)}"
         if self._terminal:
             typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
-        elif now - self._last >= _EVERY or (done == total and self._shown < total):
+        elif line != self._line and (now - self._last >= _EVERY or (done == total and self._shown < total)):
             typer.echo(line, err=True)
-            self._last, self._shown = now, done
+            self._last, self._shown, self._line = now, done, line
+
+    def _left(self, fresh: float, rest: float, now: float) -> str:
+        """Return the time left at the pace up to the last advance; waiting since then counts down."""
+        if fresh <= 0:
+            return "begun"
+        left = (self._moved - self._start) / fresh * rest - (now - self._moved)
+        return f"{_clock(max(left, 0.0))} left"
 
     def say(self, line: str) -> None:
         """Print a line of its own, above the bar."""

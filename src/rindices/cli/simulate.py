@@ -33,7 +33,7 @@ def simulate(
     from rindices.errors import SimulationError, reason
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
-    healthy = None if controls is None else _read_healthy(controls, participants, group, label, site)
+    healthy = None if controls is None else read_healthy(controls, participants, group, label, site)
     simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
     try:
         write_cohort(simulated, out)
@@ -48,7 +48,7 @@ def simulate(
         typer.echo(f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}", err=True)
 
 
-def _read_healthy(
+def read_healthy(
     table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
 ) -> "Cohort":
     """Read the user's healthy people with every covariate that is there."""

@@ -1,21 +1,19 @@
 """All learners on all cohorts of a suite: run in parallel, resume, summarise."""
 
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
 from sklearn.model_selection import StratifiedKFold
 
 from rindices import __version__
-from rindices.atomic import write_atomically
 from rindices.errors import InputError
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
 from rindices.experiments.contenders import contender
+from rindices.experiments.pieces import run_pieces
 from rindices.experiments.suites import Case, suite_tasks
 from rindices.learners.supervised import supervised_scores
 from rindices.selection.agreement import pattern_c_index
@@ -98,19 +96,8 @@ def run(
     told : callable, optional
         Called with the number of finished and of all pieces, and the piece just finished.
     """
-    jobs = plan.jobs()
-    done = {job: result for job in jobs if (result := _load(store, job)) is not None}
-    rest = [job for job in jobs if job not in done]
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        finished: Iterator[tuple[Job, Result]] = Parallel(n_jobs=workers, return_as="generator_unordered")(
-            delayed(_measured)(job) for job in rest
-        )
-        for job, result in finished:
-            done[job] = result
-            _save(store, job, result)
-            if told is not None:
-                told(len(done), len(jobs), job)
-    return [done[job] for job in jobs]
+    records = run_pieces(plan.jobs(), _record, store, workers, told)
+    return [Result(**record) for record in records]
 
 
 def measure(job: Job) -> Result:
@@ -133,8 +120,8 @@ def measure(job: Job) -> Result:
     return Result(job.task, job.learner, job.seed, score.mean, per_pattern, unseen, agreement, seconds)
 
 
-def _measured(job: Job) -> tuple[Job, Result]:
-    return job, measure(job)
+def _record(job: Job) -> dict[str, Any]:
+    return asdict(measure(job))
 
 
 def _unseen(job: Job, case: Case) -> float:
@@ -191,20 +178,3 @@ def _mean_se(values: Sequence[float], prefix: str) -> dict[str, Any]:
 def as_json(results: Sequence[Result]) -> dict[str, Any]:
     """Return results and summary in the shape that ``benchmark --json`` prints."""
     return {"results": [asdict(result) for result in results], "summary": summarise(results)}
-
-
-def _load(store: Path | None, job: Job) -> Result | None:
-    path = store / f"{job.key}.json" if store else None
-    if path is None or not path.is_file():
-        return None
-    try:
-        return Result(**json.loads(path.read_text("utf-8")))
-    except (ValueError, TypeError):  # damaged: measure again
-        return None
-
-
-def _save(store: Path | None, job: Job, result: Result) -> None:
-    if store is None:
-        return
-    store.mkdir(parents=True, exist_ok=True)
-    write_atomically(store / f"{job.key}.json", json.dumps(asdict(result)).encode())

@@ -7,16 +7,28 @@ summary figures of the IXI data set (see ``data/README.md``), made by ``scripts/
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
+from typing import Protocol, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.covariance import ledoit_wolf
 
+from rindices.errors import SimulationError
+from rindices.preprocess.residualise import Residualiser
+from rindices.tables.cohort import Cohort
 from rindices.tables.muse import region_name
 
 AGE_CENTRE = 55.0
 LOG_ICV_CENTRE = float(np.log(1.4e6))
 Matrix = NDArray[np.float64]
+
+
+class Source(Protocol):
+    """Where healthy people come from."""
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Draw people: volumes (N, R) and covariates (N, C)."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,50 @@ class Reference:
         sex = np.where(male == 1, "M", "F")
         covariates = pd.DataFrame({"age": age.round(2), "sex": sex.astype(object), "icv": np.exp(log_icv).round(1)})
         return pd.DataFrame(np.exp(logs), columns=list(self.regions)), covariates
+
+
+@dataclass(frozen=True, eq=False)
+class LearntReference:
+    """Healthy people like those of a table, as many as wanted: log volumes given the covariates, by a normal law.
+
+    Attributes
+    ----------
+    regions : tuple of str
+    covariates : DataFrame
+        (N, C) of the table; drawn with replacement.
+    mean : (R,)
+        Of logarithms of volumes, adjusted for the covariates.
+    residualiser : Residualiser
+        Of logarithms.
+    root : (R, R)
+        A square root of their covariance (Ledoit-Wolf).
+    """
+
+    regions: tuple[str, ...]
+    covariates: pd.DataFrame
+    mean: Matrix
+    residualiser: Residualiser
+    root: Matrix
+
+    @classmethod
+    def fit(cls, cohort: Cohort) -> Self:
+        """Learn from the controls of a cohort, or from everyone where no group is known."""
+        healthy = cohort.take(cohort.is_control) if cohort.n_controls else cohort
+        volumes = healthy.volumes.to_numpy(dtype=float)
+        if (volumes <= 0).any():
+            raise SimulationError("the table has values of 0 or less: patterns take a share of a volume; give volumes.")
+        residualiser = Residualiser.fit(np.log(volumes), healthy.covariates)
+        adjusted = residualiser.transform(np.log(volumes), healthy.covariates)
+        root = np.linalg.cholesky(ledoit_wolf(adjusted)[0])
+        return cls(healthy.regions, healthy.covariates, adjusted.mean(axis=0), residualiser, root)
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Draw people: volumes (N, R) and covariates (N, C)."""
+        rows = rng.integers(len(self.covariates), size=number)
+        covariates = self.covariates.iloc[rows].reset_index(drop=True)
+        adjusted = self.mean + rng.normal(size=(number, len(self.mean))) @ self.root.T
+        effect = -self.residualiser.transform(np.zeros((number, len(self.mean))), covariates)
+        return pd.DataFrame(np.exp(adjusted + effect), columns=list(self.regions)), covariates
 
 
 @cache

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 from rindices.errors import SimulationError, did_you_mean
-from rindices.experiments.reference import load_reference
+from rindices.experiments.reference import Source, load_reference
 from rindices.experiments.tasks import TASKS, Task
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.groups import CONTROL, PATIENT
@@ -47,6 +47,7 @@ def simulate_cohort(
     seed: int = 0,
     *,
     healthy: Cohort | None = None,
+    reference: Source | None = None,
     sites: int = 0,
     site_shift: float = 0.5,
     site_scale: float = 0.2,
@@ -63,6 +64,8 @@ def simulate_cohort(
     healthy : Cohort, optional
         Put the patterns on these people instead of the reference generator's: two fifths stay controls. MUSE
         regions take the paper's patterns, other atlases random sets of as many regions.
+    reference : Source, optional
+        Draw healthy people from this generator instead of the packaged one, e.g. a `LearntReference`.
     sites : int
         Number of sites; 0 for none. A site shifts every region by N(0, ``site_shift``) standard deviations and
         scales its spread by exp(N(0, ``site_scale``)).
@@ -74,7 +77,7 @@ def simulate_cohort(
     spec = _task(task)
     # one stream per purpose: adding sites does not change who gets which severity
     people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
-    volumes, people, covariates = _healthy_people(spec, healthy, people_rng)
+    volumes, people, covariates = _healthy_people(spec, healthy, reference or load_reference(), people_rng)
     patient = _split(len(volumes), spec, healthy is not None, people_rng)
     patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
     severities = draw_severities(spec, int(patient.sum()), disease_rng)
@@ -85,8 +88,9 @@ def simulate_cohort(
         site = site_rng.integers(sites, size=len(people))
         measured = _site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
         people[SITE] = [f"site{number + 1}" for number in site]
-    frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
-    source, unit = ("dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
+    own = healthy is not None or reference is not None
+    frame = pd.DataFrame(measured if own else measured.round(2), columns=volumes.columns)
+    source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
     return Simulated(Cohort(frame, people, covariates, source, unit), truth, _pattern_frame(frame, patterns, spec))
@@ -144,7 +148,7 @@ def _task(task: str | Task) -> Task:
 
 
 def _healthy_people(
-    task: Task, healthy: Cohort | None, rng: np.random.Generator
+    task: Task, healthy: Cohort | None, reference: Source, rng: np.random.Generator
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return volumes (N, R), people (ids, and sites of a user's own) and covariates (N, C) before disease."""
     if healthy is not None:
@@ -157,7 +161,7 @@ def _healthy_people(
         people = chosen.people.drop(columns=[GROUP, SESSION], errors="ignore").copy()
         return chosen.volumes, people, chosen.covariates
     number = task.n_controls + task.n_patients
-    volumes, covariates = load_reference().draw(number, rng)
+    volumes, covariates = reference.draw(number, rng)
     digits = len(str(number))
     return volumes, pd.DataFrame({ID: [f"sub-{place + 1:0{digits}d}" for place in range(number)]}), covariates
 

@@ -22,6 +22,10 @@ _SCARCE = (
     "MiddleFrontalGyrus OpercularPartInferiorFrontalGyrus",
     "AngularGyrus SuperiorParietalLobule",
 )
+_FURTHER = (
+    "Caudate Putamen Pallidum ThalamusProper AccumbensArea BasalForebrain AnteriorInsula",
+    "Cuneus LingualGyrus CalcarineCortex OccipitalPole Precuneus PosteriorCingulateGyrus OccipitalFusiformGyrus",
+)
 
 
 def _both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -86,3 +90,10 @@ TASKS = MappingProxyType(
         "null": replace(_BASIC, patterns=()),
     }
 )
+
+MOST_PATTERNS = len(_SMALL_OVERLAP) + len(_FURTHER)
+
+
+def with_patterns(number: int) -> Task:
+    """Return the basic task with 1 to 5 patterns: the paper's three, then a subcortical and an occipital one."""
+    return replace(_BASIC, patterns=_both_sides((*_SMALL_OVERLAP, *_FURTHER))[:number])

@@ -63,6 +63,9 @@ class FittedModel:
         Regions that are sums of a table's columns, and of which.
     intervals : Intervals or None
         How far off R-indices are; None where it was not measured.
+    patterns_se : (Q, M, R) or None
+        Standard error of ``patterns``, over people or over trainings as ``card["interval_over"]`` says; None for a
+        model that does not know it.
     """
 
     preprocessing: Preprocessing
@@ -74,6 +77,7 @@ class FittedModel:
     selection: Mapping[str, Any] | None = field(default=None, compare=False)
     sums: Sums = field(default_factory=dict)
     intervals: Intervals | None = None
+    patterns_se: Floats | None = None
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
@@ -177,6 +181,8 @@ class FittedModel:
         for place, head in enumerate(self.heads):
             arrays |= {f"member{place}.{name}": array for name, array in head.to_arrays().items()}
         arrays |= {"patterns": self.patterns}
+        if self.patterns_se is not None:
+            arrays |= {"patterns_se": self.patterns_se}
         for name, part in (("training", self.training), ("intervals", self.intervals)):
             arrays |= {} if part is None else {f"{name}.{key}": array for key, array in vars(part).items()}
         metadata = dict(self.card) | self.preprocessing.to_dict()
@@ -292,6 +298,7 @@ def _read(
         "heads": tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members)),
         "orders": orders,
         "patterns": arrays["patterns"],
+        "patterns_se": arrays.get("patterns_se"),
         "training": Training(**training) if training else None,
         "card": _card(metadata),
         "intervals": Intervals(**intervals) if intervals else None,
@@ -332,6 +339,8 @@ def _expected(
         "standardise.sd": (regions,),
         "patterns": (len(SEVERITIES), patterns, regions),
     }
+    if metadata.get("interval_over") is not None:
+        shapes["patterns_se"] = shapes["patterns"]
     if metadata.get("harmonise") is not None:  # models without sites, and files older than harmonisation, have none
         shapes |= Harmoniser.shapes(metadata["harmonise"], columns, regions)
     for place in range(members):

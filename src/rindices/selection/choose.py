@@ -79,6 +79,8 @@ class Judgement(NamedTuple):
         In words, where it is not stable.
     between : str
         Whose agreement was judged: that of ``members``, or of fits on ``disjoint halves`` of the people.
+    evidence : (S, 3) or None
+        See `Candidate`.
     """
 
     point: GridPoint
@@ -89,6 +91,7 @@ class Judgement(NamedTuple):
     stable: bool
     why: str
     between: str = "members"
+    evidence: Floats | None = None
 
     @property
     def concordance(self) -> float:
@@ -198,7 +201,7 @@ def _judge(candidate: Candidate, agreement: MembersAgreement | None, draws: Floa
     lowest = agreement.concordance if draws is None else interval[0]
     why = _complaint(lowest, converged, candidate.trained)
     between = "members" if candidate.evidence is None else "disjoint halves"
-    return Judgement(*common, agreement, interval, not why, why, between)
+    return Judgement(*common, agreement, interval, not why, why, between, candidate.evidence)
 
 
 def _complaint(lowest: float, converged: int, trained: int) -> str:

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,15 +18,20 @@ from rindices.learners.contrastive import SEVERE
 from rindices.learners.heads import ContrastiveHead, SurrealHead
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
+from rindices.learners.reproduction import reproduce_patterns
 from rindices.learners.seats import SHARE
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import Intervals, calibrate
 from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
+from rindices.selection.dimensions import Dimensions
+from rindices.selection.patterns import standard_error
 from rindices.study.config import Model, make_study
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
+from rindices.study.evidence import cohort_dimensions, nothing_found, number_record, patterns_record
+from rindices.study.outputs import write_study
 from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -48,6 +54,7 @@ def fit(
     workers: int = -1,
     runs: str | Path | None = None,
     engine: Engine | None = None,
+    out: str | Path | None = None,
 ) -> FittedModel:
     """Learn R-indices from a cohort and choose among settings by agreement.
 
@@ -78,6 +85,8 @@ def fit(
         Folder for finished member sets; run again to resume.
     engine : Engine, optional
         Who trains, for instance a ``DaskEngine``; left out, processes of this machine.
+    out : path, optional
+        Folder for what ``rindices fit`` writes; ``rindices.write_report(out)`` makes a report of it.
 
     Returns
     -------
@@ -93,12 +102,13 @@ def fit(
         "recipe_changes": recipe_changes or {},
     }
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
-    if runs is not None:
-        with (store := RunStore(Path(runs))).hold():
-            return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
-    with TemporaryDirectory() as folder:
-        store = RunStore(Path(folder))
-        return fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
+    kept = runs if runs is not None or out is None else Path(out) / "runs"
+    place = TemporaryDirectory() if kept is None else nullcontext(str(kept))
+    with place as folder, (store := RunStore(Path(folder))).hold():
+        fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
+    if out is not None:
+        write_study(Path(out), fitted, cohort)
+    return fitted
 
 
 @one_thread()
@@ -136,13 +146,17 @@ def fit_cohort(
     _check_settings(cohort, model)
     preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
+    dimensions = cohort_dimensions(cohort, seed)
+    if nothing_found(dimensions) and len(set(model.patterns)) > 1:
+        raise NoPatternError(dimensions, model.patterns)
     plan = make_plan(model, seed, data_key(cohort, harmonise))
     watch = _Watch(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
     gathered = gather(plan, store)
     candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
     choice = choose(candidates, seed)
-    selection = selection_record(choice)
+    best = None if choice.best is None else choice.judgements[choice.best].point.n_patterns
+    selection = selection_record(choice) | {"number_of_patterns": number_record(dimensions, model.patterns, best)}
     if choice.best is None:
         what = f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}"
         raise UnstableError(what, selection)
@@ -172,6 +186,25 @@ class _Watch:
             candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
             if len(candidate.indices) > 1:
                 self.on_setting(work.point, choose([candidate]).judgements[0].concordance)
+
+
+class NoPatternError(StudyError):
+    """Patients cannot be told from controls, so nothing was trained; ``selection`` says what was found."""
+
+    def __init__(self, found: Dimensions, tried: Sequence[int]) -> None:
+        first = found.questions[0]
+        super().__init__(
+            f"no disease pattern found: patients differ from controls no more than labels drawn by chance do "
+            f"(p = {first.p:.2f}). To train all the same, name one number of patterns."
+        )
+        record = number_record(found, tried, None)
+        self.selection: dict[str, Any] = {
+            "chosen": None,
+            "ties": [],
+            "grid": [],
+            "number_of_patterns": record,
+            "patterns": [],
+        }
 
 
 class UnstableError(StudyError):
@@ -212,7 +245,7 @@ def selection_record(choice: Choice) -> dict[str, Any]:
     grid = [_judgement_record(judgement) for judgement in choice.judgements]
     best = None if choice.best is None else grid[choice.best]
     ties = [grid[place]["setting"] for place in choice.ties]
-    return {"chosen": best, "ties": ties, "grid": grid}
+    return {"chosen": best, "ties": ties, "grid": grid, "patterns": []}
 
 
 def _judgement_record(judgement: Judgement) -> dict[str, Any]:
@@ -226,7 +259,17 @@ def _judgement_record(judgement: Judgement) -> dict[str, Any]:
         "members": {"trained": judgement.trained, "converged": judgement.converged},
         "stable": judgement.stable,
         "why": judgement.why,
+        "by_member": _by_member(judgement),
+        "pairwise": [] if agreement is None else [[_plain(value) for value in row] for row in agreement.pairwise],
     }
+
+
+def _by_member(judgement: Judgement) -> list[float | None]:
+    """Return the concordance that each member is judged by."""
+    if judgement.agreement is None:
+        return []
+    own = judgement.agreement.per_member if judgement.evidence is None else judgement.evidence[:, 0]
+    return [_plain(value) for value in own]
 
 
 def _plain(value: float | None) -> float | None:
@@ -279,14 +322,25 @@ def _build(
     }
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection)
-    return replace(fitted, intervals=_intervals(fitted, X, cohort.is_patient, seed))
+    share, errors = _share(*resolve_recipe(model)), None
+    if len(aligned) > 1:
+        errors = standard_error(np.stack(aligned) * unit[:, None], share)
+        card["interval_over"] = "people" if share < 1 else "trainings"
+    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection, patterns_se=errors)
+    seen = reproduce_patterns(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    told = {"patterns": patterns_record(seen)}
+    card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
+    intervals = _intervals(fitted, X, cohort.is_patient, share, seed)
+    return replace(fitted, card=card, selection=selection | told, intervals=intervals)
 
 
-def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], seed: int) -> Intervals:
+def _share(recipe: str, values: dict[str, Any]) -> float:
+    """Return the share of the people that each member sees."""
+    return SHARE if recipe == "contrastive" else float(values["share"])
+
+
+def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], share: float, seed: int) -> Intervals:
     """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
-    recipe = model.card["recipe"]
-    share = SHARE if recipe["recipe"] == "contrastive" else float(recipe["values"]["share"])
     return calibrate(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
 
 

@@ -1,15 +1,36 @@
 """What a study leaves behind: the model, the R-indices with their data dictionary, how they were chosen."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rindices.atomic import write_atomically
+from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
 from rindices.model.indices import write_indices, write_json
+from rindices.model.patterns import MEANING, pattern_table
 from rindices.tables.cohort import GROUP, Cohort
+from rindices.tables.describe import describe
+
+OUTPUTS = (
+    *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
+    *("patterns.tsv", "patterns.json", "cohort.json", "report.html"),
+)
+"""What a study leaves behind beside ``study.toml`` and ``runs/``."""
 
 
-def write_study(folder: Path, model: FittedModel, cohort: Cohort) -> None:
-    """Write ``model.safetensors``, ``r_indices.tsv`` with its ``.json``, and ``selection.json``."""
+def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem] | None = None) -> None:
+    """Write ``model.safetensors``, ``r_indices.tsv`` and ``patterns.tsv`` with their ``.json``, and what was seen.
+
+    Parameters
+    ----------
+    problems : iterable of Problem, optional
+        What the user was told, for ``cohort.json``; left out, what the adjustment finds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    told = model.preprocessing.review(cohort) if problems is None else problems
+    write_json(folder / "cohort.json", describe(cohort) | {"problems": [problem.as_dict() for problem in told]})
+    _write_patterns(folder, model)
     indices = model.apply(cohort)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv")
@@ -24,5 +45,11 @@ def write_selection(folder: Path, selection: dict[str, Any]) -> None:
 
 def clear_outputs(folder: Path) -> None:
     """Remove an earlier answer, so that a study that fails or is interrupted leaves none that is not its own."""
-    for name in ("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"):
+    for name in OUTPUTS:
         (folder / name).unlink(missing_ok=True)
+
+
+def _write_patterns(folder: Path, model: FittedModel) -> None:
+    text = pattern_table(model).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    write_atomically(folder / "patterns.tsv", text.encode())
+    write_json(folder / "patterns.json", {name: {"Description": told} for name, told in MEANING.items()})

@@ -1,0 +1,78 @@
+"""What ``rindices power`` tells against what the benchmark measured directly, at three sizes, and what it costs.
+
+Usage: ``python benchmarks/power.py [--cohorts 10] [--workers -1]``
+
+Runs ``power`` on the sizes of the tasks tiny, small and basic, on cohorts of its own, and holds its accuracy against
+the committed results of the suites stress and paper (learner contrastive). Writes
+``results/power/against_benchmark.json`` and ``.md``. The time is that of the command with its defaults; processor time
+is counted with ``--workers 1`` only.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rindices.experiments.power import Setting, run_power
+from rindices.experiments.tasks import TASKS
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = {"tiny": "stress", "small": "stress", "basic": "paper"}
+
+
+def measured(task: str) -> dict[str, Any]:
+    """Return the committed mean and standard error of the learner contrastive on a task."""
+    summary = json.loads((RESULTS / SIZES[task] / "results.json").read_text("utf-8"))["summary"]
+    return next(row for row in summary if (row["task"], row["learner"]) == (task, "contrastive"))
+
+
+def main() -> None:
+    """Run, compare, write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cohorts", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=-1)
+    asked = parser.parse_args()
+    people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
+    found = run_power(Setting(people, (TASKS["basic"].rate,), cohorts=asked.cohorts), workers=asked.workers)
+    start, used = time.monotonic(), sum(os.times()[:4])
+    run_power(Setting(), workers=asked.workers)
+    seconds, cpu = time.monotonic() - start, sum(os.times()[:4]) - used
+    rows = []
+    for task, row in zip(SIZES, found["rows"], strict=True):
+        direct = measured(task)
+        error = (row["accuracy_se"] ** 2 + direct["se"] ** 2) ** 0.5
+        difference = row["accuracy"] - direct["mean"]
+        rows.append(
+            {"task": task, "controls": row["controls"], "patients": row["patients"], "power": row["accuracy"]}
+            | {"power_se": row["accuracy_se"], "benchmark": direct["mean"], "benchmark_se": direct["se"]}
+            | {"cohorts": direct["n"], "standard_errors": difference / error}
+        )
+    load = os.getloadavg()[0]
+    result = {"cohorts": asked.cohorts, "rows": rows, "seconds": seconds, "cpu_seconds": cpu, "load": load}
+    result |= {"workers": asked.workers}
+    folder = RESULTS / "power"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "against_benchmark.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    (folder / "against_benchmark.md").write_text(markdown(result), "utf-8")
+    print(markdown(result))
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Return the comparison as a table."""
+    lines = ["| controls + patients | power | benchmark | apart, in standard errors |", "|---|---|---|---|"]
+    for row in result["rows"]:
+        told = f"{row['power']:.3f} +- {row['power_se']:.3f}"
+        direct = f"{row['benchmark']:.3f} +- {row['benchmark_se']:.3f} ({row['cohorts']} cohorts)"
+        lines.append(f"| {row['controls']} + {row['patients']} | {told} | {direct} | {row['standard_errors']:+.1f} |")
+    foot = (
+        f"{result['cohorts']} cohorts a size by `power`. With its defaults the command took {result['seconds']:.0f} s "
+        f"and {result['cpu_seconds']:.0f} s of processor time in {result['workers']} process(es) (load of the machine "
+        f"{result['load']:.0f})."
+    )
+    return "\n".join([*lines, "", foot, ""])
+
+
+if __name__ == "__main__":
+    main()

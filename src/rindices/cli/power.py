@@ -1,0 +1,75 @@
+"""``rindices power``: how many people are needed, by simulation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rindices.cli.console import print_json, split
+from rindices.cli.options import Covariates, Json, Workers
+
+EPILOG = "Example: rindices power --people 150+200,492+900 --rates 0.2,0.3 --covariates age,sex,icv --out power"
+
+
+def power(
+    people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
+    rates: Annotated[list[str] | None, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
+    patterns: Annotated[int, typer.Option(min=1, help="True number of patterns.")] = 3,
+    cohorts: Annotated[int | None, typer.Option(min=1, help="Simulated cohorts a size and rate.")] = None,
+    controls: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="Simulate people like these healthy ones.")
+    ] = None,
+    participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
+    group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
+    label: Annotated[str | None, typer.Option(help="The healthy ones' label in it.")] = None,
+    covariates: Covariates = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for power.json, power.md and power.png.")] = None,
+    workers: Workers = -1,
+    as_json: Json = False,
+) -> None:
+    """Simulate cohorts of several sizes and effects: accuracy, chance of the right number of patterns, intervals."""
+    from rindices.cli.progress import Progress
+    from rindices.cli.simulate import read_healthy
+    from rindices.experiments.power import COHORTS, PEOPLE, RATES, Setting, draw_power, markdown, run_power
+
+    healthy = None if controls is None else read_healthy(controls, participants, group, label, None)
+    setting = Setting(
+        _pairs(split(people)) or PEOPLE,
+        tuple(_rate(rate) for rate in split(rates)) or RATES,
+        patterns,
+        cohorts or COHORTS,
+        split(covariates),
+        healthy,
+    )
+    with Progress("power") as progress:
+        result = run_power(setting, None, workers, progress.update)
+    if out is not None:
+        import json
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "power.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        (out / "power.md").write_text(markdown(result), "utf-8")
+        draw_power(result, out / "power.png")
+        typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo(markdown(result))
+
+
+def _pairs(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+    """Read 150+200."""
+    pairs = []
+    for text in texts:
+        left, plus, right = text.partition("+")
+        if not (plus and left.strip().isdigit() and right.strip().isdigit()):
+            raise typer.BadParameter(f"{text!r} is not controls + patients: write 150+200", param_hint="--people")
+        pairs.append((int(left), int(right)))
+    return tuple(pairs)
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a share: write 0.2", param_hint="--rates") from None

@@ -1,0 +1,25 @@
+"""``rindices report``: rebuilds the report of a finished study."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rindices.cli.console import print_json
+from rindices.cli.options import Json
+
+EPILOG = "Example: rindices report results"
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")],
+    as_json: Json = False,
+) -> None:
+    """Write report.html again: with the associations that ``associate --out DIR`` left, with brain pictures, ..."""
+    from rindices.report.html import write_report
+
+    path = write_report(folder)
+    if as_json:
+        print_json({"report": str(path), "bytes": path.stat().st_size})
+    else:
+        typer.echo(f"written: {path}")

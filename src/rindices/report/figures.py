@@ -1,0 +1,225 @@
+"""Charts of a report as SVG that follows the page's colours, each with the table behind it."""
+
+import io
+import re
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rindices.report.contents import Contents
+from rindices.selection.choose import STABLE
+from rindices.tables.cohort import GROUP
+from rindices.tables.groups import CONTROL, PATIENT
+
+INK, MUTED, RULE, CONTROLS, PATIENTS = "#101820", "#5a6472", "#d3d8de", "#6b7b8c", "#c2410c"
+_VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", CONTROLS: "control", PATIENTS: "patient"}
+_WIDTH = 4.4  # inches; the page shows a chart at about this width, so letters keep their size on a phone
+_DOTS = 1_200  # people of each group that a cloud of dots shows
+_NUMBERED = 12  # members up to which a matrix bears numbers
+_STYLE = {
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, what it shows in words, and the table behind it."""
+
+    name: str
+    svg: str
+    alt: str
+    data: pd.DataFrame
+
+
+def agreement_chart(contents: Contents) -> Chart:
+    """Agreement of every setting, with its interval and its members."""
+    rows = [_agreement_row(record) for record in contents.selection["grid"]]
+    table = pd.DataFrame(rows)
+    height = 0.75 + 0.34 * len(table)
+    with _chart(height) as (figure, axes):
+        for place, record in enumerate(contents.selection["grid"]):
+            chosen = record["setting"] == contents.chosen["setting"]
+            own = [value for value in record.get("by_member", []) if value is not None]
+            axes.plot(own, np.full(len(own), place), "|", color=MUTED, ms=7, mew=0.8)
+            low, high = record["concordance_interval"]
+            if low is not None:
+                axes.hlines(place, low, high, PATIENTS if chosen else INK, lw=2.2)
+            middle = record["agreement"]["concordance"]
+            if middle is not None:
+                fill = PATIENTS if chosen else "none"
+                axes.plot([middle], [place], "o", ms=7, mfc=fill, mec=PATIENTS if chosen else INK, mew=1.4)
+        axes.axvline(STABLE, color=MUTED, lw=1, ls="--")
+        axes.annotate("needed", (STABLE, 1), (3, -1), textcoords="offset points", color=MUTED,
+                      xycoords=("data", "axes fraction"), va="top", fontsize=8)  # fmt: skip
+        axes.set_yticks(range(len(table)), list(table["setting"]))
+        axes.set_ylim(len(table) - 0.4, -0.75)
+        axes.set_xlim(min(0.5, table["concordance"].min() - 0.02), 1.005)
+        axes.set_xlabel("agreement (0.5 is chance, 1 is perfect)")
+        axes.grid(axis="x")
+        best = contents.chosen["agreement"]["concordance"]
+        said = "unknown" if best is None else f"{best:.3f}"
+        alt = (
+            f"Agreement of {len(table)} settings; the chosen one, {setting_words(contents.chosen['setting'])}: {said}."
+        )
+        return Chart("agreement", _svg(figure, "agreement"), alt, table)
+
+
+def _agreement_row(record: dict[str, Any]) -> dict[str, Any]:
+    low, high = record["concordance_interval"]
+    numbers = {name: record["agreement"][name] for name in ("concordance", "dimension", "difference")}
+    counts = {"trained": record["members"]["trained"], "converged": record["members"]["converged"]}
+    return {
+        "setting": setting_words(record["setting"]),
+        **numbers,
+        "low": low,
+        "high": high,
+        **counts,
+        "stable": record["stable"],
+    }
+
+
+def setting_words(setting: dict[str, Any]) -> str:
+    """Return a setting in words."""
+    number, weight = setting["n_patterns"], setting["orthogonality"]
+    said = f"{number} pattern{'s' if number != 1 else ''}"
+    return said if weight is None else f"{said}, λ {weight:g}"
+
+
+def distribution_charts(contents: Contents) -> list[Chart]:
+    """How each R-index is spread in controls and in patients."""
+    charts = []
+    values = contents.indices[contents.names].to_numpy(dtype=float)
+    low, high = np.quantile(values, (0.001, 0.999))
+    room = 0.2 * (high - low)  # beyond which the few that are farther away are drawn at the edge
+    edges = np.linspace(max(values.min(), low - room), min(values.max(), high + room), 41)
+    for name in contents.names:
+        table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
+        with _chart(2.0, 3.3) as (figure, axes):
+            for group, colour in ((CONTROL, CONTROLS), (PATIENT, PATIENTS)):
+                own = np.clip(contents.of_group(group)[name].to_numpy(dtype=float), edges[0], edges[-1])
+                table[f"{group}s"] = np.histogram(own, edges)[0]
+                share = 100 * table[f"{group}s"] / max(len(own), 1)
+                axes.stairs(share, edges, color=colour, fill=True, alpha=0.25)
+                axes.stairs(share, edges, color=colour, lw=1.4, label=f"{group}s")
+            axes.set_xlabel(f"R-index {name}")
+            axes.set_ylabel("% of group")
+            axes.legend(frameon=False, fontsize=8.5, handlelength=1.2, borderaxespad=0)
+            middle = [contents.of_group(group)[name].median() for group in (CONTROL, PATIENT)]
+            alt = f"Histogram of {name}: median {middle[0]:.2f} in controls and {middle[1]:.2f} in patients."
+            charts.append(Chart(f"distribution_{name}", _svg(figure, f"distribution_{name}"), alt, table))
+    return charts
+
+
+def pair_charts(contents: Contents, most: int = 10) -> list[Chart]:
+    """Every two R-indices against each other; as many pairs as fit a page."""
+    charts = []
+    rng = np.random.default_rng(0)
+    frame = pd.concat([g.sample(min(len(g), _DOTS), random_state=rng) for _, g in contents.indices.groupby(GROUP)])
+    low, high = np.quantile(frame[contents.names].to_numpy(dtype=float), (0.0005, 0.9995))
+    for first, second in list(combinations(contents.names, 2))[:most]:
+        with _chart(3.0, 3.3) as (figure, axes):
+            for group, colour, size in ((CONTROL, CONTROLS, 5), (PATIENT, PATIENTS, 6)):
+                own = frame.loc[frame[GROUP] == group, [first, second]].clip(low, high)
+                axes.plot(
+                    own[first], own[second], "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s"
+                )
+            axes.set_xlim(low - 0.02, high + 0.02)
+            axes.set_ylim(low - 0.02, high + 0.02)
+            axes.set_xlabel(first)
+            axes.set_ylabel(second)
+            axes.grid()
+            axes.legend(frameon=False, fontsize=8.5, handletextpad=0.2, markerscale=2, loc="lower left",
+                        bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0)  # fmt: skip
+            rho = contents.of_group(PATIENT)[[first, second]].corr().to_numpy()[0, 1]
+            alt = f"Scatter of {first} and {second}; correlation among patients {rho:.2f}."
+            name = f"pair_{first}_{second}"
+            charts.append(Chart(name, _svg(figure, name), alt, frame[[GROUP, first, second]].round(4)))
+    return charts
+
+
+def members_chart(contents: Contents) -> Chart | None:
+    """How well every two members of the chosen setting agree; None where there are no two."""
+    pairs = contents.chosen.get("pairwise") or []
+    if len(pairs) < 2:
+        return None
+    matrix = np.array([[np.nan if value is None else value for value in row] for row in pairs])
+    labels = [str(k + 1) for k in range(len(matrix))]
+    with _chart(3.6) as (figure, axes):
+        low = 0.5  # chance
+        image = axes.imshow(matrix, cmap="cividis", vmin=low, vmax=1, interpolation="nearest")
+        if len(matrix) <= _NUMBERED:
+            for (row, column), value in np.ndenumerate(matrix):
+                if np.isfinite(value):
+                    colour = "#ffffff" if value < (1 + low) / 2 else "#000000"
+                    axes.text(
+                        column,
+                        row,
+                        f"{value:.2f}".removeprefix("0"),
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color=colour,
+                    )
+            axes.set_xticks(range(len(matrix)), labels)
+            axes.set_yticks(range(len(matrix)), labels)
+        axes.set_xlabel("member")
+        axes.set_ylabel("member")
+        figure.colorbar(image, ax=axes, label="agreement", fraction=0.046, pad=0.03)
+        mean = float(np.nanmean(matrix))
+        alt = f"Matrix of the agreement of every two of {len(matrix)} members; mean {mean:.3f}."
+        table = pd.DataFrame(matrix, columns=labels).rename_axis("member").reset_index()
+        table["member"] += 1
+        return Chart("members", _svg(figure, "members"), alt, table)
+
+
+class _chart:  # noqa: N801 - used as a context manager, like matplotlib's own
+    """A figure and its axes in the report's style."""
+
+    def __init__(self, height: float, width: float = _WIDTH) -> None:
+        self.size = (width, height)
+
+    def __enter__(self) -> tuple[Any, Any]:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        self.style = rc_context(_STYLE)
+        self.style.__enter__()
+        figure = Figure(figsize=self.size, layout="constrained")
+        return figure, figure.add_subplot()
+
+    def __exit__(self, *_: object) -> None:
+        self.style.__exit__(None, None, None)
+
+
+def _svg(figure: Any, name: str) -> str:
+    """Return a figure as inline SVG: text as text, colours as the page's own, no id that another chart may have."""
+    from matplotlib import rc_context
+
+    file = io.StringIO()
+    with rc_context({"svg.hashsalt": name}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    used = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", text))
+    text = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", text)
+    text = re.sub(r'font: ([\d.]+px) [^;"]+', r"font-size: \1", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, f"var(--{variable})")
+    return re.sub(r"\n\s*", "\n", text)

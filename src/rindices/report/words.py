@@ -1,0 +1,327 @@
+"""What a report says in sentences: what was found, what to beware of, what to write in a paper."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from rindices.errors import capital, count
+from rindices.model.fitted import CITATION
+from rindices.report.contents import Contents
+from rindices.report.figures import setting_words
+from rindices.report.places import readable
+from rindices.tables import freesurfer
+from rindices.tables.groups import CONTROL, PATIENT
+
+FLAT = 0.7
+"""Scale of a consensus, against that of single members, below which members hardly agree on a pattern."""
+_SCARCE = 5  # controls of a category
+_FEW, _ALIKE, _TOGETHER, _APART = 100, 0.7, 0.6, 0.5
+_RARE = 0.95  # quantile of controls beyond which an R-index is called raised
+JACKKNIFE = (
+    "Shao J, Wu CFJ. A general theory for jackknife variance estimation. The Annals of Statistics 17, 1176-1197 (1989)."
+)
+COMBAT = (
+    "Johnson WE, Li C, Rabinovic A. Adjusting batch effects in microarray expression data using empirical Bayes "
+    "methods. Biostatistics 8, 118-127 (2007)."
+)
+_RECIPES = {
+    "default": "Surreal-GAN's transformation, inverse and discriminator, started at the solution of a linear model of "
+    "disease patterns and judged by the discriminator on people left out",
+    "contrastive": "the patterns of variation that patients show beyond controls, by maximum likelihood",
+    "paper": "the published training of Surreal-GAN",
+}
+
+
+def found(contents: Contents) -> list[str]:
+    """Return what was found, in three sentences."""
+    return [_first(contents), _second(contents), _third(contents)]
+
+
+def _first(contents: Contents) -> str:
+    number = contents.model.n_patterns
+    what = f"{capital(_number(number))} pattern{'s' if number != 1 else ''} of change tell{'s' if number == 1 else ''}"
+    what += " these patients apart from controls"
+    concordance = contents.chosen["agreement"]["concordance"]
+    if concordance is None:
+        return f"{what}; how sure that is, one member cannot say."
+    who = "two fits on separate halves of the people" if _halves(contents) else "two trainings"
+    return f"{what}: {who} rank two patients alike {100 * concordance:.1f} times in 100{_percent(contents)}."
+
+
+def _second(contents: Contents) -> str:
+    parts = []
+    for name in contents.names:
+        regions = contents.top(name, 14)
+        verb = "loss" if (regions["change"] < 0).mean() > 0.5 else "gain"
+        parts.append(f"{name} is {verb} mainly in {main_structures(contents, name)}")
+    return f"Index {'; '.join(parts)}."
+
+
+def _third(contents: Contents) -> str:
+    bars = contents.of_group(CONTROL).quantile(_RARE)
+    raised = contents.of_group(PATIENT) > bars
+    one, more = float(raised.any(axis=1).mean()), float((raised.sum(axis=1) > 1).mean())
+    said = f"{100 * one:.0f} % of patients are more severe in at least one pattern than 95 % of controls"
+    return f"{said}, {100 * more:.0f} % in more than one." if contents.model.n_patterns > 1 else f"{said}."
+
+
+def choice(contents: Contents) -> list[str]:
+    """Return how the setting was chosen, in sentences."""
+    number = len(contents.selection["grid"])
+    chosen = setting_words(contents.chosen["setting"])
+    if number == 1:
+        said = [f"One setting was asked for: {chosen}."]
+    else:
+        said = [f"{count(number, 'setting')} were tried; members agree most on {chosen}, so this was taken."]
+    if _halves(contents):
+        said.append(
+            "Members share people and would agree on noise, too. So each setting is judged by fits on disjoint halves "
+            "of the people: the share of pairs of patients that both halves rank alike."
+        )
+    else:
+        said.append("Agreement is the share of pairs of patients that two members rank alike.")
+    ties = [setting_words(setting) for setting in contents.selection.get("ties", [])]
+    if ties:
+        said.append(f"It cannot be told from {_joined(ties)}: the interval of the difference holds zero.")
+    unstable = [setting_words(record["setting"]) for record in contents.selection["grid"] if not record["stable"]]
+    if unstable:
+        said.append(f"Not stable, and left out of the choice: {_joined(unstable)}.")
+    return said
+
+
+def warnings(contents: Contents) -> list[str]:
+    """Return what a reader should know before relying on the result, in plain words."""
+    return [*_few(contents), *_unsure(contents), *_overlap(contents), *_ranges(contents)]
+
+
+def _few(contents: Contents) -> list[str]:
+    cohort = contents.cohort
+    said = []
+    for group in ("controls", "patients"):
+        if cohort[group] < _FEW:
+            said.append(f"Few {group}: {cohort[group]}. Expect the patterns to move when more people are added.")
+    if cohort["controls"] < cohort["regions"]:
+        said.append(
+            f"There are fewer controls ({cohort['controls']}) than regions ({cohort['regions']}), so normal variation "
+            "is known only roughly."
+        )
+    return [*said, *_scarce(contents)]
+
+
+def _scarce(contents: Contents) -> list[str]:
+    """Return a warning for each covariate some of whose categories have hardly any controls."""
+    said = []
+    for covariate in contents.cohort["covariates"]:
+        control, patient = (covariate["groups"][group].get("counts") for group in (CONTROL, PATIENT))
+        if control is None or patient is None:
+            continue
+        scarce = [level for level in {**control, **patient} if control.get(level, 0) < _SCARCE]
+        if scarce:
+            said.append(
+                f"{covariate['name']} has fewer than {_SCARCE} controls in {_joined(scarce, 4)}: what it does there is "
+                "hard to tell from disease."
+            )
+    return said
+
+
+def _unsure(contents: Contents) -> list[str]:
+    said = []
+    if contents.selection.get("ties"):
+        ties = _joined([setting_words(setting) for setting in contents.selection["ties"]])
+        said.append(f"The number of patterns is not settled: {ties} would do about as well.")
+    scales = contents.model.card.get("pattern_scale", [])
+    weak = [name for name, scale in zip(contents.names, scales, strict=False) if scale < FLAT]
+    if weak:
+        said.append(f"Members hardly agree on {_joined(weak)}: fewer patterns may be enough.")
+    members = contents.chosen["members"]
+    used = len(contents.model.heads)
+    if members["converged"] < members["trained"]:
+        said.append(f"{members['trained'] - members['converged']} of {members['trained']} members did not converge.")
+    if used < members["converged"]:
+        said.append(
+            f"{members['converged'] - used} of {members['converged']} members disagree with the rest; left out."
+        )
+    if members["trained"] == 1:
+        said.append("There is a single member, so nothing says whether another training would find the same.")
+    if contents.model.card.get("interval_over") == "trainings":
+        said.append("Intervals of regions cover repeated trainings on the same people; other people would differ more.")
+    return said
+
+
+def _overlap(contents: Contents) -> list[str]:
+    said = []
+    last = np.abs(contents.model.patterns[-1])
+    unit = last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
+    rho = np.atleast_2d(np.corrcoef(contents.of_group(PATIENT).to_numpy(dtype=float), rowvar=False))
+    for i in range(len(last)):
+        for j in range(i + 1, len(last)):
+            pair = f"{contents.names[i]} and {contents.names[j]}"
+            if unit[i] @ unit[j] > _ALIKE:
+                said.append(f"{pair} take much the same regions: they may be one pattern told twice.")
+            if abs(rho[i, j]) > _TOGETHER:
+                said.append(f"{pair} go together in patients (correlation {rho[i, j]:.2f}).")
+    return said
+
+
+def _ranges(contents: Contents) -> list[str]:
+    said = []
+    for covariate in contents.cohort["covariates"]:
+        groups = covariate["groups"]
+        if "mean" not in groups["control"] or "mean" not in groups["patient"]:
+            continue
+        gap = groups["patient"]["mean"] - groups["control"]["mean"]
+        if abs(gap) > _APART * max(groups["control"]["sd"], 1e-12):
+            said.append(
+                f"Patients and controls differ in {covariate['name']} ({groups['patient']['mean']:.4g} against "
+                f"{groups['control']['mean']:.4g} on average): what the straight-line adjustment leaves of it may look "
+                "like disease."
+            )
+    if not contents.model.covariates and contents.model.preprocessing.harmoniser is None:
+        said.append("Nothing was adjusted for. Age, sex and head size change volumes and can pass for disease.")
+    for problem in contents.cohort["problems"]:
+        if problem["severity"] == "warning":
+            what = _plain_numbers(problem["what"].partition(": ")[0])  # then come ids, and a report may be passed on
+            cure = f" {capital(problem['cure'])}." if problem["cure"] else ""
+            said.append(f"{capital(what)}.{cure}")
+    return said
+
+
+def _plain_numbers(text: str) -> str:
+    """Return text with 2.1567e+06 written as 2,156,700."""
+    return re.sub(r"\d(\.\d+)?e\+\d+", lambda found: f"{float(found[0]):,.0f}", text)
+
+
+def unit(contents: Contents) -> str:
+    """Return the unit of the regions in words."""
+    known = {"mm3": "in mm³", "mixed": "in several units", "unknown": "unit unknown"}
+    return known.get(contents.cohort["unit"], f"in {contents.cohort['unit']}")
+
+
+def adjusted(contents: Contents) -> str:
+    """Return what was adjusted for, in a sentence or two."""
+    covariates = list(contents.model.covariates)
+    scale = f"{_sites(contents)}Regions are then expressed in standard deviations of controls around their mean."
+    if not covariates:
+        return scale if contents.model.preprocessing.harmoniser else f"Nothing was adjusted for. {scale}"
+    return (
+        f"Linear effects of {_joined(covariates, 12)}, estimated in controls alone, were taken out of everyone. {scale}"
+    )
+
+
+def _sites(contents: Contents) -> str:
+    """Return a sentence about harmonisation; nothing where there is none."""
+    found = contents.model.preprocessing.harmoniser
+    if found is None:
+        return ""
+    whom = "controls" if found.mode == "controls" else "everyone, the diagnosis held apart"
+    return f"Effects of {count(len(found.sites), 'site')} were taken out by ComBat, learnt on {whom}. "
+
+
+def methods(contents: Contents) -> list[str]:
+    """Return paragraphs to paste into a paper."""
+    return [_data_words(contents), _learning_words(contents), _index_words(contents)]
+
+
+def _data_words(contents: Contents) -> str:
+    cohort = contents.cohort
+    what = f"Measures of {cohort['regions']} brain regions ({cohort['source']}, {unit(contents)})"
+    who = f"of {cohort['controls']} controls and {cohort['patients']} patients"
+    covariates = list(contents.model.covariates)
+    how = f"adjusted for {_joined(covariates, 12)} by linear regression fitted in controls and " if covariates else ""
+    said = f"{what} {who} were {how}standardised to the controls' mean and standard deviation."
+    return f"{said} {_sites(contents)}".strip()
+
+
+def _learning_words(contents: Contents) -> str:
+    card = contents.model.card
+    recipe = card.get("recipe", {})
+    name, values = recipe.get("recipe", "default"), recipe.get("values", {})
+    tried = sorted({record["setting"]["n_patterns"] for record in contents.selection["grid"]})
+    weights = sorted({record["setting"]["orthogonality"] or 0 for record in contents.selection["grid"]})
+    share = values.get("share", 0.8 if name == "contrastive" else 1.0)
+    seen = f", each on its own random {100 * share:.0f} % of controls and of patients" if share < 1 else ""
+    grid = f"{_joined([str(m) for m in tried])} patterns" + (
+        f" and orthogonality weights of {_joined([f'{weight:g}' for weight in weights])}" if len(weights) > 1 else ""
+    )
+    steps = ""
+    if name == "default" and max(card.get("member_steps", [0])) <= values.get("held_steps", 0):
+        steps = " The discriminator found nothing left to learn, so no adversarial step was taken."
+    low, high = contents.chosen["concordance_interval"]
+    concordance = contents.chosen["agreement"]["concordance"]
+    told = ""
+    if concordance is not None:
+        between = "fits on disjoint halves of the people" if _halves(contents) else "members"
+        ends = "" if low is None else f" (95 % bootstrap interval over members {low:.3f} to {high:.3f})"
+        told = f", with a concordance of {concordance:.3f}{ends} between {between}"
+    return (
+        f"R-indices were learnt with rindices {card.get('rindices_version', '')} (recipe {name}: {_RECIPES[name]}; "
+        f"seed {card.get('seed')}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). "
+        f"{capital(grid)} were tried with {contents.chosen['members']['trained']} members each{seen}.{steps} "
+        f"{capital(setting_words(contents.chosen['setting']))} was chosen by agreement{told}."
+    )
+
+
+def _index_words(contents: Contents) -> str:
+    used = len(contents.model.heads)
+    scale = "0 is the average control"
+    if contents.model.heads[0].kind == "contrastive":
+        scale += " and 1 the 98th percentile of patients"
+    said = f"A person's R-indices are the mean over {count(used, 'aligned member')}; {scale}."
+    said += " The effect of a pattern on a region is its change at full severity, in standard deviations of controls"
+    over = contents.model.card.get("interval_over")
+    if over == "people":
+        return f"{said}, with 95 % delete-d jackknife intervals (Shao and Wu, 1989) from the members' subsamples."
+    return f"{said}, with 95 % intervals over repeated trainings." if over else f"{said}."
+
+
+def references(contents: Contents) -> list[str]:
+    """Return what the methods cite."""
+    own = [JACKKNIFE] if contents.model.card.get("interval_over") == "people" else []
+    own += [COMBAT] if contents.model.preprocessing.harmoniser else []
+    return [str(contents.model.card.get("citation", CITATION)), *own]
+
+
+def versions(contents: Contents) -> str:
+    """Return the versions behind the numbers."""
+    card = contents.model.card
+    others = ", ".join(f"{name} {number}" for name, number in card.get("versions", {}).items())
+    return f"rindices {card.get('rindices_version', 'unknown')}, {others}; data {str(card.get('fingerprint', ''))[:12]}"
+
+
+def main_structures(contents: Contents, name: str, most: int = 3) -> str:
+    """Return where a pattern is strongest, in words."""
+    return _joined(_structures(list(contents.top(name, 14)["region"]), most))
+
+
+def _structures(regions: list[str], most: int) -> list[str]:
+    """Return the first few structures without their sides."""
+    plain = [readable(region).removesuffix(", left").removesuffix(", right") for region in regions]
+    return list(dict.fromkeys(plain))[:most]
+
+
+def measures(contents: Contents) -> str:
+    """Return a sentence about what is measured, where it is not volume alone."""
+    found = sorted({freesurfer.measure(region) for region in contents.model.regions} - {"volume"})
+    return f"Regions of the cortex are measured by {_joined(found)}." if found else ""
+
+
+def _halves(contents: Contents) -> bool:
+    return str(contents.chosen.get("agreement_between", "")) == "disjoint halves"
+
+
+def _percent(contents: Contents) -> str:
+    low, high = contents.chosen["concordance_interval"]
+    return "" if low is None else f" (95 % interval {100 * low:.1f} to {100 * high:.1f}; 50 is chance)"
+
+
+def _joined(items: list[Any], most: int = 8) -> str:
+    names = [str(item) for item in items]
+    if len(names) > most:
+        names = [*names[:most], f"{len(names) - most} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _number(number: int) -> str:
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else str(number)

@@ -1,0 +1,180 @@
+"""What a cohort says about the number of patterns, before anything is trained, and about each pattern, after it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rindices.errors import Problem, Severity, named
+from rindices.learners.reproduction import Reproduction
+from rindices.learners.shares import to_shifts
+from rindices.preprocess.residualise import Categorical, Coding, Residualiser
+from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
+from rindices.selection.relabel import Exchange, log_odds
+from rindices.tables.cohort import ID, SITE, Cohort
+from rindices.threads import one_thread
+
+Floats = NDArray[np.float64]
+
+MOST_PEOPLE = 2000  # of each group: more would only cost time
+RARE = 0.3  # carriers below this share are called few
+REPRODUCED = 0.5  # rank correlation of disjoint halves below this is called not reproduced
+OVERLAP = 0.3  # below this, groups differ so much in covariates that the test can hardly see a disease
+
+
+def cohort_dimensions(
+    cohort: Cohort, seed: int = 0, level: float = LEVEL, relabellings: int = RELABELLINGS
+) -> Dimensions:
+    """Ask whether patients differ from controls, and in how many patterns.
+
+    Volumes enter as logarithms, in which a share of a region is a shift, and are adjusted for the covariates on
+    controls, and for the site where sites are known. Labels are exchanged only between people of alike covariates and
+    of the same site. Of several scans of a person the first counts. Of groups of more than `MOST_PEOPLE`, so many
+    are drawn.
+    """
+    cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
+    cohort = _at_most(cohort, MOST_PEOPLE, np.random.default_rng([seed, 8]))
+    codings = _codings(cohort)
+    columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
+    numbers = [part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, Categorical)]
+    kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, Categorical)]
+    strata = np.zeros(len(cohort), dtype=np.intp)
+    if SITE in cohort.people:
+        strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
+        columns.append(np.eye(strata.max() + 1)[strata][:, 1:])
+        kinds.append(columns[-1])
+    design = np.concatenate([np.ones((len(cohort), 1)), *map(_standard, columns)], axis=1)
+    with one_thread():
+        odds = log_odds(_joined(numbers, len(cohort)), _joined(kinds, len(cohort)), cohort.is_patient)
+        people = People(shifts_of(cohort.volumes.to_numpy(dtype=float)), design)
+        return count_dimensions(people, cohort.is_patient, Exchange(odds, strata), seed, level, relabellings)
+
+
+def shifts_of(volumes: Floats) -> Floats:
+    """Return logarithms of volumes (N, R) against each region's mean, by the tangent below a tenth of it.
+
+    A table with negative values holds no volumes and is taken as it is, in standard deviations.
+    """
+    if (volumes >= 0).all() and (volumes.mean(axis=0) > 0).all():
+        return to_shifts(volumes / volumes.mean(axis=0) - 1.0, 1.0)
+    return _standard(volumes)
+
+
+def nothing_found(found: Dimensions) -> bool:
+    """Return whether patients cannot be told from controls, the groups being alike enough to be compared."""
+    return found.number == 0 and found.overlap >= OVERLAP
+
+
+def dimensions_record(found: Dimensions) -> dict[str, Any]:
+    """Return the test as plain values for ``selection.json``."""
+    curve = [
+        {
+            "patterns": question.patterns,
+            "excess": question.excess,
+            "chance_median": question.chance[0],
+            "chance_95": question.chance[1],
+            "p": question.p,
+            "relabellings": question.relabellings,
+        }
+        for question in found.questions
+    ]
+    return {"n_patterns": found.number, "level": found.level, "overlap": found.overlap, "curve": curve}
+
+
+def number_record(found: Dimensions, tried: Sequence[int], agreed: int | None) -> dict[str, Any]:
+    """Return the number of patterns by agreement and by the test, and why they differ, for ``selection.json``.
+
+    Parameters
+    ----------
+    tried : sequence of int
+        The numbers of patterns of the study; a single one was forced.
+    agreed : int or None
+        The number chosen by agreement; None where none is stable or none was tried.
+    """
+    forced = len(set(tried)) == 1
+    return {
+        "by_agreement": None if forced else agreed,
+        "by_test": found.number,
+        "forced": tried[0] if forced else None,
+        "why": why_they_differ(found.number, tried, agreed),
+        "test": dimensions_record(found),
+    }
+
+
+def why_they_differ(tested: int, tried: Sequence[int], agreed: int | None) -> str:
+    """Return in words why the test and agreement name different numbers; empty where they do not."""
+    if agreed is None or tested == agreed:
+        return ""
+    if tested == 0:
+        return "the test cannot tell patients from controls: what members agree on may be nothing but chance"
+    if tested not in tried:
+        return f"the test finds {tested}, which was not tried: try it with --patterns {tested}"
+    if tested > agreed:
+        return (
+            f"patients differ from controls in {tested} directions, but fits on other people reproduce {agreed} "
+            "patterns better: the others are weak or go together with them"
+        )
+    return (
+        f"{agreed} patterns are reproduced, but only {tested} exceed chance: one of them may be split in two, or "
+        "there are too few people for the test to see all"
+    )
+
+
+def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
+    """Return what other people make of each pattern, for ``selection.json`` and the model card."""
+    return [
+        {
+            "name": f"r{k + 1}",
+            "stability": float(found.stability[:, k].mean()),
+            "stability_interval": _interval(found.stability[:, k]),
+            "split_half": float(found.split_half[:, k].mean()),
+            "split_half_interval": _interval(found.split_half[:, k]),
+            "carriers": float(found.carriers[k]),
+        }
+        for k in range(found.stability.shape[1])
+    ]
+
+
+def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
+    """Return what a user should doubt about a finished study."""
+    said = []
+    if number["why"]:
+        said.append(f"agreement and the test name different numbers of patterns: {number['why']}")
+    if number["test"]["overlap"] < OVERLAP:
+        said.append(
+            "controls and patients differ so much in covariates or site that the test can hardly compare them: "
+            "controls more like the patients would help"
+        )
+    rare = [pattern["name"] for pattern in patterns if pattern["carriers"] < RARE]
+    if rare:
+        said.append(f"few patients carry {named(rare)}: look for a batch, a scanner or a subgroup behind it")
+    lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < REPRODUCED]
+    if lost:
+        said.append(f"other people do not reproduce {named(lost)}: fewer patterns, or more people")
+    return [Problem(Severity.WARNING, what) for what in said]
+
+
+def _interval(values: Floats) -> list[float]:
+    return [float(value) for value in np.quantile(values, [0.025, 0.975])]
+
+
+def _at_most(cohort: Cohort, number: int, rng: np.random.Generator) -> Cohort:
+    if max(cohort.n_controls, cohort.n_patients) <= number:
+        return cohort
+    groups = [rng.permutation(np.flatnonzero(who))[:number] for who in (cohort.is_control, cohort.is_patient)]
+    return cohort.take(np.concatenate(groups))
+
+
+def _codings(cohort: Cohort) -> tuple[Coding, ...]:
+    """Return how the covariates are coded, learnt on everyone so that labels do not matter."""
+    return Residualiser.fit(np.zeros((len(cohort), 1)), cohort.covariates).codings
+
+
+def _standard(columns: Floats) -> Floats:
+    spread = columns.std(axis=0)
+    return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
+def _joined(parts: list[Floats], number: int) -> Floats:
+    return np.concatenate([np.zeros((number, 0)), *parts], axis=1)

@@ -1,0 +1,40 @@
+"""Lines about a long command: never the same twice, and the time left counts down while nothing is finished."""
+
+import pytest
+
+from rindices.cli import progress
+
+
+def lines_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seen: list[tuple[float, float]]):
+    """Return what is printed if so much was done of four pieces at these seconds."""
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    shown = progress.Progress("fit")
+    for second, done in seen:
+        clock[0] = second
+        shown.update(done, 4)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_waiting_counts_down(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = lines_of(monkeypatch, capsys, [(0, 0), (60, 1), (75, 1), (90, 1), (120, 2), (400, 2)])
+    assert found == [
+        "fit: 1 of 4, 3:00 left",
+        "fit: 1 of 4, 2:45 left",
+        "fit: 1 of 4, 2:30 left",
+        "fit: 2 of 4, 2:00 left",
+        "fit: 2 of 4, 0:00 left",
+    ]
+
+
+def test_no_line_is_repeated(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines_of(monkeypatch, capsys, [(0, 0), (20, 0), (40, 0), (60, 0)]) == ["fit: 0 of 4, begun"]
+
+
+def test_pieces_of_an_earlier_run_took_no_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lines_of(monkeypatch, capsys, [(0, 2), (30, 3), (60, 4)]) == [
+        "fit: 3 of 4, 0:30 left",
+        "fit: 4 of 4, 0:00 left",
+    ]

@@ -1,0 +1,150 @@
+"""What a study says about the number of patterns and about each of them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rindices as ri
+from rindices.experiments.simulate import write_cohort
+from rindices.experiments.trust_cohorts import NULLS, null_cohort
+from rindices.learners.reproduction import Reproduction
+from rindices.selection.dimensions import Dimensions, Question
+from rindices.study import evidence
+from rindices.study.evidence import (
+    cohort_dimensions,
+    doubts,
+    nothing_found,
+    number_record,
+    patterns_record,
+    shifts_of,
+    why_they_differ,
+)
+from tests.study.helpers import run
+
+
+def test_the_true_number_is_found_whatever_the_unit() -> None:
+    cohort = ri.simulate_cohort("basic", seed=0).cohort
+    found = cohort_dimensions(cohort)
+    assert found.number == 3
+    assert found.overlap > 0.95
+    litres = replace(cohort, volumes=cohort.volumes / 1e6)
+    again = cohort_dimensions(litres)
+    np.testing.assert_allclose([q.excess for q in again.questions], [q.excess for q in found.questions], rtol=1e-6)
+
+
+def test_groups_of_different_sites_cannot_be_compared() -> None:
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    site = np.where(cohort.is_patient, "hospital", "school").astype(object)
+    found = cohort_dimensions(replace(cohort, people=cohort.people.assign(site=site)))
+    assert found.overlap == 0.0
+    assert found.number == 0
+    assert not nothing_found(found)  # no ground to say that there is none
+    assert "can hardly compare" in str(doubts(number_record(found, (2, 3), 2), [])[1])
+
+
+def test_a_second_scan_adds_no_person() -> None:
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    twice = np.repeat(np.arange(len(cohort)), 2)
+    frames = (frame.iloc[twice].reset_index(drop=True) for frame in (cohort.volumes, cohort.people, cohort.covariates))
+    assert cohort_dimensions(type(cohort)(*frames)) == cohort_dimensions(cohort)
+
+
+@pytest.mark.parametrize("kind", list(NULLS))
+def test_misleading_cohorts_without_disease(kind: str) -> None:
+    assert [cohort_dimensions(null_cohort(kind, seed), seed).number for seed in range(3)].count(0) >= 2
+
+
+def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = ri.simulate_cohort("basic", seed=0).cohort
+    seen = []
+    monkeypatch.setattr(evidence, "MOST_PEOPLE", 150)
+    monkeypatch.setattr(evidence, "count_dimensions", lambda people, patient, *rest: seen.append(patient))
+    cohort_dimensions(cohort)
+    assert (len(seen[0]), seen[0].sum()) == (300, 150)
+
+
+def test_shifts_are_logarithms_of_volumes_and_z_scores_stay() -> None:
+    rng = np.random.default_rng(0)
+    volumes = np.exp(rng.normal(8, 0.1, size=(50, 4)))
+    np.testing.assert_allclose(shifts_of(volumes), np.log(volumes / volumes.mean(axis=0)))
+    scores = rng.normal(size=(50, 4))
+    np.testing.assert_allclose(shifts_of(scores).std(axis=0), 1.0)
+    np.testing.assert_allclose(np.corrcoef(shifts_of(scores)[:, 0], scores[:, 0])[0, 1], 1.0)
+
+
+DIMENSIONS = Dimensions(
+    2, tuple(Question(k, 5.0 - k, (3.0, 3.3), p, 199) for k, p in enumerate((0.005, 0.01, 0.4))), 0.05, 0.9
+)
+
+
+@pytest.mark.parametrize(
+    ("tested", "tried", "agreed", "words"),
+    [
+        (3, (2, 3, 4), 3, ""),
+        (3, (2, 3, 4), None, ""),
+        (0, (3,), 3, "chance"),
+        (5, (2, 3, 4), 3, "--patterns 5"),
+        (3, (2, 3, 4), 2, "weak"),
+        (2, (2, 3, 4), 4, "split"),
+    ],
+)
+def test_why_they_differ(tested: int, tried: tuple[int, ...], agreed: int | None, words: str) -> None:
+    said = why_they_differ(tested, tried, agreed)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+def test_records_are_plain_and_complete() -> None:
+    number = number_record(DIMENSIONS, (2, 3), 3)
+    assert (number["by_agreement"], number["by_test"], number["forced"]) == (3, 2, None)
+    assert [point["p"] for point in number["test"]["curve"]] == [0.005, 0.01, 0.4]
+    assert number_record(DIMENSIONS, (4,), 4)["forced"] == 4
+    stability = np.array([[0.9, 0.2], [1.0, 0.4]])
+    patterns = patterns_record(Reproduction(stability, stability, np.array([0.8, 0.1])))
+    assert [p["name"] for p in patterns] == ["r1", "r2"]
+    assert patterns[0]["stability"] == pytest.approx(0.95)
+    json.dumps([number, patterns], allow_nan=False)
+    said = "\n".join(str(problem) for problem in doubts(number, patterns))
+    assert "different numbers" in said
+    assert "few patients carry r2" in said
+    assert "do not reproduce r2" in said
+    assert "r1" not in said
+
+
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("null")
+    write_cohort(ri.simulate_cohort("null", seed=0), folder)
+    return folder
+
+
+def test_a_null_cohort_ends_well(nothing: Path) -> None:
+    table, people = nothing / "volumes.csv", nothing / "participants.tsv"
+    options = ["--participants", people, "--group", "group", "--covariates", "age,sex,icv", "--out", nothing / "out"]
+    done = run("fit", table, *options)
+    assert done.returncode == 0, done.stderr
+    assert "no disease pattern found" in done.stdout
+    assert not (nothing / "out" / "model.safetensors").exists()
+    selection = json.loads((nothing / "out" / "selection.json").read_text())
+    assert selection["chosen"] is None
+    assert selection["number_of_patterns"]["by_test"] == 0
+    told = json.loads(run("fit", table, *options, "--json").stdout)
+    assert (told["n_patterns"], told["model"]) == (0, None)
+    assert told["number_of_patterns"] == selection["number_of_patterns"]
+
+
+def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
+    made = ri.simulate_cohort("basic", seed=1)
+    model = ri.fit(made.cohort, [2, 3], members=4, recipe="contrastive")
+    assert model.selection is not None
+    number = model.selection["number_of_patterns"]
+    assert (number["by_agreement"], number["by_test"], number["why"]) == (3, 3, "")
+    assert [pattern["name"] for pattern in model.selection["patterns"]] == ["r1", "r2", "r3"]
+    assert min(pattern["split_half"] for pattern in model.selection["patterns"]) > 0.9
+    model.save(tmp_path / "model.safetensors")
+    card = ri.load(tmp_path / "model.safetensors").card
+    assert card["number_of_patterns"] == number
+    assert card["pattern_evidence"] == model.selection["patterns"]
