@@ -78,7 +78,7 @@ def smaller(text: str) -> str:
 
 def parse_only(text: str) -> str:
     """Return commands of ours as questions for help, which parse all other options first."""
-    ours = [line for line in text.splitlines() if line.startswith("rindices ")]
+    ours = [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("rindices ")]
     return "\n".join(f"{re.split(' [>|#]', line)[0]} --help > /dev/null" for line in ours)
 
 

@@ -4,12 +4,14 @@
 ``visits.csv``                         the same people twice
 ``aseg.tsv``, ``lh.tsv``, ``rh.tsv``   FreeSurfer's tables of the same people
 ``sample_roi.csv``, ``sample_truth.csv``  as the authors' package has them
-``model.safetensors``                  a model of ``dlmuse.csv``
+``results``, ``model.safetensors``     a small study of ``dlmuse.csv``, and its model
 ``new.csv``, ``new.tsv``               controls and patients of a third scanner
 ``clinical.tsv``                       what else is known of them
 ``your_table.csv``, ``your_participants.tsv``  the first two again
 """
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,8 +46,19 @@ def main(folder: Path) -> None:
     made.severities.rename(columns=lambda name: name.replace("s", "r") if name != "participant_id" else name).to_csv(
         folder / "sample_truth.csv", index=False
     )
-    model = ri.fit(cohort, patterns=2, members=3, recipe="contrastive", workers=1)
-    model.save(folder / "model.safetensors")
+    study(folder)
+
+
+def study(folder: Path) -> None:
+    """Run a small study of the first table, as a user would."""
+    program = [sys.executable, "-c", "from rindices.cli.main import run; run()", "fit", "dlmuse.csv"]
+    groups = (
+        "--participants participants.tsv --group diagnosis --controls CN --patients MCI,AD --covariates age,sex,icv"
+    )
+    how = "--patterns 2 --members 3 --recipe contrastive --workers 1 --out results"
+    subprocess.run([*program, *groups.split(), *how.split()], cwd=folder, check=True, capture_output=True)
+    shutil.copy(folder / "results" / "model.safetensors", folder)
+    shutil.rmtree(folder / "results" / "runs")
 
 
 def people_of(cohort: ri.Cohort, rng: np.random.Generator) -> pd.DataFrame:

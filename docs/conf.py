@@ -43,7 +43,7 @@ exclude_patterns = [
     "docs/_build",
     "docs/_templates",
     "docs/sg_execution_times.rst",
-    "benchmarks/scale_template.md",
+    "benchmarks/**_template.md",
     *made,
 ]
 suppress_warnings = ["toc.not_included", "config.cache", "myst.header"]  # results are bare tables, reached by pages

@@ -26,7 +26,8 @@ names = {f"MUSE_{code}": region.label for code, region in single_regions().items
 truth = made.patterns.set_index("region").loc[list(cohort.regions)].to_numpy().T > 0
 
 # %%
-# The twenty regions that change most in each pattern; dark ones belong to the true pattern, pale ones do not.
+# The twenty regions that change most in each pattern; coloured ones belong to the true pattern, grey ones do not. The
+# title counts the true ones among the first fourteen.
 figure, panels = plt.subplots(1, 3, figsize=(10, 5.2), layout="constrained")
 for k, panel in enumerate(panels):
     largest = np.argsort(patterns[k])[:20][::-1]
@@ -36,7 +37,7 @@ for k, panel in enumerate(panels):
     panel.set_yticks(
         range(len(largest)), [text if len(text) < 27 else f"{text[:24]}..." for text in labels], fontsize=7
     )
-    panel.set_title(f"pattern {k + 1}: {int(truth[k, largest[6:]].sum())} of {int(truth[k].sum())} in the first 14")
+    panel.set_title(f"pattern {k + 1}: {int(truth[k, largest[6:]].sum())} of {int(truth[k].sum())} found")
     panel.set_xlabel("change in control sd")
     panel.margins(y=0.01)
 plt.show()
