@@ -11,6 +11,7 @@ smaller (`SMALLER`), and installing is left out: it has been done.
 import argparse
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -150,7 +151,8 @@ def main() -> None:
         with ThreadPoolExecutor(2) as pool:
             work = [pool.submit(run_page, page, python, scratch / "desk", scratch) for page in chosen]
             wrong = [complaint for done in work for complaint in done.result()]
-    print("\n\n".join(wrong))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{used.ru_utime + used.ru_stime:.0f} processor seconds in all", *wrong, sep="\n\n")
     raise SystemExit(1 if wrong else 0)
 
 

@@ -78,3 +78,17 @@ def test_fit_with_two_members_has_an_agreement_without_interval(tmp_path: Path) 
     assert done.exit_code == 0  # type: ignore[attr-defined]
     agreement = next(line for line in done.stdout.splitlines() if line.startswith("agreement"))  # type: ignore[attr-defined]
     assert re.fullmatch(r"agreement +0\.\d{3}, disjoint halves", agreement)
+
+
+def test_fit_writes_a_report_and_report_writes_it_again(tmp_path: Path) -> None:
+    assert invoke("simulate", "--task", "tiny", "--out", str(tmp_path)).exit_code == 0  # type: ignore[attr-defined]
+    table, people, out = tmp_path / "volumes.csv", tmp_path / "participants.tsv", tmp_path / "out"
+    options = ["--group", "group", "--recipe", "contrastive", "--patterns", "2", "--members", "4", "--out", str(out)]
+    done = invoke("fit", str(table), "--participants", str(people), *options, "--json")
+    assert json.loads(done.stdout)["report"] == str(out / "report.html")  # type: ignore[attr-defined]
+    first = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    again = invoke("report", str(out), "--json")
+    assert json.loads(again.stdout) == {"report": str(out / "report.html"), "bytes": len(first)}  # type: ignore[attr-defined]
+    assert (out / "report.html").read_bytes() == first
+    assert (out / "patterns.tsv").read_text().count("\n") == 1 + 2 * 4 * 139

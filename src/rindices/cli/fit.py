@@ -60,6 +60,7 @@ def fit(
     engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,
     workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, for --engine dask.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +77,7 @@ def fit(
     if dry_run:
         _tell_plan(study, folder, out, as_json)
     else:
-        _run(study, folder, out, source[0], as_json)
+        _run(study, folder, out, source[0], as_json, not no_report)
 
 
 def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]":
@@ -101,7 +102,7 @@ def _plain(value: Any) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
-def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
+def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
     from rindices.errors import StudyError, reason
     from rindices.report.html import write_report
     from rindices.study.engines.base import StoppedError
@@ -115,7 +116,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
     try:
         with store.hold():
             model = _fit(study, cohort, problems, store, out, source)
-            page = write_report(out)
+            page = str(write_report(out)) if with_report else None
     except NoPatternError as error:
         _tell_nothing(error, out, time.monotonic() - start, as_json)
         return
@@ -135,7 +136,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": str(page),
+        "report": page,
         "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
         "patterns": dict(model.selection or {})["patterns"],
     }
@@ -201,10 +202,8 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            (
-                "written",
-                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml, report.html",
-            ),
+            ("written", f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml"),
+            ("report", result["report"] or ""),
         ]
     )
 

@@ -19,7 +19,7 @@ _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", CONTROLS: "control", PAT
 _WIDTH = 4.4  # inches; the page shows a chart at about this width, so letters keep their size on a phone
 _DOTS = 1_200  # people of each group that a cloud of dots shows
 _NUMBERED = 12  # members up to which a matrix bears numbers
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 9,
     "text.color": INK,
