@@ -28,7 +28,8 @@ class Page(HTMLParser):
 
 def dead_links(folder: Path) -> list[str]:
     """Return every link to a file or place that is not there."""
-    pages = {path.resolve(): Page(path.read_text("utf-8")) for path in sorted(folder.rglob("*.html"))}
+    found = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]  # there: templates
+    pages = {path.resolve(): Page(path.read_text("utf-8")) for path in found}
     dead = []
     for path, page in pages.items():
         for link in sorted(page.links):

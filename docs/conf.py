@@ -95,7 +95,7 @@ html_theme_options = {
     "footer_end": [],
     "show_prev_next": False,
 }
-html_sidebars = {"docs/index": [], "benchmarks/**": []}
+html_sidebars = {"docs/index": [], "docs/developers": [], "benchmarks/**": []}
 copybutton_exclude = ".linenos, .gp, .go"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 
 ROOT = Path(__file__).parents[1]
-WIDTH, HEIGHT, GAP, NAMES = 860, 46, 8, 170
+WIDTH, HEIGHT, GAP, NAMES = 900, 46, 8, 170
 
 
 def layers() -> list[str]:
@@ -30,7 +30,7 @@ def words(name: str) -> str:
 def box(place: int, name: str) -> str:
     """Return one layer as a bar: its name, and what it is."""
     top = GAP + place * (HEIGHT + GAP)
-    lines = wrap(words(name), 92)[:2]
+    lines = wrap(words(name), 100)[:2]
     first = top + HEIGHT / 2 + (5 if len(lines) == 1 else -4)
     text = "".join(
         f'<text x="{NAMES}" y="{first + 17 * row:g}" class="what">{escape(line)}</text>'
@@ -50,7 +50,7 @@ def draw() -> str:
     height = GAP + len(names) * (HEIGHT + GAP)
     style = (
         "rect{fill:#eef4f7;stroke:#0b5a7a;stroke-width:1}text{font-family:Helvetica,Arial,sans-serif;fill:#1b2a33}"
-        ".name{font-size:15px;font-weight:bold}.what{font-size:13px}"
+        ".name{font-size:15px;font-weight:bold}.what{font-size:14px}"
     )
     boxes = "\n".join(box(place, name) for place, name in enumerate(names))
     return (
