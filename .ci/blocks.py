@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("pages", type=Path, nargs="*")
     parser.add_argument("--python", type=Path, help="of an environment that has the wheel already")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         python = asked.python or environment(asked.wheel, scratch / "venv")
