@@ -37,7 +37,7 @@ from rindices.study.config import make_study
 values = tomllib.loads(sys.stdin.read())
 make_study({"data": {"volumes": "table.csv"}} | values)
 """
-LIMIT = 300  # seconds a block
+LIMIT = 600  # seconds a block
 
 
 @dataclass(frozen=True)
