@@ -2,7 +2,7 @@
 
     python .ci/blocks.py WHEEL [--python ENVIRONMENT/bin/python] [PAGE.md ...]
 
-Makes a clean environment with the wheel and its core dependencies, unless one is given. Each page has a folder of its
+Makes an environment of the wheel and its core dependencies alone, unless one is given. Each page has a folder of its
 own with the tables of `desk.py`; its blocks run in order. ``sh`` and ``python`` are run, ``toml`` is read as a study. A
 comment ``<!-- not run here: why -->`` above a block has its commands parsed only. What would take minutes is run
 smaller (`SMALLER`), and installing is left out: it has been done.
@@ -19,7 +19,11 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
@@ -28,6 +32,7 @@ BLOCK = re.compile(
 SMALLER = (
     ("simulate --task basic", "simulate --task tiny"),
     ("icv --out results", "icv --patterns 3 --members 3 --out results"),
+    ("--recipe contrastive", "--recipe contrastive --members 3"),
     ("ri.fit(cohort, patterns=[2, 3, 4])", "ri.fit(cohort, patterns=3, members=2)"),
     ("ri.SurrealGAN(n_patterns=3, random_state=0)", "ri.SurrealGAN(n_patterns=3, random_state=0, members=2)"),
 )
@@ -121,13 +126,33 @@ def run_page(page: Path, python: Path, desk: Path, scratch: Path) -> list[str]:
 
 
 def environment(wheel: Path, folder: Path) -> Path:
-    """Make an environment with the wheel and its core dependencies alone; return its Python."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    """Make an environment with the wheel and what it asks for, and nothing else; return its Python.
+
+    What it asks for is linked from this environment rather than installed anew, which would take minutes; a package
+    that it uses without asking for it is not there. ``nox -s install`` installs for good.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    subprocess.run([*pip, "torch==2.13.0"], check=True)  # first: a CPU build is provided under exactly this version
-    subprocess.run([*pip, "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(python), "install", "--no-deps"]
+    subprocess.run([*pip, str(wheel)], check=True)
+    (installed,) = metadata.distributions(name="rindices", path=[str(site)])
+    for needed in needs(installed, {}).values():
+        for top in {path.parts[0] for path in needed.files or () if ".." not in path.parts}:
+            source = Path(str(needed.locate_file(top)))
+            if source.exists() and not (site / top).exists():
+                (site / top).symlink_to(source.resolve())
     return python
+
+
+def needs(package: metadata.Distribution, found: dict[str, metadata.Distribution]) -> dict[str, metadata.Distribution]:
+    """Return all that a package asks for, directly or not, without extras."""
+    for requirement in map(Requirement, package.requires or ()):
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found[name] = metadata.distribution(name)
+            needs(found[name], found)
+    return found
 
 
 def main() -> None:
