@@ -198,9 +198,7 @@ def _doubts(scales: list[float]) -> "list[Problem]":
 
 
 def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
-    low, high = selection["chosen"]["concordance_interval"]
-    concordance = result["agreement"]["concordance"]
-    told = f"{concordance:.3f} ({low:.3f} to {high:.3f})" if concordance is not None else "not known (one member)"
+    told = _agreement(result["agreement"]["concordance"], *selection["chosen"]["concordance_interval"])
     ties = ", ".join(_setting(setting) for setting in selection["ties"])
     members = result["members"]
     print_facts(
@@ -216,6 +214,13 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             ("report", result["report"] or ""),
         ]
     )
+
+
+def _agreement(concordance: float | None, low: float | None, high: float | None) -> str:
+    """Return the agreement with its interval; fewer than three members have none."""
+    if concordance is None:
+        return "not known (one member)"
+    return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _number(chosen: int, number: dict[str, Any]) -> str:
