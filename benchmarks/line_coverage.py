@@ -54,7 +54,10 @@ def page(modules: dict[str, tuple[int, int]], summary: str) -> str:
     for name, counts in [*sorted(packages.items()), ("**all**", list(modules.values()))]:
         text.append(f"| {name} | {sum(lines for lines, _ in counts):,} | {share(counts):.1f} % |")
     badly = {name: share([counts]) for name, counts in sorted(modules.items()) if share([counts]) < BADLY and counts[0]}
-    text += ["", f"Modules below {BADLY:.0f} %: " + (", ".join(f"`{n}` ({s:.0f} %)" for n, s in badly.items()) or "none")]
+    text += [
+        "",
+        f"Modules below {BADLY:.0f} %: " + (", ".join(f"`{n}` ({s:.0f} %)" for n, s in badly.items()) or "none"),
+    ]
     return "\n".join(text) + ".\n"
 
 

@@ -195,8 +195,12 @@ def page(mutants: list[Mutant]) -> str:
     """The result in words."""
     verdicts: dict[str, str] = SETTINGS.get("verdicts", {})
     text = ["# Mutants", "Written by `python benchmarks/mutants.py`; settings and verdicts in `mutants.toml`.", ""]
-    text += ["A mutant is one small change of a module that decides numbers: another operator, another number, a loop left"]
-    text += ["out. It is killed if a test of that module fails. The sample is drawn once, with a fixed seed, one mutant a"]
+    text += [
+        "A mutant is one small change of a module that decides numbers: another operator, another number, a loop left"
+    ]
+    text += [
+        "out. It is killed if a test of that module fails. The sample is drawn once, with a fixed seed, one mutant a"
+    ]
     text += ["place; tests of the whole program and tests that take long are left out, so more would die in CI.", ""]
     text += ["| module | tried | killed | of these by a test written for it | survived |", "|---|---|---|---|---|"]
     rows = [*dict.fromkeys(mutant["module"] for mutant in mutants), None]
