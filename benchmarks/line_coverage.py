@@ -3,7 +3,7 @@
 Usage: ``python benchmarks/line_coverage.py [--jobs 2] [pytest arguments]``
 
 Runs the tests that CI runs and writes ``results/coverage.md``. Programs that tests start count as well. A line that
-runs is not yet a line that is checked; for that see ``mutants.py``. Needs ``pytest-cov`` (``pip install pytest-cov``).
+runs is not yet a line that is checked; for that see ``mutants.py``. ``nox -s coverage`` does it all.
 """
 
 import argparse
@@ -54,11 +54,8 @@ def page(modules: dict[str, tuple[int, int]], summary: str) -> str:
     for name, counts in [*sorted(packages.items()), ("**all**", list(modules.values()))]:
         text.append(f"| {name} | {sum(lines for lines, _ in counts):,} | {share(counts):.1f} % |")
     badly = {name: share([counts]) for name, counts in sorted(modules.items()) if share([counts]) < BADLY and counts[0]}
-    text += [
-        "",
-        f"Modules below {BADLY:.0f} %: " + (", ".join(f"`{n}` ({s:.0f} %)" for n, s in badly.items()) or "none"),
-    ]
-    return "\n".join(text) + ".\n"
+    names = ", ".join(f"`{name}` ({value:.0f} %)" for name, value in badly.items()) or "none"
+    return "\n".join([*text, "", f"Modules below {BADLY:.0f} %: {names}."]) + "\n"
 
 
 def main() -> None:

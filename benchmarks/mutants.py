@@ -5,7 +5,7 @@ Usage: ``python benchmarks/mutants.py [--only selection/choose.py ...] [--surviv
 Cosmic-ray lists every small change of a module (another operator, another number, a loop left out); a fixed sample of
 them, one a place, is tried in a copy of the project, each against the tests of its module alone. Settings, and what was
 thought of each survivor, stand in ``mutants.toml``. ``--survivors`` tries again those that survived the last time;
-``--write`` tries nothing and writes the page anew. Needs ``cosmic-ray`` (``pip install cosmic-ray``).
+``--write`` tries nothing and writes the page anew. ``nox -s mutants`` does it all.
 """
 
 import os
@@ -41,6 +41,10 @@ from cosmic_ray.work_item import MutationSpec
 HERE = Path(__file__).resolve().parent
 SETTINGS: dict[str, Any] = tomllib.loads((HERE / "mutants.toml").read_text())
 RESULTS = HERE / "results"
+INTRODUCTION = """\
+A mutant is one small change of a module that decides numbers: another operator, another number, a loop left out. It is
+killed if a test of that module fails. The sample is drawn with a fixed seed, at most one mutant a place; tests of the
+whole program and tests that take long are left out, so a survivor may still die in CI."""
 Mutant = dict[str, Any]
 
 
@@ -193,15 +197,9 @@ def name_of(module: str, new: str) -> str:
 
 def page(mutants: list[Mutant]) -> str:
     """The result in words."""
-    verdicts: dict[str, str] = SETTINGS.get("verdicts", {})
+    verdicts = {verdict["mutant"]: verdict["says"] for verdict in SETTINGS.get("verdicts", [])}
     text = ["# Mutants", "Written by `python benchmarks/mutants.py`; settings and verdicts in `mutants.toml`.", ""]
-    text += [
-        "A mutant is one small change of a module that decides numbers: another operator, another number, a loop left"
-    ]
-    text += [
-        "out. It is killed if a test of that module fails. The sample is drawn once, with a fixed seed, one mutant a"
-    ]
-    text += ["place; tests of the whole program and tests that take long are left out, so more would die in CI.", ""]
+    text += [INTRODUCTION, ""]
     text += ["| module | tried | killed | of these by a test written for it | survived |", "|---|---|---|---|---|"]
     rows = [*dict.fromkeys(mutant["module"] for mutant in mutants), None]
     for module in rows:

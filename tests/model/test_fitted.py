@@ -144,6 +144,20 @@ def test_people_without_covariates(made: Simulated, tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "r.csv")) == 179
 
 
+def test_what_a_model_does_not_know_is_said(made: Simulated, model: ri.FittedModel) -> None:
+    def said(some: ri.FittedModel) -> list[str]:
+        return [p.what for p in some.assess(made.cohort).problems if "this model has no" in p.what]
+
+    assert said(model) == []
+    assert model.training is not None
+    unmeasured = replace(model, training=replace(model.training, distances=np.zeros(0)))
+    for less in (unmeasured, replace(model, training=None)):
+        assert said(less)[0].startswith("this model has no novelty of regions")
+        assert "novelty" not in less.apply(made.cohort)
+    (both,) = said(replace(model, training=None, intervals=None))
+    assert both.startswith("this model has no intervals (its error was never measured) and no novelty of regions")
+
+
 def test_data_dictionary(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
     write_indices(model.apply(made.cohort), tmp_path / "r.tsv")
     described = json.loads((tmp_path / "r.json").read_text())
