@@ -1,4 +1,4 @@
-"""Sessions for developers: ``nox -s tests``, ``nox -s lint``, ``nox -s refresh_constraints``."""
+"""Sessions for developers: ``nox -s tests``, ``lint``, ``mutants``, ``coverage``, ``refresh_constraints``."""
 
 import nox
 
@@ -26,6 +26,22 @@ def tests(session: nox.Session) -> None:
     """Run the tests that CI runs, or those given after ``--``."""
     _install(session)
     session.run("pytest", *(session.posargs or ["-n", "2", "-m", "not slow"]))
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """See whether tests notice wrong code: ``nox -s mutants -- --only selection/choose.py``."""
+    _install(session)
+    session.install("cosmic-ray==8.7.0")
+    session.run("python", "benchmarks/mutants.py", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """See which lines the tests run."""
+    _install(session)
+    session.install("pytest-cov==7.1.0")
+    session.run("python", "benchmarks/line_coverage.py", *session.posargs)
 
 
 @nox.session

@@ -1,17 +1,15 @@
-"""What ``rindices power`` tells against what the benchmark measured directly, at three sizes, and what it costs.
+"""What ``rindices power`` tells against what the benchmark measured directly, at three sizes.
 
 Usage: ``python benchmarks/power.py [--cohorts 10] [--workers -1]``
 
 Runs ``power`` on the sizes of the tasks tiny, small and basic, on cohorts of its own, and holds its accuracy against
 the committed results of the suites stress and paper (learner contrastive). Writes
-``results/power/against_benchmark.json`` and ``.md``. The time is that of the command with its defaults; processor time
-is counted with ``--workers 1`` only.
+``results/power/against_benchmark.json`` and ``.md``. The time is that of ``scripts/make_power.py``, the command with
+its default sizes and effects.
 """
 
 import argparse
 import json
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +34,6 @@ def main() -> None:
     asked = parser.parse_args()
     people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
     found = run_power(Setting(people, (TASKS["basic"].rate,), cohorts=asked.cohorts), workers=asked.workers)
-    start, used = time.monotonic(), sum(os.times()[:4])
-    run_power(Setting(), workers=asked.workers)
-    seconds, cpu = time.monotonic() - start, sum(os.times()[:4]) - used
     rows = []
     for task, row in zip(SIZES, found["rows"], strict=True):
         direct = measured(task)
@@ -49,9 +44,8 @@ def main() -> None:
             | {"power_se": row["accuracy_se"], "benchmark": direct["mean"], "benchmark_se": direct["se"]}
             | {"cohorts": direct["n"], "standard_errors": difference / error}
         )
-    load = os.getloadavg()[0]
-    result = {"cohorts": asked.cohorts, "rows": rows, "seconds": seconds, "cpu_seconds": cpu, "load": load}
-    result |= {"workers": asked.workers}
+    spent = json.loads((RESULTS / "power" / "time.json").read_text("utf-8"))
+    result = {"cohorts": asked.cohorts, "rows": rows} | spent
     folder = RESULTS / "power"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "against_benchmark.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")

@@ -66,7 +66,8 @@ def main() -> None:
     lines = ["| cohort | " + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"]))) + " |"]
     lines.append("|---|" + "---|" * len(rows[0]["precision"]))
     lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]
-    said = f"Share of the {TOP} strongest regions of a pattern that are true (basic). Mean {value['mean']:.3f}."
+    said = f"Share of the {TOP} strongest regions of each pattern that are true (basic, recipe default). "
+    said += f"Mean {value['mean']:.3f}."
     errors = (
         f"Stated over true standard error of true regions, {options.many} cohorts (recipe contrastive): {ratio:.2f}."
     )

@@ -15,7 +15,8 @@ from common import RESULTS, run_all, write_table
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.study.config import Model
-from rindices.study.fit import UnstableError, fit_cohort
+from rindices.study.endings import UnstableError
+from rindices.study.fit import fit_cohort
 from rindices.study.store import RunStore
 
 WIDTHS = (2, 3, 4)

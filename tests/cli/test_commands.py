@@ -1,6 +1,7 @@
 """Commands print JSON alone on standard output, and keep their exit codes."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +68,27 @@ def test_unwritable_folder_is_said(tmp_path: Path) -> None:
 def test_import_is_light(module: str) -> None:
     program = f"import sys, rindices; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_fit_with_two_members_has_an_agreement_without_interval(tmp_path: Path) -> None:
+    assert invoke("simulate", "--task", "tiny", "--out", str(tmp_path)).exit_code == 0  # type: ignore[attr-defined]
+    tables = [str(tmp_path / "volumes.csv"), "--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
+    how = ["--patterns", "3", "--members", "2", "--recipe", "contrastive", "--workers", "1"]
+    done = invoke("fit", *tables, *how, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0  # type: ignore[attr-defined]
+    agreement = next(line for line in done.stdout.splitlines() if line.startswith("agreement"))  # type: ignore[attr-defined]
+    assert re.fullmatch(r"agreement +0\.\d{3}, disjoint halves", agreement)
+
+
+def test_fit_writes_a_report_and_report_writes_it_again(tmp_path: Path) -> None:
+    assert invoke("simulate", "--task", "tiny", "--out", str(tmp_path)).exit_code == 0  # type: ignore[attr-defined]
+    table, people, out = tmp_path / "volumes.csv", tmp_path / "participants.tsv", tmp_path / "out"
+    options = ["--group", "group", "--recipe", "contrastive", "--patterns", "2", "--members", "4", "--out", str(out)]
+    done = invoke("fit", str(table), "--participants", str(people), *options, "--json")
+    assert json.loads(done.stdout)["report"] == str(out / "report.html")  # type: ignore[attr-defined]
+    first = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    again = invoke("report", str(out), "--json")
+    assert json.loads(again.stdout) == {"report": str(out / "report.html"), "bytes": len(first)}  # type: ignore[attr-defined]
+    assert (out / "report.html").read_bytes() == first
+    assert (out / "patterns.tsv").read_text().count("\n") == 1 + 2 * 4 * 139

@@ -1,12 +1,13 @@
 """What other people make of each pattern."""
 
 import numpy as np
+import pytest
 
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.experiments.trust_cohorts import batch_cohort
 from rindices.learners.contrastive import ContrastiveICA
-from rindices.learners.reproduction import carriers, reproduce_patterns
+from rindices.learners.reproduction import carriers, carriers_interval, reproduce_patterns
 from rindices.preprocess.pipeline import Preprocessing
 
 
@@ -16,6 +17,18 @@ def test_carriers_against_a_count() -> None:
     patients = np.concatenate([rng.normal(size=(600, 1)), 50 + rng.normal(size=(400, 1))])
     np.testing.assert_allclose(carriers(controls, patients), 0.4, atol=0.02)
     np.testing.assert_allclose(carriers(controls, controls), 0.0, atol=0.001)
+
+
+def test_the_interval_of_carriers_covers_the_truth() -> None:
+    """40 of 100 patients are far away, the others are controls; other people of both kinds are drawn."""
+    rng = np.random.default_rng(2)
+    held, cohorts = np.zeros(6), 40
+    for _ in range(cohorts):
+        controls, patients = rng.normal(size=(150, 6)), rng.normal(size=(200, 6))
+        patients[rng.random((200, 6)) < 0.4] += 9.0
+        low, high = carriers_interval(controls, patients, rng)
+        held += (low <= 0.4) & (high >= 0.4)
+    assert held.mean() / cohorts == pytest.approx(0.95, abs=0.04)
 
 
 def test_true_patterns_are_reproduced_and_a_made_up_one_is_not() -> None:

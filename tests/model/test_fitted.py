@@ -95,7 +95,8 @@ run()
         arguments += ["--participants", str(tmp_path / "participants.tsv"), "--out", str(out)]
         done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        np.testing.assert_allclose(indices(pd.read_csv(out, sep="\t")), indices(model.apply(made.cohort)), atol=1e-6)
+        found = pd.read_csv(out, sep="\t").set_index("participant_id").sort_index()  # people stay in the order of rows
+        np.testing.assert_allclose(indices(found), indices(model.apply(made.cohort)), atol=1e-6)
 
 
 def test_regions_that_do_not_match_are_named(made: Simulated, model: ri.FittedModel) -> None:
@@ -142,6 +143,20 @@ def test_people_without_covariates(made: Simulated, tmp_path: Path) -> None:
     dropped = subprocess.run([*command, "--on-missing", "drop"], capture_output=True, text=True, check=False)
     assert dropped.returncode == 0, dropped.stderr
     assert len(pd.read_csv(tmp_path / "r.csv")) == 179
+
+
+def test_what_a_model_does_not_know_is_said(made: Simulated, model: ri.FittedModel) -> None:
+    def said(some: ri.FittedModel) -> list[str]:
+        return [p.what for p in some.assess(made.cohort).problems if "this model has no" in p.what]
+
+    assert said(model) == []
+    assert model.training is not None
+    unmeasured = replace(model, training=replace(model.training, distances=np.zeros(0)))
+    for less in (unmeasured, replace(model, training=None)):
+        assert said(less)[0].startswith("this model has no novelty of regions")
+        assert "novelty" not in less.apply(made.cohort)
+    (both,) = said(replace(model, training=None, intervals=None))
+    assert both.startswith("this model has no intervals (its error was never measured) and no novelty of regions")
 
 
 def test_data_dictionary(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:

@@ -27,14 +27,19 @@ def linear(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]
     return np.stack([severity * patterns for severity in SEVERITIES]), weights, np.random.default_rng(0)
 
 
-def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gaussian people, linear patterns, a known inverse: 90 % are 90 %, at low, middle and high R-indices."""
-    monkeypatch.setattr(intervals, "EXCESS", 1.0)
-    monkeypatch.setattr(intervals, "EXPRESSION", 0.0)
+@pytest.mark.parametrize(("excess", "expression"), [(1.0, 0.0), (intervals.EXCESS, intervals.EXPRESSION)])
+def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch, excess: float, expression: float) -> None:
+    """Gaussian people, linear patterns, a known inverse: 90 % are 90 %, at low, middle and high R-indices.
+
+    New people vary so much more than controls, and show their patterns so differently, as the constants say.
+    """
+    monkeypatch.setattr(intervals, "EXCESS", excess)
+    monkeypatch.setattr(intervals, "EXPRESSION", expression)
     curves, weights, rng = linear()
 
     def people(z: np.ndarray) -> np.ndarray:
-        return 1 + 0.1 * (rng.normal(size=(len(z), 8)) + z @ curves[-1])
+        shown = z + expression * z.std(axis=0) * rng.normal(size=z.shape)
+        return 1 + 0.1 * ((excess if z.any() else 1.0) * rng.normal(size=(len(z), 8)) + shown @ curves[-1])
 
     def infer(values: np.ndarray) -> np.ndarray:
         return (values - 1) / 0.1 @ weights
@@ -50,6 +55,18 @@ def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch) -> No
     third = np.digitize(r[:, 0], np.quantile(r[:, 0], [1 / 3, 2 / 3]))
     for part in range(3):
         assert held[third == part, 0].mean() == pytest.approx(0.9, abs=0.05)
+
+
+def test_changes_follow_the_curves_of_the_patterns() -> None:
+    rng = np.random.default_rng(0)
+    curves, z = rng.normal(size=(len(SEVERITIES), 2, 5)), rng.random((50, 2))
+    z[0], z[1] = 0.0, 1.0
+    levels = [0.0, *SEVERITIES]
+    expected = [
+        [sum(np.interp(person[k], levels, [0.0, *curves[:, k, region]]) for k in range(2)) for region in range(5)]
+        for person in z
+    ]
+    assert_allclose(intervals._change(curves, z), expected, atol=1e-12)
 
 
 def example(members: float = 4.0) -> Intervals:

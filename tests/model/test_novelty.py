@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import mahalanobis
+from scipy.stats import binom
 from sklearn.covariance import LedoitWolf
 
 import rindices as ri
@@ -53,6 +54,15 @@ def test_training_people_are_measured_by_others() -> None:
     assert known.tail(known.mean[None])[0] == 1.0
 
 
+@pytest.mark.parametrize("number", [200, 2_000, 100_000])
+def test_the_bar_is_the_level_less_its_error(number: int) -> None:
+    """So few of as many training people lie beyond the bar by chance in 5 % of trainings only."""
+    known = Training(np.zeros(2), np.eye(2), np.arange(float(number)))
+    assert known.bar == pytest.approx(binom.ppf(0.05, number, LEVEL) / number, abs=1.5 / number)
+    few = Training(np.zeros(2), np.eye(2), np.arange(20.0))
+    assert few.tail(np.array([[1e9, 0.0]])) < few.bar < few.tail(np.array([[18.5, 0.0]]))
+
+
 def test_people_of_the_training_distribution(model: ri.FittedModel, people: Cohort) -> None:
     found, problems, _ = model.assess(people)
     assert found["novel"].mean() <= 0.06
@@ -95,6 +105,24 @@ def test_one_strange_person_among_many(model: ri.FittedModel, people: Cohort) ->
     assert found.loc[3, "novel"]
     assert found.loc[3, "novel_because"].startswith("Hippocampus_R +")
     assert not [problem for problem in problems if "looks unlike" in problem.what]
+
+
+def test_the_regions_that_make_the_distance_are_named() -> None:
+    """At most four, each with its share; where none stands out, many together."""
+    sd = np.array([1.0, 2.0] + [1.0] * 28)
+    known = Training(np.zeros(30), np.diag(sd**2), np.sqrt(np.linspace(10, 60, 500)))
+    names = tuple(f"region{k}" for k in range(30))
+    reference = Reference(names, np.zeros(30), (), {}, known)
+    values = np.zeros((4, 30))
+    values[0] = 3 * sd
+    values[1, :3] = 9.0, -12.0, 1.0  # the third makes less than a hundredth
+    values[2, :6] = [9.0, -12.0, 6.0, 5.5, 5.0, 0.0]
+    found = reference.assess(values, pd.DataFrame(index=range(4)), values)
+    assert found.texts[0] == "many regions together are unusual"
+    assert found.texts[1] == "region0 +9.0 sd; region1 -6.0 sd"
+    assert [reason.cause for reason in found.because[1]] == ["region0 high", "region1 low"]
+    assert found.texts[2] == "region0 +9.0 sd; region1 -6.0 sd; region2 +6.0 sd; region3 +5.5 sd"
+    assert found.texts[3] == ""
 
 
 def test_without_training_people_ranges_are_left() -> None:

@@ -201,7 +201,7 @@ def test_a_later_piece_in_another_unit_is_novel_not_refused(
 
 
 def test_a_table_unlike_training_is_warned_of_once(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
-    people.assign(age=98.0).where(people.index > 150, people).to_csv(at / "t.csv", index=False)
+    people.assign(age=people["age"].where(people.index <= 150, 98.0)).to_csv(at / "t.csv", index=False)
     done = run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
     warnings = [problem.what for problem in done.problems if "unlike the training people" in problem.what]
     assert len(warnings) == 1

@@ -203,6 +203,10 @@ def test_sites_that_cannot_be_learnt_are_refused_by_name() -> None:
     lonely.loc[np.flatnonzero(cohort.is_control)[0], "site"] = "lonely"
     with pytest.raises(PreprocessingError, match="lonely has one person"):
         ri.Preprocessing.fit(replace(cohort, people=lonely))
+    lonely.loc[np.flatnonzero(cohort.is_control)[1], "site"] = "lonely"
+    two = ri.Preprocessing.fit(replace(cohort, people=lonely)).harmoniser
+    assert two is not None
+    assert dict(zip(two.sites, two.counts, strict=True))["lonely"] == 2
     bare = cohort.people.copy()
     bare.loc[np.flatnonzero(cohort.is_patient)[:9], "site"] = "clinic"
     with pytest.raises(PreprocessingError, match=r"no control was measured at clinic \(9 people\)"):

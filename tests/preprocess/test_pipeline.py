@@ -104,6 +104,18 @@ def test_constant_region_is_refused_by_name() -> None:
         ri.Preprocessing.fit(flat)
 
 
+def test_units_do_not_matter_and_rounding_is_not_variation() -> None:
+    """A region that is constant up to rounding is refused; one in litres, whose numbers are as small, is not."""
+    cohort = make()
+    expected = ri.Preprocessing.fit(cohort).transform(cohort)
+    litres = replace(cohort, volumes=cohort.volumes / 1e6)
+    np.testing.assert_allclose(ri.Preprocessing.fit(litres).transform(litres), expected, rtol=1e-9)
+    volumes = cohort.volumes.copy()
+    volumes["r3"] = np.where(np.arange(200) % 4 < 2, 0.3, 0.1 + 0.2)
+    with pytest.raises(PreprocessingError, match=r"constant in the controls: r3\."):
+        ri.Preprocessing.fit(replace(cohort, volumes=volumes))
+
+
 def test_category_unseen_in_controls_is_refused_by_name() -> None:
     cohort = make()
     covariates = cohort.covariates.copy()
@@ -128,6 +140,16 @@ def test_outside_the_controls_range_is_adjusted_and_said() -> None:
     assert "p001" in problem.what
 
 
+@pytest.mark.parametrize("factor", [1e-6, 12.0])
+def test_a_covariate_of_another_unit_is_refused(factor: float) -> None:
+    cohort = make()
+    bigger = replace(cohort, covariates=cohort.covariates.assign(age=cohort.covariates["age"] + 100))
+    fitted = ri.Preprocessing.fit(bigger)
+    other = replace(bigger, covariates=bigger.covariates.assign(age=bigger.covariates["age"] * factor))
+    with pytest.raises(PreprocessingError, match=r"age is \S+ in the typical person here, 1\d\d\.?\d* to 1[78]\d"):
+        fitted.transform(other)
+
+
 def test_collinear_covariates_are_shared_and_said() -> None:
     cohort = make()
     doubled = replace(cohort, covariates=cohort.covariates.assign(months=cohort.covariates["age"] * 12))
@@ -137,10 +159,11 @@ def test_collinear_covariates_are_shared_and_said() -> None:
 
 
 def test_more_covariates_than_controls() -> None:
-    cohort = make(people=6)
-    wide = replace(cohort, covariates=pd.DataFrame(np.random.default_rng(0).normal(size=(6, 3)), columns=list("abc")))
-    with pytest.raises(PreprocessingError, match="3 controls cannot carry 3 covariate columns"):
-        ri.Preprocessing.fit(wide)
+    columns = pd.DataFrame(np.random.default_rng(0).normal(size=(10, 3)), columns=list("abc"))
+    with pytest.raises(PreprocessingError, match="4 controls cannot carry 3 covariate columns"):
+        ri.Preprocessing.fit(make(people=8, covariates=columns[:8]))
+    enough = make(people=10, covariates=columns)  # one control more than a line through all of them would need
+    assert np.isfinite(ri.Preprocessing.fit(enough).transform(enough)).all()
 
 
 def test_missing_regions_and_covariates_are_named() -> None:

@@ -150,6 +150,19 @@ def test_agreement_equals_its_definition():
     assert result.difference == pytest.approx(np.mean(differences))
 
 
+def test_columns_are_matched_by_concordance_and_correlation_only_breaks_ties():
+    """One person far off decides the correlations; the order of all others decides the matching."""
+    rng = np.random.default_rng(7)
+    a = rng.random((40, 2))
+    b = a + 0.05 * rng.random((40, 2))
+    a[0], b[0] = (1e3, 0.0), (0.0, 1e3)
+    crossed = sum(np.corrcoef(a[:, k], b[:, 1 - k])[0, 1] for k in range(2))
+    assert crossed > sum(np.corrcoef(a[:, k], b[:, k])[0, 1] for k in range(2))
+    np.testing.assert_array_equal(agreement(a, b).matching, [0, 1])
+    tied = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 4.0]])  # all pairs of columns are ordered alike
+    np.testing.assert_array_equal(agreement(tied, tied[:, ::-1]).matching, [1, 0])
+
+
 def test_agreement_does_not_depend_on_scale():
     rng = np.random.default_rng(4)
     a, b = rng.random((2, 40, 3))
@@ -204,6 +217,7 @@ def test_tables_of_wrong_shape_are_refused():
     for call, message in [
         (lambda: pattern_c_index(r, r[:, :2]), "a column of its own"),
         (lambda: pattern_c_index(r, r[:, :0]), "patterns in columns"),
+        (lambda: pattern_c_index(r, r[:, :, None]), "people in rows"),
         (lambda: agreement(r, r[:, :2]), "as many patterns"),
         (lambda: align(r, r[:5]), "same people"),
         (lambda: members_agreement(r), "members, people, patterns"),

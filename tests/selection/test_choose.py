@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from rindices.errors import InputError
 from rindices.selection.agreement import pattern_c_index
-from rindices.selection.choose import Candidate, GridPoint, choose, consensus
+from rindices.selection.choose import STABLE, Candidate, GridPoint, choose, consensus
 
 N = 300
 
@@ -19,9 +20,11 @@ def members(noise: float, number: int = 8, patterns: int = 3, seed: int = 0, los
     return np.stack([r[:, rng.permutation(patterns)] for r in seen + blind])
 
 
-def candidate(indices: np.ndarray, lam: float = 0.2, trained: int | None = None) -> Candidate:
+def candidate(
+    indices: np.ndarray, lam: float = 0.2, trained: int | None = None, evidence: np.ndarray | None = None
+) -> Candidate:
     point = GridPoint(indices.shape[2], lam)
-    return Candidate(point, indices, tuple(range(len(indices))), trained or len(indices))
+    return Candidate(point, indices, tuple(range(len(indices))), trained or len(indices), evidence)
 
 
 def test_the_point_with_more_agreement_wins() -> None:
@@ -96,6 +99,40 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
     points = [candidate(members(0.3)), candidate(members(0.2), 0.4)]
     one, two = choose(points, seed=3), choose(points, seed=3)
     assert [j.interval for j in one.judgements] == [j.interval for j in two.judgements]
+
+
+def test_the_interval_is_that_of_members_drawn_again() -> None:
+    """A plain loop: draw members with replacement, take the mean over pairs of different ones."""
+    indices = members(0.4, lost=2)
+    judged = choose([candidate(indices)]).judgements[0]
+    assert judged.agreement is not None
+    rng = np.random.default_rng(0)
+    means = []
+    for _ in range(4000):
+        drawn = rng.integers(8, size=8)
+        means.append(np.mean([judged.agreement.pairwise[i, j] for i in drawn for j in drawn if i != j]))
+    assert judged.interval == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.01)
+    assert judged.between == "members"
+
+
+def test_evidence_of_other_people_is_judged_by() -> None:
+    evidence = np.random.default_rng(0).uniform(0.5, 0.9, size=(12, 3))
+    judged = choose([candidate(members(0.1, number=12), evidence=evidence)]).judgements[0]
+    assert judged.between == "disjoint halves"
+    assert judged.agreement is not None
+    assert judged.agreement[:3] == pytest.approx(evidence.mean(axis=0))
+    drawn = stats.bootstrap((evidence[:, 0],), np.mean, method="percentile", random_state=0).confidence_interval
+    assert judged.interval == pytest.approx(tuple(drawn), abs=0.01)
+    assert judged.stable == (judged.interval[0] >= STABLE)
+
+
+def test_few_members_cannot_be_told_from_many() -> None:
+    few, many = candidate(members(0.1, number=3)), candidate(members(0.3), 0.4)
+    for points in ([few, many], [many, few]):
+        choice = choose(points)
+        assert points[choice.best or 0] is few
+        assert choice.ties == (1 - (choice.best or 0),)
+        assert np.isnan(choice.judgements[choice.best or 0].interval).all()
 
 
 def test_nothing_to_choose_from() -> None:

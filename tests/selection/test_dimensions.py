@@ -146,4 +146,8 @@ def test_same_seed_same_answer_and_the_last_question_is_answered_with_yes() -> N
     assert first == again
     assert [question.patterns for question in first.questions] == [0, 1, 2]
     assert [question.p <= first.level for question in first.questions] == [True, True, False]
+    # looks end a question early: at the 60th where nothing comes near, at any 20th where too much does
+    assert [question.relabellings for question in first.questions[:2]] == [59, 59]
+    assert first.questions[2].relabellings < 199
+    assert first.questions[2].relabellings % 20 == 19
     assert first.questions[0].chance[0] < first.questions[0].chance[1] < first.questions[0].excess

@@ -21,12 +21,16 @@ seed = 3
 """
 
 
-def command(*arguments: object) -> list[str]:
+def command(*arguments: object, report: bool = False) -> list[str]:
+    if (
+        arguments[0] == "fit" and not report
+    ):  # studies are run many times here; what their page shows is tested elsewhere
+        arguments = (*arguments, "--no-report")
     return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+def run(*arguments: object, report: bool = False) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments, report=report), capture_output=True, text=True, check=False)
 
 
 def outputs(path: Path) -> tuple[bytes, ...]:

@@ -22,6 +22,7 @@ from rindices.study.evidence import (
     shifts_of,
     why_they_differ,
 )
+from rindices.study.outputs import OUTPUTS
 from tests.study.helpers import run
 
 
@@ -103,9 +104,11 @@ def test_records_are_plain_and_complete() -> None:
     assert [point["p"] for point in number["test"]["curve"]] == [0.005, 0.01, 0.4]
     assert number_record(DIMENSIONS, (4,), 4)["forced"] == 4
     stability = np.array([[0.9, 0.2], [1.0, 0.4]])
-    patterns = patterns_record(Reproduction(stability, stability, np.array([0.8, 0.1])))
+    ends = np.array([[0.7, 0.0], [0.9, 0.2]])
+    patterns = patterns_record(Reproduction(stability, stability, np.array([0.8, 0.1]), ends))
     assert [p["name"] for p in patterns] == ["r1", "r2"]
     assert patterns[0]["stability"] == pytest.approx(0.95)
+    assert patterns[1]["carriers_interval"] == [0.0, 0.2]
     json.dumps([number, patterns], allow_nan=False)
     said = "\n".join(str(problem) for problem in doubts(number, patterns))
     assert "different numbers" in said
@@ -123,17 +126,31 @@ def nothing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_null_cohort_ends_well(nothing: Path) -> None:
     table, people = nothing / "volumes.csv", nothing / "participants.tsv"
-    options = ["--participants", people, "--group", "group", "--covariates", "age,sex,icv", "--out", nothing / "out"]
-    done = run("fit", table, *options)
+    options = ["--participants", people, "--group", "group", "--covariates", "age,sex,icv"]
+    out = nothing / "out"
+    options += ["--out", out]
+    out.mkdir()
+    for name in OUTPUTS:
+        (out / name).write_text("of an earlier study")
+    done = run("fit", table, *options, report=True)
     assert done.returncode == 0, done.stderr
     assert "no disease pattern found" in done.stdout
-    assert not (nothing / "out" / "model.safetensors").exists()
-    selection = json.loads((nothing / "out" / "selection.json").read_text())
+    left = sorted(path.name for path in out.iterdir() if path.is_file())
+    assert left == ["cohort.json", "report.html", "selection.json", "study.toml"]
+    page = (out / "report.html").read_text("utf-8")
+    assert "<h1>No disease pattern found: out</h1>" in page
+    assert "of an earlier study" not in page
+    selection = json.loads((out / "selection.json").read_text())
     assert selection["chosen"] is None
     assert selection["number_of_patterns"]["by_test"] == 0
-    told = json.loads(run("fit", table, *options, "--json").stdout)
+    told = json.loads(run("fit", table, *options, "--json", report=True).stdout)
     assert (told["n_patterns"], told["model"]) == (0, None)
     assert told["number_of_patterns"] == selection["number_of_patterns"]
+    assert told["report"] == str(out / "report.html")
+    assert (out / "report.html").read_text("utf-8") == page
+    (out / "report.html").unlink()
+    assert run("report", out).returncode == 0
+    assert (out / "report.html").read_text("utf-8") == page
 
 
 def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:

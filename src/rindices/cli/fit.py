@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.study.config import Study
-    from rindices.study.fit import NoPatternError
+    from rindices.study.endings import NoPatternError
     from rindices.study.store import RunStore
 
 _FLAT = 0.7  # of the scale of single members
@@ -60,6 +60,7 @@ def fit(
     engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,
     workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, for --engine dask.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +77,7 @@ def fit(
     if dry_run:
         _tell_plan(study, folder, out, as_json)
     else:
-        _run(study, folder, out, source[0], as_json)
+        _run(study, folder, out, source[0], as_json, not no_report)
 
 
 def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]":
@@ -101,11 +102,11 @@ def _plain(value: Any) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
-def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -> None:
+def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
     from rindices.errors import StudyError, reason
     from rindices.report.html import write_report
+    from rindices.study.endings import NoPatternError
     from rindices.study.engines.base import StoppedError
-    from rindices.study.fit import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
@@ -114,11 +115,13 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
         with store.hold():
-            model = _fit(study, cohort, problems, store, out, source)
-            page = write_report(out)
-    except NoPatternError as error:
-        _tell_nothing(error, out, time.monotonic() - start, as_json)
-        return
+            try:
+                model = _fit(study, cohort, problems, store, out, source)
+            except NoPatternError as error:
+                page = str(write_report(out)) if with_report else None
+                _tell_nothing(error, out, page, time.monotonic() - start, as_json)
+                return
+            page = str(write_report(out)) if with_report else None
     except StoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -135,7 +138,7 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool) -
         "members": chosen["members"],
         "seconds": round(time.monotonic() - start, 1),
         "model": str(out / "model.safetensors"),
-        "report": str(page),
+        "report": page,
         "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
         "patterns": dict(model.selection or {})["patterns"],
     }
@@ -150,11 +153,13 @@ def _fit(
 ) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
+    from rindices.preprocess.pipeline import Preprocessing
     from rindices.study.config import study_toml
+    from rindices.study.endings import NoPatternError, UnstableError
     from rindices.study.engines.choose import make_engine
     from rindices.study.evidence import doubts
-    from rindices.study.fit import NoPatternError, UnstableError, fit_cohort
-    from rindices.study.outputs import clear_outputs, write_selection, write_study
+    from rindices.study.fit import fit_cohort
+    from rindices.study.outputs import clear_outputs, write_nothing, write_selection, write_study
 
     clear_outputs(out)
     if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
@@ -169,7 +174,11 @@ def _fit(
         )
         try:
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
-        except (NoPatternError, UnstableError) as error:
+        except NoPatternError as error:
+            review = Preprocessing.fit(cohort, study.data.harmonise).review(cohort)
+            write_nothing(out, error.selection, cohort, [*problems, *review])
+            raise
+        except UnstableError as error:
             write_selection(out, error.selection)
             raise
     review = model.preprocessing.review(cohort)
@@ -189,9 +198,7 @@ def _doubts(scales: list[float]) -> "list[Problem]":
 
 
 def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
-    low, high = selection["chosen"]["concordance_interval"]
-    concordance = result["agreement"]["concordance"]
-    told = f"{concordance:.3f} ({low:.3f} to {high:.3f})" if concordance is not None else "not known (one member)"
+    told = _agreement(result["agreement"]["concordance"], *selection["chosen"]["concordance_interval"])
     ties = ", ".join(_setting(setting) for setting in selection["ties"])
     members = result["members"]
     print_facts(
@@ -203,12 +210,17 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
             *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
-            (
-                "written",
-                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml, report.html",
-            ),
+            ("written", f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml"),
+            ("report", result["report"] or ""),
         ]
     )
+
+
+def _agreement(concordance: float | None, low: float | None, high: float | None) -> str:
+    """Return the agreement with its interval; fewer than three members have none."""
+    if concordance is None:
+        return "not known (one member)"
+    return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _number(chosen: int, number: dict[str, Any]) -> str:
@@ -224,16 +236,17 @@ def _reality(pattern: dict[str, Any]) -> str:
     )
 
 
-def _tell_nothing(error: "NoPatternError", out: Path, seconds: float, as_json: bool) -> None:
+def _tell_nothing(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
     """Say that there is no pattern, which is an answer and not a failure."""
     number = error.selection["number_of_patterns"]
     if as_json:
         empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
-        rest = {"seconds": round(seconds, 1), "model": None, "report": None}
+        rest = {"seconds": round(seconds, 1), "model": None, "report": page}
         print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
         return
     typer.echo(str(error), err=True)
-    print_facts([("patterns", "no disease pattern found"), ("written", f"{out}: selection.json, study.toml")])
+    written = f"{out}: cohort.json, selection.json, study.toml"
+    print_facts([("patterns", "no disease pattern found"), ("written", written), ("report", page or "")])
 
 
 def _setting(setting: dict[str, Any]) -> str:

@@ -19,13 +19,19 @@ app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 def show(
     path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
     as_json: Json = False,
+    as_card: Annotated[bool, typer.Option("--card", help="Print a model card in Markdown.")] = False,
 ) -> None:
     """Say what a table must have to be used with a model, and where the model comes from."""
     from rindices.model.fitted import SCHEMA, load
 
+    if as_json and as_card:
+        raise typer.BadParameter("give --json or --card, not both")
     model = load(path)
     card = dict(model.card)
     codings = model.preprocessing.residualiser.to_dict()
+    if as_card:
+        _print_card(model, codings)
+        return
     if as_json:
         own = {"schema": SCHEMA, "n_patterns": model.n_patterns, "regions": list(model.regions)}
         own |= {"intervals": _intervals(model), "novelty": _novelty(model), "sums": dict(model.sums)}
@@ -121,6 +127,19 @@ def export(
         print_json({"out": str(onnx), **names})
     else:
         typer.echo(f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}", err=True)
+
+
+def _print_card(model: "FittedModel", codings: list[dict[str, Any]]) -> None:
+    from rindices.model.card import model_card
+
+    facts = {
+        "covariates": ", ".join(_covariate(coding) for coding in codings) or "none",
+        "sites": _sites(model.preprocessing.to_dict().get("harmonise")) or "not harmonised",
+        "recipe": _recipe(dict(model.card)),
+        "intervals": _intervals(model) or "none",
+        "novelty": _novelty(model),
+    }
+    typer.echo(model_card(model, facts), nl=False)
 
 
 def _intervals(model: "FittedModel") -> str | None:

@@ -165,7 +165,11 @@ def draw_power(result: dict[str, Any], path: Path) -> None:
     frame = pd.DataFrame(result["rows"])
     sizes = sorted({(row["controls"], row["patients"]) for row in result["rows"]})
     figure = Figure(figsize=(10.5, 3.8), layout="constrained")
-    panels = {"accuracy": "accuracy (pattern-c-index)", "right": "chance of the right number", "width": "95 % interval"}
+    panels = {
+        "accuracy": "accuracy (pattern-c-index)",
+        "right": "chance of the right number",
+        "width": "width of a person's 95 % interval",
+    }
     for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         for (rate, rows), colour in zip(frame.groupby("rate"), _COLOURS, strict=False):
             people, error = rows["controls"] + rows["patients"], rows[f"{name}_se"].astype(float).fillna(0.0)

@@ -21,7 +21,7 @@ def small_sample(n_controls: int, n_patients: int) -> list[Problem]:
             f"{n_controls} controls and {n_patients} patients are fewer than were ever simulated "
             f"({smallest['controls']} and {smallest['patients']})"
         )
-        return [Problem(Severity.WARNING, what, "", "rindices power says what to expect")]
+        return [Problem(Severity.WARNING, what, "", "The command rindices power says what to expect")]
     weak = [row for row in _at_largest(fitting) if row["right"] < ENOUGH and row["rate"] >= MILD]
     return [_quote(weak[-1])] if weak else []
 
@@ -34,8 +34,8 @@ def _at_largest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _quote(row: dict[str, Any]) -> Problem:
     what = (
-        f"a small cohort: with {row['controls']} controls and {row['patients']} patients, simulated patterns that take "
+        f"a small cohort (with {row['controls']} controls and {row['patients']} patients, simulated patterns that take "
         f"{row['rate']:.0%} of a region were ranked {row['accuracy']:.2f} (0.5 is chance) and their number found in "
-        f"{row['right']:.0%} of the cohorts"
+        f"{row['right']:.0%} of the cohorts)"
     )
-    return Problem(Severity.WARNING, what, "", "rindices power tells what more people would give")
+    return Problem(Severity.WARNING, what, "", "The command rindices power tells what more people would give")

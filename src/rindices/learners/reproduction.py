@@ -25,6 +25,7 @@ from rindices.threads import one_thread
 Floats = NDArray[np.float64]
 
 BOOTSTRAPS, SPLITS = 30, 15
+_DRAWS = 400  # for the interval of carriers, which is cheap
 _HALF = 0.4  # of the people for each of two disjoint fits; the fifth that is left is ranked by both
 _NORMAL = 0.95  # quantile of controls above which a patient carries a pattern
 
@@ -40,11 +41,14 @@ class Reproduction(NamedTuple):
         Rank correlation of the R-indices from two disjoint sets of people, on patients of neither.
     carriers : (M,)
         Share of patients beyond 95 % of controls, less what is expected of controls.
+    carriers_interval : (2, M)
+        Its 95 % interval over controls and patients drawn with replacement.
     """
 
     stability: Floats
     split_half: Floats
     carriers: Floats
+    carriers_interval: Floats
 
 
 def reproduce_patterns(
@@ -77,13 +81,21 @@ def reproduce_patterns(
         rng = np.random.default_rng([seed, 7])
         stability = [_stability(people, y, indices, shifts, rng) for _ in range(bootstraps)]
         halves = [_split_half(people, y, shifts, rng) for _ in range(splits)]
-    return Reproduction(np.array(stability), np.array(halves), carriers(indices[y == 0], indices[y == 1]))
+    groups = indices[y == 0], indices[y == 1]
+    ends = carriers_interval(*groups, np.random.default_rng([seed, 9]))
+    return Reproduction(np.array(stability), np.array(halves), carriers(*groups), ends)
 
 
 def carriers(controls: Floats, patients: Floats) -> Floats:
     """Return the share of patients (N, M) who carry each pattern: beyond 95 % of controls, chance taken off."""
     beyond = (patients > np.quantile(controls, _NORMAL, axis=0)).mean(axis=0)
     return np.asarray(np.clip((beyond - (1 - _NORMAL)) / _NORMAL, 0.0, 1.0))
+
+
+def carriers_interval(controls: Floats, patients: Floats, rng: np.random.Generator) -> Floats:
+    """Return both ends (2, M) of the 95 % interval of `carriers`, were other people drawn."""
+    drawn = [carriers(*(rng.choice(group, len(group)) for group in (controls, patients))) for _ in range(_DRAWS)]
+    return np.asarray(np.quantile(drawn, [0.025, 0.975], axis=0))
 
 
 def _stability(

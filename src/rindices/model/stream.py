@@ -231,10 +231,16 @@ def _judged(job: Job, opening: Opening, piece: Piece) -> Iterator[Examination]:
         yield opening.examine(frame)
 
 
-@lru_cache(maxsize=1)
 def _opened(job: Job, path: Path) -> tuple[FittedModel, Opening, tuple[Problem, ...]]:
     """Return the model, a file whose first rows were judged by the door and the model, and what they said of it."""
-    model = _load(job.model)
+    inputs = (path, job.model, *([job.request.participants] if job.request.participants else []))
+    return _open(job, path, str([_stamp(file) for file in inputs]))
+
+
+@lru_cache(maxsize=1)
+def _open(job: Job, path: Path, stamps: str) -> tuple[FittedModel, Opening, tuple[Problem, ...]]:
+    """Do as `_opened`, once for all pieces of a file; ``stamps`` change with the files."""
+    model = load(job.model)
     opening = Opening.of(path, job.request, job.head)
     assert opening.judged.cohort is not None
     _, problems, counted = model.assess(opening.judged.cohort)
@@ -242,11 +248,6 @@ def _opened(job: Job, path: Path) -> tuple[FittedModel, Opening, tuple[Problem, 
     told = (*(problem for problem in problems if problem not in whole_table), *opening.judged.problems)
     parts = {part for parts in model.sums.values() for part in parts}
     return model, opening if opening.whole else opening.narrowed({*model.regions, *parts}), told
-
-
-@lru_cache(maxsize=1)
-def _load(path: Path) -> FittedModel:
-    return load(path)
 
 
 def _keys(judged: Examination) -> Keys:

@@ -1,7 +1,7 @@
 """What a study left behind, read back for its report."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class Contents:
         See `pattern_table`.
     associations : DataFrame or None
         Where ``rindices associate`` has written them into the folder.
+    widths : dict
+        Of each R-index the median width of the patients' intervals; empty where there are none.
+    novel : int or None
+        How many people are unlike the others.
     """
 
     title: str
@@ -42,6 +46,8 @@ class Contents:
     indices: pd.DataFrame
     patterns: pd.DataFrame
     associations: pd.DataFrame | None = None
+    widths: dict[str, float] = field(default_factory=dict)
+    novel: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -81,7 +87,7 @@ def read_contents(folder: Path) -> Contents:
     lacking = [name for name in (GROUP, *names) if name not in indices]
     if lacking:
         raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(lacking)}: run rindices fit again.")
-    selection = _json(folder / "selection.json")
+    selection = read_json(folder / "selection.json")
     if not isinstance(selection.get("chosen"), dict):
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
     return Contents(
@@ -92,17 +98,25 @@ def read_contents(folder: Path) -> Contents:
         indices=indices[[GROUP, *names]],
         patterns=pattern_table(model),
         associations=_associations(folder),
+        widths=_widths(indices[indices[GROUP] == PATIENT], names),
+        novel=int(indices["novel"].sum()) if "novel" in indices else None,
     )
 
 
 def _cohort(folder: Path, indices: pd.DataFrame, model: FittedModel) -> dict[str, Any]:
     """Return who was in the data; from the R-indices alone where a study was run before this was written."""
     if (folder / "cohort.json").is_file():
-        return _json(folder / "cohort.json")
+        return read_json(folder / "cohort.json")
     counts = {"people": len(indices), "regions": len(model.regions)}
     counts |= {"controls": int((indices[GROUP] == CONTROL).sum()), "patients": int((indices[GROUP] == PATIENT).sum())}
     told = {"source": model.card.get("source", "table"), "unit": model.card.get("unit", "unknown")}
     return {**counts, **told, "covariates": [], "sites": {}, "problems": []}
+
+
+def _widths(patients: pd.DataFrame, names: list[str]) -> dict[str, float]:
+    """Return the median width of each R-index's intervals; none where a study was run before there were any."""
+    known = [name for name in names if f"{name}_low" in patients and f"{name}_high" in patients]
+    return {name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in known}
 
 
 def _associations(folder: Path) -> pd.DataFrame | None:
@@ -116,7 +130,8 @@ def _associations(folder: Path) -> pd.DataFrame | None:
     return table
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object that a study wrote."""
     try:
         value = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

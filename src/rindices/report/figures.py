@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rindices.errors import count
 from rindices.report.contents import Contents
 from rindices.selection.choose import STABLE
 from rindices.tables.cohort import GROUP
@@ -19,7 +20,7 @@ _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", CONTROLS: "control", PAT
 _WIDTH = 4.4  # inches; the page shows a chart at about this width, so letters keep their size on a phone
 _DOTS = 1_200  # people of each group that a cloud of dots shows
 _NUMBERED = 12  # members up to which a matrix bears numbers
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 9,
     "text.color": INK,
@@ -91,6 +92,48 @@ def _agreement_row(record: dict[str, Any]) -> dict[str, Any]:
         **counts,
         "stable": record["stable"],
     }
+
+
+def excess_chart(test: dict[str, Any]) -> Chart:
+    """How much more patients vary than controls, against chance, as patterns are taken out one by one.
+
+    Parameters
+    ----------
+    test : dict
+        ``number_of_patterns.test`` of ``selection.json``.
+    """
+    table = pd.DataFrame(test["curve"])
+    beyond = table["p"] <= test["level"]
+    with _chart(0.85 + 0.36 * len(table)) as (figure, axes):
+        left = 0.9 * min(1.0, table["excess"].min())
+        axes.barh(table.index, table["chance_95"] - left, 0.62, left, color=RULE)
+        axes.plot(table["chance_median"], table.index, "|", color=MUTED, ms=11, mew=1.2)
+        axes.plot(table["excess"], table.index, color=INK, lw=1)
+        for place, (excess, p) in enumerate(zip(table["excess"], table["p"], strict=True)):
+            colour, fill = (PATIENTS, PATIENTS) if beyond[place] else (INK, "none")
+            axes.plot([excess], [place], "o", ms=7, mfc=fill, mec=colour, mew=1.4)
+            axes.annotate(f"p {p_words(p)}", (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+        axes.set_xscale("log")
+        right = 1.4 * table[["excess", "chance_95"]].to_numpy().max()
+        axes.set_xlim(left, right)
+        ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if left < tick < right]
+        axes.set_xticks(ticks[:: 1 + len(ticks) // 7], [f"{tick:,}" for tick in ticks[:: 1 + len(ticks) // 7]])
+        axes.minorticks_off()
+        axes.set_yticks(table.index, [_taken_out(number) for number in table["patterns"]])
+        axes.set_ylim(len(table) - 0.45, -0.55)
+        axes.set_xlabel("patients' largest variation (1: as controls)")
+        said = f"{int(beyond.sum())} of {count(len(table), 'row')} lie beyond chance"
+        alt = f"Excess of patients over controls against chance as patterns are taken out one by one; {said}."
+        return Chart("excess", _svg(figure, "excess"), alt, table)
+
+
+def p_words(p: float) -> str:
+    """Return a p-value with as many digits as are worth reading."""
+    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def _taken_out(number: int) -> str:
+    return f"{number} taken out" if number else "nothing taken out"
 
 
 def setting_words(setting: dict[str, Any]) -> str:

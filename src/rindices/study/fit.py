@@ -25,13 +25,13 @@ from rindices.model.intervals import Intervals, calibrate
 from rindices.model.novelty import Training
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import Candidate, Choice, GridPoint, Judgement, choose
-from rindices.selection.dimensions import Dimensions
 from rindices.selection.patterns import standard_error
 from rindices.study.config import Model, make_study
+from rindices.study.endings import NoPatternError, UnstableError
 from rindices.study.engines.base import Engine, Say, Told, run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.evidence import cohort_dimensions, nothing_found, number_record, patterns_record
-from rindices.study.outputs import write_study
+from rindices.study.outputs import clear_outputs, write_nothing, write_study
 from rindices.study.plan import MemberSet, data_key, make_plan, resolve_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -86,12 +86,18 @@ def fit(
     engine : Engine, optional
         Who trains, for instance a ``DaskEngine``; left out, processes of this machine.
     out : path, optional
-        Folder for what ``rindices fit`` writes; ``rindices.write_report(out)`` makes a report of it.
+        Folder for what ``rindices fit`` writes; ``rindices.write_report(out)`` makes a report of it, also where no
+        pattern was found.
 
     Returns
     -------
     FittedModel
         With ``selection``, how the setting was chosen.
+
+    Raises
+    ------
+    NoPatternError
+        Where patients cannot be told from controls and several numbers of patterns were to be tried.
     """
     values: dict[str, Any] = {
         "patterns": np.atleast_1d(patterns).tolist(),
@@ -105,7 +111,14 @@ def fit(
     kept = runs if runs is not None or out is None else Path(out) / "runs"
     place = TemporaryDirectory() if kept is None else nullcontext(str(kept))
     with place as folder, (store := RunStore(Path(folder))).hold():
-        fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
+        if out is not None:
+            clear_outputs(Path(out))
+        try:
+            fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
+        except NoPatternError as error:
+            if out is not None:
+                write_nothing(Path(out), error.selection, cohort, Preprocessing.fit(cohort, harmonise).review(cohort))
+            raise
     if out is not None:
         write_study(Path(out), fitted, cohort)
     return fitted
@@ -148,7 +161,7 @@ def fit_cohort(
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     dimensions = cohort_dimensions(cohort, seed)
     if nothing_found(dimensions) and len(set(model.patterns)) > 1:
-        raise NoPatternError(dimensions, model.patterns)
+        raise NoPatternError(dimensions, model.patterns, _origin(cohort, seed))
     plan = make_plan(model, seed, data_key(cohort, harmonise))
     watch = _Watch(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
@@ -186,33 +199,6 @@ class _Watch:
             candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
             if len(candidate.indices) > 1:
                 self.on_setting(work.point, choose([candidate]).judgements[0].concordance)
-
-
-class NoPatternError(StudyError):
-    """Patients cannot be told from controls, so nothing was trained; ``selection`` says what was found."""
-
-    def __init__(self, found: Dimensions, tried: Sequence[int]) -> None:
-        first = found.questions[0]
-        super().__init__(
-            f"no disease pattern found: patients differ from controls no more than labels drawn by chance do "
-            f"(p = {first.p:.2f}). To train all the same, name one number of patterns."
-        )
-        record = number_record(found, tried, None)
-        self.selection: dict[str, Any] = {
-            "chosen": None,
-            "ties": [],
-            "grid": [],
-            "number_of_patterns": record,
-            "patterns": [],
-        }
-
-
-class UnstableError(StudyError):
-    """No setting gave a result that can be trusted; ``selection`` says what was found."""
-
-    def __init__(self, what: str, selection: dict[str, Any]) -> None:
-        super().__init__(what)
-        self.selection = selection
 
 
 def _check_settings(cohort: Cohort, model: Model) -> None:
@@ -314,10 +300,7 @@ def _build(
         "member_steps": [m.steps for m in chosen],
         "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
         "recipe": dict(zip(("recipe", "values"), resolve_recipe(model), strict=True)),
-        "seed": seed,
-        "fingerprint": cohort.fingerprint(),
-        "rindices_version": __version__,
-        "versions": {"python": platform.python_version(), "numpy": version("numpy")},
+        **_origin(cohort, seed),
         "citation": CITATION,
     }
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
@@ -332,6 +315,16 @@ def _build(
     card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
     intervals = _intervals(fitted, X, cohort.is_patient, share, seed)
     return replace(fitted, card=card, selection=selection | told, intervals=intervals)
+
+
+def _origin(cohort: Cohort, seed: int) -> dict[str, Any]:
+    """Return what numbers come from: the people, the seed, the versions."""
+    return {
+        "seed": seed,
+        "fingerprint": cohort.fingerprint(),
+        "rindices_version": __version__,
+        "versions": {"python": platform.python_version(), "numpy": version("numpy")},
+    }
 
 
 def _share(recipe: str, values: dict[str, Any]) -> float:

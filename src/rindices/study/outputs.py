@@ -29,13 +29,20 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     """
     folder.mkdir(parents=True, exist_ok=True)
     told = model.preprocessing.review(cohort) if problems is None else problems
-    write_json(folder / "cohort.json", describe(cohort) | {"problems": [problem.as_dict() for problem in told]})
+    _write_cohort(folder, cohort, told)
     _write_patterns(folder, model)
     indices = model.apply(cohort)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv")
     write_selection(folder, dict(model.selection or {}))
     model.save(folder / "model.safetensors")  # last: where it stands, all stands
+
+
+def write_nothing(folder: Path, selection: dict[str, Any], cohort: Cohort, problems: Iterable[Problem]) -> None:
+    """Write what a study that found no pattern leaves behind: who was in the data, and what the test says."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_cohort(folder, cohort, problems)
+    write_selection(folder, selection)
 
 
 def write_selection(folder: Path, selection: dict[str, Any]) -> None:
@@ -47,6 +54,10 @@ def clear_outputs(folder: Path) -> None:
     """Remove an earlier answer, so that a study that fails or is interrupted leaves none that is not its own."""
     for name in OUTPUTS:
         (folder / name).unlink(missing_ok=True)
+
+
+def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
+    write_json(folder / "cohort.json", describe(cohort) | {"problems": [problem.as_dict() for problem in problems]})
 
 
 def _write_patterns(folder: Path, model: FittedModel) -> None:

@@ -116,15 +116,17 @@ def test_terms_stay_finite_for_certain_logits() -> None:
     assert torch.isfinite(losses.adversarial(logits)).all()
 
 
-def test_handwritten_orthogonality_gradient() -> None:
-    singles, weight = numbers(S, B, M, R).requires_grad_(), 0.7
+@pytest.mark.parametrize("size", [1.0, 1e-100])  # it knows directions alone, down to the smallest change
+def test_handwritten_orthogonality_gradient(size: float) -> None:
+    singles, weight = (size * numbers(S, B, M, R)).requires_grad_(), 0.7
     (weight * losses.orthogonality(singles)).sum().backward()
     sizes = singles.detach().abs().flatten(0, 1)
     mixing = gradients.new_mixing(S * B, M, 4 * weight / (B * M * M), sizes)
     mixing.gram.copy_(sizes @ sizes.mT)
     gradients.orthogonality_mixing(mixing)
     got = (mixing.result @ sizes).view_as(singles) * singles.detach().sign()
-    torch.testing.assert_close(got, singles.grad, rtol=0, atol=1e-12)
+    assert singles.grad is not None
+    torch.testing.assert_close(got * size, singles.grad * size, rtol=0, atol=1e-12)
 
 
 def test_handwritten_orthogonality_gradient_is_finite_without_change() -> None:

@@ -1,0 +1,108 @@
+"""The tables that the documentation speaks of, small: ``python desk.py FOLDER``, with an environment that has rindices.
+
+``dlmuse.csv``, ``participants.tsv``   DLMUSE by code; diagnosis CN, MCI, AD; age, sex, scanner
+``visits.csv``                         the same people twice
+``aseg.tsv``, ``lh.tsv``, ``rh.tsv``   FreeSurfer's tables of the same people
+``sample_roi.csv``, ``sample_truth.csv``  as the authors' package has them
+``results``, ``model.safetensors``     a small study of ``dlmuse.csv``, and its model
+``new.csv``, ``new.tsv``               controls and patients of a third scanner
+``clinical.tsv``                       what else is known of them
+``your_table.csv``, ``your_participants.tsv``  the first two again
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import rindices as ri
+
+STRUCTURES = ("Thalamus", "Caudate", "Putamen", "Pallidum", "Hippocampus", "Amygdala", "Accumbens-area")
+GYRI = ("bankssts", "cuneus", "entorhinal", "fusiform", "insula", "lingual", "precuneus", "superiorfrontal")
+
+
+def main(folder: Path) -> None:
+    """Write all of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = ri.simulate_cohort("tiny", 0)
+    cohort, rng = made.cohort, np.random.default_rng(0)
+    volumes, people = cohort.volumes, people_of(cohort, rng)
+    ids = people["participant_id"]
+    codes = volumes.rename(columns=lambda name: name.removeprefix("MUSE_"))
+    dlmuse = pd.concat([ids.rename("ID"), cohort.covariates["icv"].rename("702"), codes], axis=1)
+    for table, name in ((dlmuse, "dlmuse.csv"), (dlmuse, "your_table.csv")):
+        table.to_csv(folder / name, index=False)
+    for name in ("participants.tsv", "your_participants.tsv"):
+        people.to_csv(folder / name, sep="\t", index=False)
+    clinical = people[["participant_id", "age", "sex"]].assign(mmse=rng.normal(27, 2, len(people)).round())
+    clinical.to_csv(folder / "clinical.tsv", sep="\t", index=False)
+    newcomers(dlmuse, people, folder)
+    visits(dlmuse, rng).to_csv(folder / "visits.csv", index=False)
+    freesurfer(volumes, ids, cohort.covariates["icv"], folder)
+    sample(volumes, ids, cohort.is_patient, folder)
+    made.severities.rename(columns=lambda name: name.replace("s", "r") if name != "participant_id" else name).to_csv(
+        folder / "sample_truth.csv", index=False
+    )
+    study(folder)
+
+
+def study(folder: Path) -> None:
+    """Run a small study of the first table, as a user would."""
+    program = [sys.executable, "-c", "from rindices.cli.main import run; run()", "fit", "dlmuse.csv"]
+    groups = (
+        "--participants participants.tsv --group diagnosis --controls CN --patients MCI,AD --covariates age,sex,icv"
+    )
+    how = "--patterns 2 --members 3 --recipe contrastive --workers 1 --out results"
+    subprocess.run([*program, *groups.split(), *how.split()], cwd=folder, check=True, capture_output=True)
+    shutil.copy(folder / "results" / "model.safetensors", folder)
+    shutil.rmtree(folder / "results" / "runs")
+
+
+def people_of(cohort: ri.Cohort, rng: np.random.Generator) -> pd.DataFrame:
+    """Participants as BIDS has them."""
+    people = cohort.people[["participant_id"]].copy()
+    people["diagnosis"] = np.where(cohort.is_control, "CN", rng.choice(["MCI", "AD"], len(cohort)))
+    people[["age", "sex"]] = cohort.covariates[["age", "sex"]].to_numpy()
+    people["scanner"] = rng.choice(["A", "B"], len(cohort))
+    return people
+
+
+def newcomers(table: pd.DataFrame, people: pd.DataFrame, folder: Path) -> None:
+    """Sixty people under other ids at another scanner."""
+    names = [f"new-{place:02d}" for place in range(60)]
+    table[:60].assign(ID=names).to_csv(folder / "new.csv", index=False)
+    there = people[:60].assign(participant_id=names, scanner="C").rename(columns={"diagnosis": "dx"})
+    there.to_csv(folder / "new.tsv", sep="\t", index=False)
+
+
+def visits(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Two scans of everyone, the second a little different."""
+    again = table.copy()
+    again.iloc[:, 2:] *= rng.normal(0.99, 0.01, size=again.iloc[:, 2:].shape)
+    both = pd.concat([table.assign(session_id="ses-1"), again.assign(session_id="ses-2")])
+    return both.rename(columns={"ID": "participant_id"})
+
+
+def freesurfer(volumes: pd.DataFrame, ids: pd.Series, icv: pd.Series, folder: Path) -> None:
+    """Volumes under FreeSurfer's names."""
+    at = iter(range(volumes.shape[1]))
+    aseg = {f"{side}-{name}": volumes.iloc[:, next(at)] for name in STRUCTURES for side in ("Left", "Right")}
+    frame = pd.DataFrame({"Measure:volume": ids, **aseg, "EstimatedTotalIntraCranialVol": icv})
+    frame.to_csv(folder / "aseg.tsv", sep="\t", index=False)
+    for side in ("lh", "rh"):
+        gyri = {f"{side}_{name}_volume": volumes.iloc[:, next(at)] for name in GYRI}
+        pd.DataFrame({f"{side}.aparc.volume": ids, **gyri}).to_csv(folder / f"{side}.tsv", sep="\t", index=False)
+
+
+def sample(volumes: pd.DataFrame, ids: pd.Series, patient: np.ndarray, folder: Path) -> None:
+    """A frame as the authors' package reads it."""
+    regions = volumes.set_axis([f"roi{k}" for k in range(volumes.shape[1])], axis=1)
+    diagnosis = pd.Series(np.where(patient, 1, -1), name="diagnosis")
+    pd.concat([ids, diagnosis, regions], axis=1).to_csv(folder / "sample_roi.csv", index=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,108 @@
+"""The authors' sample data with both programs: accuracy and time.
+
+    python benchmarks/upstream_sample.py [--upstream FOLDER] [--steps 4000]
+
+Reads ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
+``RINDICES_DATA``. Ours: every recipe that needs no hours, as a user would call it. Theirs: one member, their training
+step at the settings of their README (M = 3, batch 120, rate 8e-4, lambda 0.2, gamma 6) for so many steps, data prepared
+as they do; 0 leaves them out. Time is processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from step_speed import install_upstream
+
+import rindices as ri
+from rindices.selection.agreement import pattern_c_index
+
+HERE = Path(__file__).parent
+OUT = HERE / "results" / "upstream_sample.json"
+DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data")) / "upstream"
+BATCH, LOOKS = 120, 4
+Floats = NDArray[np.float64]
+
+
+def main() -> None:
+    """Measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--upstream", type=Path)
+    parser.add_argument("--steps", type=int, default=4000)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    cohort = ri.read_cohort(DATA / "sample_roi.csv", group="diagnosis")
+    patients = cohort.people.loc[cohort.is_patient, "participant_id"]
+    truth = pd.read_csv(DATA / "sample_truth.csv").set_index("participant_id").loc[patients].to_numpy()
+    rows = [ours(cohort, truth, recipe) for recipe in ("contrastive", "default")]
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.upstream is None and asked.steps:
+            install_upstream(Path(folder))
+        rows += theirs(asked.upstream or Path(folder), cohort, truth, asked.steps) if asked.steps else []
+    OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    OUT.with_suffix(".md").write_text(table(rows), "utf-8")
+    print(table(rows))
+
+
+def ours(cohort: ri.Cohort, truth: Floats, recipe: str) -> dict[str, Any]:
+    """A whole study with M given, as the sample has it, ten members in this process."""
+    start = time.process_time()
+    model = ri.fit(cohort, patterns=3, recipe=recipe, workers=1)
+    seconds = time.process_time() - start
+    r = model.apply(cohort).filter(regex=r"^r\d+$").to_numpy()[cohort.is_patient]
+    agreement = dict(model.selection or {})["chosen"]["agreement"]["concordance"]
+    found = pattern_c_index(truth, r)
+    return {
+        "who": f"rindices, recipe {recipe}, ten members and their selection",
+        "steps": None,
+        "pattern_c_index": found.mean,
+        "agreement": agreement,
+        "seconds": seconds,
+    }
+
+
+def theirs(folder: Path, cohort: ri.Cohort, truth: Floats, steps: int) -> list[dict[str, Any]]:
+    """One member of the authors' package, looked at on the way."""
+    sys.path.insert(0, str(folder))
+    from SurrealGAN.model import SurrealGAN, dotdict  # type: ignore[import-not-found]
+
+    values = torch.as_tensor(ri.Preprocessing.fit(cohort).transform(cohort), dtype=torch.float32)
+    controls, patients = values[cohort.is_control], values[cohort.is_patient]
+    options = {"lam": 0.2, "zeta": 80, "kappa": 80, "gamma": 6, "mu": 500, "eta": 6}
+    options |= {"nROI": values.shape[1], "npattern": truth.shape[1], "lr": 8e-4, "beta1": 0.5}
+    torch.manual_seed(0)
+    model = SurrealGAN()
+    model.create(dotdict(options | {"max_gnorm": 100, "lipschitz_k": 0.5}))
+    rng, rows, start = np.random.default_rng(0), [], time.process_time()
+    for step in range(1, steps + 1):
+        x, y = (people[rng.choice(len(people), BATCH, replace=False)] for people in (controls, patients))
+        model.train_instance(x, y, 0.02)
+        if step % (steps // LOOKS) == 0:
+            r = np.asarray(model.predict_rindices(patients))
+            row = {"who": "SurrealGAN 0.1.1, one member", "steps": step, "agreement": None}
+            rows.append(
+                row | {"pattern_c_index": pattern_c_index(truth, r).mean, "seconds": time.process_time() - start}
+            )
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The result in words."""
+    lines = ["| what was run | steps | pattern-c-index | one core, seconds |", "|---|---|---|---|"]
+    for row in rows:
+        steps = "" if row["steps"] is None else f"{row['steps']:,}"
+        lines.append(f"| {row['who']} | {steps} | {row['pattern_c_index']:.3f} | {row['seconds']:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

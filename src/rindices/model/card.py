@@ -1,0 +1,71 @@
+"""The model card: what a model file knows of itself, as Markdown, with room for what only its makers know."""
+
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from rindices.errors import named
+from rindices.model.fitted import SCHEMA, FittedModel
+
+UNKNOWN = "not known"
+_LARGEST = 8  # regions named for each pattern
+
+
+def model_card(model: FittedModel, facts: dict[str, str]) -> str:
+    """Return the card of a model.
+
+    Parameters
+    ----------
+    model : FittedModel
+    facts : dict of str
+        What is said in words elsewhere: ``covariates``, ``sites``, ``recipe``, ``intervals``, ``novelty``.
+    """
+    card = dict(model.card)
+    names = [f"r{k + 1}" for k in range(model.n_patterns)]
+    known = {name: _cell(value) for name, value in facts.items()}
+    text = Template(files("rindices.model").joinpath("card.md").read_text("utf-8"))
+    return text.substitute(
+        known,
+        title=f"{model.n_patterns} R-indices from {len(model.regions)} regions",
+        version=str(card.get("rindices_version", UNKNOWN)),
+        n_patterns=str(model.n_patterns),
+        names=", ".join(names),
+        n_regions=str(len(model.regions)),
+        unit=_cell(card.get("unit")),
+        members=str(len(model.heads)),
+        schema=str(SCHEMA),
+        fingerprint=_cell(card.get("fingerprint")),
+        licence=_cell(card.get("licence") or "_to be written_"),
+        meaning=_meaning(card),
+        trained_on=_cell(", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
+        source=_cell(card.get("source")),
+        agreement=_cell(_agreement(card)),
+        patterns="\n".join(f"| {name} | {_cell(_largest(model, k))} |" for k, name in enumerate(names)),
+        regions=", ".join(f"`{region}`" for region in model.regions),
+        citation=str(card.get("citation") or UNKNOWN),
+    )
+
+
+def _cell(value: Any) -> str:
+    """Return text that stays in its cell of a table."""
+    return str(value or UNKNOWN).replace("|", "\\|").replace("\n", " ")
+
+
+def _meaning(card: dict[str, Any]) -> str:
+    if card.get("trained_on"):
+        return "0 is the average control, 1 the patients' 98th percentile; values are not cut at either end."
+    return "Values are those of the imported model; their scale is its own."
+
+
+def _agreement(card: dict[str, Any]) -> str:
+    concordance = dict(card.get("agreement") or {}).get("concordance")
+    return "" if concordance is None else f"{concordance:.3f} (c-index, {card.get('agreement_between', 'members')})"
+
+
+def _largest(model: FittedModel, pattern: int) -> str:
+    """Return the regions that change most in a pattern, with their change."""
+    change = model.patterns[-1, pattern]
+    order = np.argsort(-np.abs(change))[:_LARGEST]
+    return named([f"{model.regions[int(place)]} {change[place]:+.1f}" for place in order], _LARGEST)
