@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 OUT = Path(__file__).parent / "results" / "apply_scale.json"
-FILE, GROUP = 500_000, 50_000
+FILE, GROUP = 1_000_000, 50_000
 PATTERNS, MEMBERS, REGIONS = 3, 10, 139
 
 
@@ -115,7 +115,7 @@ def _watch(process: "subprocess.Popen[bytes]", peak: list[float]) -> None:
         except psutil.NoSuchProcess:
             pass
         peak[0] = max(peak[0], total / 1e6)
-        time.sleep(0.1)
+        time.sleep(0.5)
 
 
 def measure(folder: Path, people: int) -> dict[str, float]:

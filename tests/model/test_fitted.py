@@ -49,8 +49,8 @@ def test_saved_and_loaded(made: Simulated, model: ri.FittedModel, tmp_path: Path
     assert again.training is not None
     assert model.intervals is not None
     for old, new in ((model.training, again.training), (model.intervals, again.intervals)):
-        for name, array in vars(old).items():
-            np.testing.assert_array_equal(getattr(new, name), array)
+        for field in fields(old):
+            np.testing.assert_array_equal(getattr(new, field.name), getattr(old, field.name))
     assert again.card == json.loads(json.dumps(dict(model.card)))
     again.save(tmp_path / "n.safetensors")
     assert (tmp_path / "n.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()

@@ -45,8 +45,8 @@ def at(tmp_path: Path, model: ri.FittedModel) -> Path:
 
 
 def asked(table: Path, model: ri.FittedModel, **more: object) -> Request:
-    request = Request((table,), None, Roles(covariates=model.covariates), measure="any", on_missing="error")
-    return replace(request, **more)
+    roles = Roles(covariates=model.covariates)
+    return replace(Request((table,), None, roles, measure="any", on_missing="error", find_groups=False), **more)
 
 
 def run(at: Path, model: ri.FittedModel, table: Path, out: str = "out.csv", **more: object) -> Streamed:

@@ -4,15 +4,15 @@ A head is a frozen value of plain arrays. Learners infer through the very head t
 applying a model and fitting it are one numerical path. Shape letters: N people, R regions, M patterns.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rindices.blocks import in_blocks
-from rindices.learners.shares import to_shares, to_shifts
+from rindices.blocks import weighed
+from rindices.learners.shares import IDENTITY, logs, to_shares, to_shifts
 from rindices.preprocess.standardise import CONTROL_SD
 
 Floats = NDArray[np.float64]
@@ -91,21 +91,20 @@ class ContrastiveHead(_Arrays):
 
     def prepare(self, values: Floats) -> Floats:
         """Return people as the weights expect them: (N, R) -> (N, R)."""
-        return np.asarray((self._shifts(values) - self.shift_mean) / self.shift_scale)
+        shifts = to_shifts((values - self.control_mean) / self.control_scale, float(self.share))
+        return np.asarray((shifts - self.shift_mean) / self.shift_scale)
 
     def infer(self, values: Floats) -> Floats:
-        """(N, R) -> (N, M)."""
-        return self.weigh(values, self.weights)
-
-    def weigh(self, values: Floats, weights: Floats) -> Floats:
-        """Return prepared people times weights, (N, R), (R, K) -> (N, K); the weights are scaled, not the people."""
-        scaled = weights / self.shift_scale[:, None]
-        return np.asarray(self._shifts(values) @ scaled - self.shift_mean @ scaled)
-
-    def _shifts(self, values: Floats) -> Floats:
-        z = values - self.control_mean
-        z /= self.control_scale
-        return to_shifts(z, float(self.share))
+        """(N, R) -> (N, M): `prepare` and the weights, in as few steps over the people as can be."""
+        share = float(self.share)
+        if share < IDENTITY:
+            scaled = self.weights / (self.shift_scale * self.control_scale)[:, None]
+            return weighed(values, scaled, self.control_mean + self.control_scale * self.shift_mean)
+        per_unit = share / self.control_scale
+        left = values * per_unit
+        left += 1.0 - self.control_mean * per_unit
+        scaled = self.weights / (self.shift_scale * share)[:, None]
+        return weighed(logs(left), scaled, share * self.shift_mean)
 
     def prepares_like(self, other: object) -> bool:
         """Return whether another head is one of these and prepares people in the same way."""
@@ -214,17 +213,17 @@ class PublishedHead(SurrealHead):
         return super().shapes(n_regions, n_patterns) | last
 
 
-def infer_members(heads: Sequence[ContrastiveHead | SurrealHead], values: Floats) -> Floats:
-    """Return what each of S heads infers: (N, R) -> (N, S, M).
+def inference(heads: Sequence[ContrastiveHead | SurrealHead]) -> Callable[[Floats], Floats]:
+    """Return what infers by each of S heads, side by side: (N, R) -> (N, S * M).
 
     Members of one study straighten people in the same way; then that is done once, and their weights stand side by
     side in one matrix.
     """
     first = heads[0]
     if isinstance(first, ContrastiveHead) and all(first.prepares_like(head) for head in heads):
-        weights = np.concatenate([head.weights for head in heads if isinstance(head, ContrastiveHead)], axis=1)
-        return in_blocks(lambda block: first.weigh(block, weights), values).reshape(len(values), len(heads), -1)
-    return np.stack([in_blocks(head.infer, values) for head in heads], axis=1)
+        joined = replace(first, weights=np.concatenate([head.to_arrays()["weights"] for head in heads], axis=1))
+        return joined.infer
+    return lambda values: np.concatenate([head.infer(values) for head in heads], axis=1)
 
 
 HEADS: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {

@@ -21,16 +21,15 @@ _TINY = 1e-12
 
 def to_shifts(z: Floats, share: float) -> Floats:
     """Return log(1 + c z) / c, continued by its tangent where 1 + c z < 0.1; the identity for c = 0."""
-    if share < IDENTITY:
-        return z
-    left = share * z
-    left += 1.0
+    return z if share < IDENTITY else logs(1.0 + share * z) / share
+
+
+def logs(left: Floats) -> Floats:
+    """Return the logarithm, continued by its tangent where less than 0.1 is left; in place where nowhere is."""
     if left.min(initial=FLOOR) >= FLOOR:  # nearly always
-        np.log(left, out=left)
-        left /= share
-        return np.asarray(left)
+        return np.log(left, out=left)
     kept = np.maximum(left, FLOOR)
-    return np.asarray((np.log(kept) + (left - kept) / FLOOR) / share)
+    return np.asarray(np.log(kept) + (left - kept) / FLOOR)
 
 
 def to_shares(t: Floats, share: float) -> Floats:

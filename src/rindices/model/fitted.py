@@ -1,6 +1,6 @@
 """The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices import __version__
+from rindices.blocks import in_blocks
 from rindices.errors import ModelError, PreprocessingError, Problem, Severity, did_you_mean, named, reason
-from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead, infer_members
+from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead, inference
 from rindices.model.files import read_arrays, read_metadata, write_file
 from rindices.model.intervals import Intervals
 from rindices.model.novelty import NoveltyCount, Reference, Training, table_warning
@@ -146,16 +147,20 @@ class FittedModel:
     def _infer(self, cohort: Cohort, whole: bool) -> Applied:
         """Return the table of people with the regions of the model, and their novelty."""
         volumes, covariates = self.preprocessing.aligned(cohort)
-        values = self.preprocessing.prepare(volumes, covariates, self.preprocessing.sites_of(cohort))
+        inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
+
+        def prepared(rows: NDArray[np.intp]) -> Floats:
+            return in_blocks(self.preprocessing.prepare_block, *(array[rows] for array in inputs))
+
         if whole:
-            self._check_scale(values)
-        found = self._reference.assess(volumes, covariates, values)
+            self._check_scale(prepared(np.arange(len(volumes))))
+        members, distances = self._measured(inputs)
+        found = self._reference.assess(volumes, covariates, distances, prepared)
         names = [name for name in (ID, SESSION) if name in cohort.people]
-        columns = self._columns(values)
+        columns = {name: cohort.people[name].array for name in names} | self._columns(members)
         columns |= {} if found.tail is None else {"novelty": found.tail}
         columns |= {"novel": found.novel, "novel_because": found.texts}
-        people = cohort.people[names].reset_index(drop=True)
-        return Applied(pd.concat([people, pd.DataFrame(columns)], axis=1), [], NoveltyCount.of(found))
+        return Applied(pd.DataFrame(columns), [], NoveltyCount.of(found))
 
     def with_sites(self, cohort: Cohort, least: int = LEAST) -> Self:
         """Return the model with the effects of sites it has not seen, learnt from their own controls.
@@ -177,16 +182,42 @@ class FittedModel:
 
     def infer_members(self, values: Floats) -> Floats:
         """Return each member's R-indices of prepared people, in the consensus's order: (N, R) -> (S, N, M)."""
-        found = infer_members(self.heads, values)
-        return np.stack([found[:, place, list(order)] for place, order in enumerate(self.orders)])
+        return self._ordered(in_blocks(self._inference, values))
 
-    def _columns(self, values: Floats) -> dict[str, Any]:
-        """Return the R-indices of prepared people (N, R), with their intervals, by the name of their column."""
-        members = self.infer_members(values)
+    def _measured(self, inputs: Sequence[NDArray[Any]]) -> tuple[Floats, Floats | None]:
+        """Return each member's R-indices (S, N, M) and distances from training (N,), all in one go over the people.
+
+        Parameters
+        ----------
+        inputs : sequence of (N, ...)
+            As the preprocessing takes them.
+        """
+        training = self.training if self._reference.knows_distances else None
+
+        def one_block(*block: NDArray[Any]) -> Floats:
+            values = self.preprocessing.prepare_block(*block)
+            members = self._inference(values)
+            if training is None:
+                return members
+            return np.concatenate([members.T, training.distance_block(values)[None]]).T
+
+        found = in_blocks(one_block, *inputs)
+        if training is None:
+            return self._ordered(found), None
+        return self._ordered(found[:, :-1]), found[:, -1]
+
+    def _ordered(self, found: Floats) -> Floats:
+        """Return members' R-indices that stand side by side (N, S * M) as (S, N, M), in the consensus's order."""
+        columns = found.T.reshape(len(self.heads), self.n_patterns, len(found))
+        ordered = np.stack([own[list(order)] for own, order in zip(columns, self.orders, strict=True)])
+        return ordered.transpose(0, 2, 1)
+
+    def _columns(self, members: Floats) -> dict[str, Any]:
+        """Return the R-indices of members (S, N, M) as one, with intervals, by the name of their column."""
         indices = members.mean(axis=0)
         columns: dict[str, Any] = {f"r{k + 1}": indices[:, k] for k in range(self.n_patterns)}
         if self.intervals is not None:
-            low, high = self.intervals.around(indices, members.var(axis=0))
+            low, high = self.intervals.around(indices, np.square(members - indices).mean(axis=0))
             for k in range(self.n_patterns):
                 columns |= {f"r{k + 1}_low": low[:, k], f"r{k + 1}_high": high[:, k]}
         return columns
@@ -197,6 +228,10 @@ class FittedModel:
         if self.training is None or not len(self.training.distances):
             lacking.append("novelty of regions (its training people are not known); ranges of covariates are checked")
         return [Problem(Severity.NOTE, f"this model has no {' and no '.join(lacking)}")] if lacking else []
+
+    @cached_property
+    def _inference(self) -> Callable[[Floats], Floats]:
+        return inference(self.heads)
 
     @cached_property
     def _reference(self) -> Reference:

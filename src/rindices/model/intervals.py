@@ -66,7 +66,7 @@ class Intervals:
 
     def _at(self, offsets: Floats, indices: Floats) -> Floats:
         columns = [np.interp(indices[:, k], self.knots[k], offsets[k]) for k in range(indices.shape[1])]
-        return np.stack(columns, axis=1)
+        return np.stack(columns).T
 
 
 def calibrate(

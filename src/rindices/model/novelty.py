@@ -6,7 +6,7 @@ Shape letters: N people, R regions, T training people.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices.blocks import in_blocks
+from rindices.blocks import in_blocks, weighed
 from rindices.errors import Problem, Severity, named
 from rindices.model.sums import readable
 from rindices.preprocess.residualise import Coding, Numeric
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 Ranges = Mapping[str, Sequence[float]]
 
 LEVEL = 0.05  # of people of the training distribution, at most, are called novel
@@ -31,6 +32,7 @@ _SLACK = 0.05  # of a covariate's range: new people of the same kind go a little
 _OTHER_UNIT = 5.0  # nobody has volumes so many times the usual
 _OTHER_TABLE = 0.2  # share of novel people from which on the table as a whole is unlike
 _COMMON = 0.1  # of the novel people, from which on a cause is told for all
+_STRIP = 48  # columns of the precision's root that are multiplied at a time: the rest above them are zeros
 _NAMED, _SHARE = 4, 0.08  # at most so many regions are named, each with such a share of the distance
 
 
@@ -62,29 +64,36 @@ class Training:
             distances = np.quantile(distances, np.linspace(0, 1, _MOST_DISTANCES))
         return cls(values.mean(axis=0), _shrunk(values), distances)
 
-    def whitened(self, values: Floats) -> Floats:
-        """Return people whose squared norm is their squared distance: (N, R) -> (N, R)."""
-        return in_blocks(lambda block: (block - self.mean) @ self.root, values)
+    @cached_property
+    def precision(self) -> Floats:
+        """The inverse (R, R) of the covariance."""
+        return _inverse(self.covariance)
 
     @cached_property
     def root(self) -> Floats:
-        """The symmetric inverse root (R, R) of the covariance."""
-        return _inverse_root(self.covariance)
+        """The triangular root (R, R) of the precision: people less the mean, times it, are as long as they are far."""
+        return np.asarray(np.linalg.cholesky(self.precision))
+
+    @cached_property
+    def _strips(self) -> list[tuple[int, Floats]]:
+        """The root in strips of columns: where each begins, and what of it is not zero."""
+        root = self.root
+        return [(first, root[first:, first : first + _STRIP]) for first in range(0, len(root), _STRIP)]
+
+    def distance_block(self, values: Floats) -> Floats:
+        """Return the distance of a block of people from the training people: (B, R) -> (B,)."""
+        squares = np.zeros(len(values))
+        for first, strip in self._strips:
+            off = weighed(values[:, first:], strip, self.mean[first:])
+            squares += np.einsum("ij,ij->i", off, off)
+        return np.sqrt(squares)
 
     def distances_of(self, values: Floats) -> Floats:
         """Return the distance of people from the training people: (N, R) -> (N,)."""
-        centre = self.mean @ self.root
+        return in_blocks(self.distance_block, values)
 
-        def one_block(block: Floats) -> Floats:
-            off = block @ self.root
-            off -= centre
-            return np.asarray(np.sqrt(np.einsum("ij,ij->i", off, off)))
-
-        return in_blocks(one_block, values)
-
-    def tail(self, values: Floats) -> Floats:
-        """Return the share of training people who are at least as far off: (N, R) -> (N,), never below 1 / (T + 1)."""
-        distances = self.distances_of(values)
+    def tail(self, distances: Floats) -> Floats:
+        """Return the share of training people who are at least as far off: (N,) -> (N,), never below 1 / (T + 1)."""
         nearer = np.searchsorted(self.distances, distances, side="left")
         return np.asarray((1 + len(self.distances) - nearer) / (len(self.distances) + 1))
 
@@ -96,8 +105,7 @@ class Training:
 
     def parts(self, values: Floats) -> Floats:
         """Return what each region adds to the squared distance: (N, R) -> (N, R), rows sum to it."""
-        off = values - self.mean
-        return np.asarray(off * (self.whitened(values) @ self.root))
+        return in_blocks(lambda block: (block - self.mean) * weighed(block, self.precision, self.mean), values)
 
 
 class Reason(NamedTuple):
@@ -108,7 +116,7 @@ class Reason(NamedTuple):
 
 
 Reasons = dict[int, list[Reason]]
-_NONE: list[Reason] = []
+_MANY = Reason("many regions", "many regions together are unusual")
 
 
 class Novelty(NamedTuple):
@@ -116,24 +124,32 @@ class Novelty(NamedTuple):
 
     Attributes
     ----------
+    people : int
+        N.
     tail : (N,) or None
         Tail probability; None where the model does not know its training people.
-    because : list of list of Reason
-        Of each person; none for people who are not novel.
+    because : dict of int to list of Reason
+        Of the novel people, by row.
     """
 
+    people: int
     tail: Floats | None
-    because: list[list[Reason]]
+    because: Reasons
 
     @property
     def novel(self) -> NDArray[np.bool_]:
         """(N,) who is."""
-        return np.array([bool(reasons) for reasons in self.because], dtype=bool)
+        found = np.zeros(self.people, dtype=bool)
+        found[list(self.because)] = True
+        return found
 
     @property
     def texts(self) -> list[str]:
         """(N,) the reasons in words."""
-        return ["; ".join(reason.text for reason in reasons) if reasons else "" for reasons in self.because]
+        found = [""] * self.people
+        for row, reasons in self.because.items():
+            found[row] = "; ".join([reason.text for reason in reasons])
+        return found
 
 
 @dataclass(frozen=True)
@@ -157,36 +173,56 @@ class Reference:
     ranges: Ranges
     training: Training | None
 
-    def assess(self, volumes: Floats, covariates: pd.DataFrame, values: Floats) -> Novelty:
-        """Hold people against training: volumes (N, R), covariates (N, C), prepared values (N, R)."""
-        training = self.training if self.training is not None and len(self.training.distances) else None
-        tail = None if training is None else training.tail(values)
-        reasons: Reasons = defaultdict(list)
-        other_unit = self._other_unit(volumes, reasons)
-        self._out_of_range(covariates, reasons)
-        if tail is not None and training is not None:
-            far = np.flatnonzero((tail < training.bar) & ~other_unit)
-            for row, found in zip(far.tolist(), self._regions(values[far]), strict=True):
-                reasons[row] += found
-        because = [_NONE] * len(values)
-        for row, found in reasons.items():
-            because[row] = found
-        return Novelty(tail, because)
+    @property
+    def knows_distances(self) -> bool:
+        """Whether it is known how far from one another training people are."""
+        return self.training is not None and len(self.training.distances) > 0
 
-    def _other_unit(self, volumes: Floats, reasons: Reasons) -> NDArray[np.bool_]:
-        """Name people all of whose volumes are several times the usual."""
-        usable = self.typical > 0
-        if not usable.all():  # z-scores and the like have no unit
+    def assess(
+        self,
+        volumes: Floats,
+        covariates: pd.DataFrame,
+        distances: Floats | None,
+        prepared: Callable[[Places], Floats],
+    ) -> Novelty:
+        """Hold people against training.
+
+        Parameters
+        ----------
+        volumes : (N, R)
+        covariates : (N, C)
+        distances : (N,) or None
+            From the training people; None where they are not known.
+        prepared : callable
+            Rows (K,) to the prepared people (K, R), for the few who are far off.
+        """
+        reasons: Reasons = defaultdict(list)
+        if distances is None or self.training is None:
+            self._other_unit(volumes, np.arange(len(volumes)), reasons)
+            self._out_of_range(covariates, reasons)
+            return Novelty(len(volumes), None, reasons)
+        tail = self.training.tail(distances)
+        far = np.flatnonzero(tail < self.training.bar)
+        other_unit = self._other_unit(volumes[far], far, reasons)
+        self._out_of_range(covariates, reasons)
+        if not other_unit.all():
+            far = far[~other_unit]
+            self._regions(prepared(far), far, reasons)
+        return Novelty(len(volumes), tail, reasons)
+
+    def _other_unit(self, volumes: Floats, rows: Places, reasons: Reasons) -> NDArray[np.bool_]:
+        """Name people (K, R) all of whose volumes are several times the usual, and return (K,) who they are."""
+        if not (self.typical > 0).all():  # z-scores and the like have no unit
             return np.zeros(len(volumes), dtype=bool)
-        most = volumes.shape[1] // 2  # a median beyond a bound has so many regions beyond it: few people are looked at
-        above = np.count_nonzero(volumes > _OTHER_UNIT * self.typical, axis=1) >= most
-        below = np.count_nonzero(volumes < self.typical / _OTHER_UNIT, axis=1) >= most
-        some = np.flatnonzero(above | below)
-        ratio = np.ones(len(volumes))
-        ratio[some] = np.maximum(np.median(volumes[some] / self.typical, axis=1), 1e-9)
-        other = (ratio > _OTHER_UNIT) | (ratio < 1 / _OTHER_UNIT)
-        for row in np.flatnonzero(other).tolist():
-            text = f"all volumes are about {10 ** np.round(np.log10(ratio[row])):g} times the usual: another unit?"
+        ratios = volumes / self.typical
+        most = ratios.shape[1] // 2  # a median beyond a bound has so many regions beyond it: few people are looked at
+        above = np.count_nonzero(ratios > _OTHER_UNIT, axis=1) >= most
+        some = np.flatnonzero(above | (np.count_nonzero(ratios < 1 / _OTHER_UNIT, axis=1) >= most))
+        median = np.ones(len(volumes))
+        median[some] = np.maximum(np.median(ratios[some], axis=1), 1e-9)
+        other = (median > _OTHER_UNIT) | (median < 1 / _OTHER_UNIT)
+        for row, times in zip(rows[other].tolist(), median[other], strict=True):
+            text = f"all volumes are about {10 ** np.round(np.log10(times)):g} times the usual: another unit?"
             reasons[row].append(Reason("another unit", text))
         return np.asarray(other)
 
@@ -201,31 +237,28 @@ class Reference:
                 text = f"{coding.name} {numbers[row]:g} is outside {low:g} to {high:g}"
                 reasons[row].append(Reason(f"{coding.name} out of range", text))
 
-    def _regions(self, values: Floats) -> list[list[Reason]]:
-        """Return for each person the regions that make the most of the distance."""
+    def _regions(self, values: Floats, rows: Places, reasons: Reasons) -> None:
+        """Name for each of some people (K, R) the regions that make the most of the distance."""
         assert self.training is not None
-        if not len(values):
-            return []
         parts = self.training.parts(values)
         shares = parts / parts.sum(axis=1, keepdims=True)
-        z = (values - self.training.mean) / np.sqrt(np.diag(self.training.covariance))
-        top = np.argsort(-shares, axis=1, kind="stable")[:, :_NAMED]
-        return [
-            self._names(order[share[order] > _SHARE], own) for order, share, own in zip(top, shares, z, strict=True)
-        ]
+        people, places = np.nonzero(shares > _SHARE)
+        order = np.lexsort((-shares[people, places], people))
+        people, places = people[order], places[order]
+        first = np.searchsorted(people, people)  # where each person's regions begin
+        kept = np.arange(len(people)) - first < _NAMED
+        people, places = people[kept], places[kept]
+        sd = np.sqrt(np.diag(self.training.covariance))
+        z = (values[people, places] - self.training.mean[places]) / sd[places]
+        for row, place, off in zip(rows[people].tolist(), places.tolist(), z.tolist(), strict=True):
+            name = self._readable[place]
+            reasons[row].append(Reason(f"{name} {'high' if off > 0 else 'low'}", f"{name} {off:+.1f} sd"))
+        for row in np.delete(rows, people).tolist():
+            reasons[row].append(_MANY)
 
     @cached_property
     def _readable(self) -> list[str]:
         return [readable(region) for region in self.regions]
-
-    def _names(self, places: NDArray[np.intp], z: Floats) -> list[Reason]:
-        if not len(places):
-            return [Reason("many regions", "many regions together are unusual")]
-        names = [self._readable[place] for place in places]
-        return [
-            Reason(f"{name} {'high' if z[place] > 0 else 'low'}", f"{name} {z[place]:+.1f} sd")
-            for name, place in zip(names, places, strict=True)
-        ]
 
 
 class NoveltyCount(NamedTuple):
@@ -238,8 +271,8 @@ class NoveltyCount(NamedTuple):
     @classmethod
     def of(cls, novelty: Novelty) -> "NoveltyCount":
         """Count people."""
-        causes = Counter(reason.cause for reasons in novelty.because for reason in reasons)
-        return cls(len(novelty.because), int(novelty.novel.sum()), causes)
+        causes = Counter([reason.cause for reasons in novelty.because.values() for reason in reasons])
+        return cls(novelty.people, len(novelty.because), causes)
 
     def plus(self, other: "NoveltyCount") -> "NoveltyCount":
         """Return the count of both."""
@@ -275,8 +308,8 @@ def _distances(held: Floats, others: Floats) -> Floats:
     return Training(others.mean(axis=0), _shrunk(others)).distances_of(held)
 
 
-def _inverse_root(covariance: Floats) -> Floats:
-    """Return the symmetric inverse root (R, R)."""
+def _inverse(covariance: Floats) -> Floats:
+    """Return the inverse (R, R), of nearly singular directions no more than can be told."""
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 1e-9 * values[-1])
-    return np.asarray(vectors / np.sqrt(values) @ vectors.T)
+    return np.asarray(vectors / values @ vectors.T)

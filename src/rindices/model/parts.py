@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_GROUP = 50_000  # rows of a group of parquet
+
+
 class PartWriter:
     """Writes rows beside a file, which gets its name when all are written."""
 
@@ -24,6 +27,7 @@ class PartWriter:
         self.columns: list[str] = []
         self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         self._file: Any = None
+        self._rows: list[pa.Table] = []
 
     def write(self, table: pd.DataFrame) -> None:
         """Add rows."""
@@ -33,9 +37,18 @@ class PartWriter:
             separator = SEPARATORS[self.path.suffix]
             table.to_csv(self._file, sep=separator, index=False, header=False, lineterminator="\n")
             return
-        rows = _arrow(table)
-        self._file = self._file or _parquet_writer(self._beside, rows.schema)
-        self._file.write_table(rows)
+        self._rows.append(_arrow(table))
+        if sum(map(len, self._rows)) >= _GROUP:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if not self._rows:
+            return
+        self._file = self._file or _parquet_writer(self._beside, self._rows[0].schema)
+        self._file.write_table(pa.concat_tables(self._rows).combine_chunks())
+        self._rows = []
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +56,8 @@ class PartWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self._write_group()
         if self._file is not None:
             self._file.close()
         if error is None:
@@ -97,9 +112,8 @@ def _arrow(table: pd.DataFrame) -> "pa.Table":
         import pyarrow as pa
     except ImportError as error:
         raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
-    texts = {name for name in table if not pd.api.types.is_numeric_dtype(table[name])}
-    fields = {name: pa.array(table[name], pa.string() if name in texts else None, from_pandas=True) for name in table}
-    return pa.table(fields)
+    kinds = {name: None if pd.api.types.is_numeric_dtype(kind) else pa.string() for name, kind in table.dtypes.items()}
+    return pa.table({name: pa.array(table[name].array, kinds[name], from_pandas=True) for name in table})
 
 
 def _parquet_writer(path: Path, schema: "pa.Schema") -> Any:

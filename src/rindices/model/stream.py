@@ -227,8 +227,7 @@ def _judged(job: Job, opening: Opening, piece: Piece) -> Iterator[Examination]:
     if opening.holds(piece):
         yield opening.judged
         return
-    for frame in opening.rows(piece, job.size.rows):
-        yield opening.examine(frame)
+    yield from opening.judge(piece, job.size.rows)
 
 
 def _opened(job: Job, path: Path) -> tuple[FittedModel, Opening, tuple[Problem, ...]]:

@@ -30,7 +30,9 @@ def combine(cohort: Cohort, sums: Sums) -> tuple[Cohort, list[Problem]]:
         return cohort, []
     used = {part for parts in made.values() for part in parts}
     columns = {name: volumes[name].to_numpy() for name in volumes if name not in used}
-    columns |= {region: np.sum([volumes[part] for part in parts], axis=0) for region, parts in made.items()}
+    columns |= {
+        region: np.sum([volumes[part] for part in parts], axis=0, dtype=float) for region, parts in made.items()
+    }
     what = (
         f"{len(made)} regions of the model are sums of the table's columns, made here: {named(map(readable, made), 3)}"
     )

@@ -90,15 +90,19 @@ class Preprocessing:
         sites : sequence of str
             (N,) where sites are harmonised.
         """
-        arrays: list[NDArray[Any]] = [volumes, self._design(covariates)]
-        if self.harmoniser is not None:
-            arrays.append(self.harmoniser.places(sites))
-        return in_blocks(self._prepare_block, *arrays)
+        return np.ascontiguousarray(in_blocks(self.prepare_block, *self.inputs(volumes, covariates, sites)))
 
-    def _prepare_block(self, volumes: Matrix, design: Matrix, place: NDArray[np.intp] | None = None) -> Matrix:
+    def inputs(self, volumes: Matrix, covariates: pd.DataFrame, sites: Sequence[str] = ()) -> list[NDArray[Any]]:
+        """Return what `prepare_block` takes, of the same people as `prepare`: volumes, design, places of sites."""
+        places = [] if self.harmoniser is None else [self.harmoniser.places(sites)]
+        return [volumes, self._design(covariates), *places]
+
+    def prepare_block(self, volumes: Matrix, design: Matrix, place: NDArray[np.intp] | None = None) -> Matrix:
+        """Return what learners see of a block of people: (B, R), (B, P), (B,) -> (B, R)."""
         if self.harmoniser is not None and place is not None:
             volumes = self.harmoniser.adjust(volumes, design, place)
-        return self.standardiser.transform(self.residualiser.adjust(volumes, design))
+        adjusted = self.residualiser.adjust(volumes, design)
+        return self.standardiser.transform(adjusted, out=adjusted)
 
     def sites_of(self, cohort: Cohort) -> list[str]:
         """Return where each person was measured, (N,); empty where sites are not harmonised."""
@@ -139,7 +143,7 @@ class Preprocessing:
             Whether these people are a table, and not a piece whose typical person says nothing about the table.
         """
         findings = Findings(list(self.residualiser.notes))
-        ids = cohort.people[ID].to_numpy(dtype=object)
+        ids = cohort.people[ID].array
         self.residualiser.review(self._covariates(cohort), ids, findings, whole)
         if self.harmoniser is not None:
             self.harmoniser.review(_sites(cohort), ids, findings)
@@ -151,7 +155,7 @@ class Preprocessing:
         if missing:
             raise PreprocessingError(f"{len(missing)} regions are missing: {named(missing)}. Give them in the table.")
         volumes = cohort.volumes if cohort.regions == self.regions else cohort.volumes[list(self.regions)]
-        return volumes.to_numpy(dtype=float), self._covariates(cohort)
+        return volumes.to_numpy(), self._covariates(cohort)
 
     def _covariates(self, cohort: Cohort) -> pd.DataFrame:
         names = [coding.name for coding in self.residualiser.codings]
@@ -160,7 +164,7 @@ class Preprocessing:
             raise PreprocessingError(f"covariates are missing: {named(absent)}. Name them when reading the table.")
         if self.harmoniser is not None and SITE not in cohort.people:
             raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
-        return cohort.covariates[names]
+        return cohort.covariates if list(cohort.covariates) == names else cohort.covariates[names]
 
     def _design(self, covariates: pd.DataFrame) -> Matrix:
         return design_matrix(self.residualiser.codings, covariates)

@@ -68,17 +68,16 @@ class Categorical:
 
     def columns(self, values: pd.Series) -> Matrix:
         """(N,) -> (N, levels - 1)."""
-        texts = _texts(values)
-        if len(self.levels) < 2:
-            return np.zeros((len(texts), 0))
-        return np.stack([texts == level for level in self.levels[1:]], axis=1).astype(float)
+        places, texts = _texts(values)
+        found = np.array([[text == level for level in self.levels[1:]] for text in texts], dtype=float)
+        return found.reshape(len(texts), len(self.levels) - 1 if self.levels else 0)[places]
 
     def review(self, values: pd.Series, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
         """Report people of a category that no control has: there is nothing to adjust them by."""
-        texts = _texts(values)
-        unseen = np.flatnonzero(~pd.Index(texts).isin(self.levels))
-        if unseen.size:
-            strange = sorted({str(texts[row]) for row in unseen})
+        places, texts = _texts(values)
+        strange = sorted(set(texts) - set(self.levels))
+        if strange:
+            unseen = np.flatnonzero(np.isin(places, [place for place, text in enumerate(texts) if text in strange]))
             findings.error(
                 f"{self.name} has {named(strange)}, which no control has: {named(ids[int(row)] for row in unseen)}",
                 "covariates",
@@ -140,7 +139,8 @@ class Residualiser:
 
     def adjust(self, volumes: Matrix, design: Matrix) -> Matrix:
         """Take the design's effect out: (N, R), (N, P) -> (N, R)."""
-        return np.asarray(volumes - (design - self.centre) @ self.coefficients)
+        effect = (self.coefficients.T @ (design - self.centre).T).T  # columns side by side, as volumes lie
+        return np.subtract(volumes, effect, out=effect)
 
     def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
         """Report what the adjustment cannot do for these people."""
@@ -171,15 +171,14 @@ def _coding(name: str, values: pd.Series) -> Coding:
     """Return how a covariate is coded; two numbers (sex as 0 and 1) are two categories, so that 1 and 2 is refused."""
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
         return Numeric(name, float(values.min()), float(values.max()))
-    return Categorical(name, tuple(sorted(set(_texts(values)))))
+    return Categorical(name, tuple(sorted(set(_texts(values)[1]))))
 
 
-def _texts(values: pd.Series) -> NDArray[np.object_]:
-    """Return categories as text; a number is written the same whether it came as 1 or 1.0."""
+def _texts(values: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
+    """Return each one's place (N,) among the categories, and these as text; 1 and 1.0 are written the same."""
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     numbers = pd.api.types.is_numeric_dtype(values)
-    texts = [f"{float(value):g}" if numbers else str(value) for value in distinct]
-    return np.asarray(np.array(texts, dtype=object)[places])
+    return places, [f"{float(value):g}" if numbers else str(value) for value in distinct]
 
 
 def _coding_from(values: Mapping[str, Any]) -> Coding:

@@ -32,12 +32,12 @@ class Standardiser:
             raise PreprocessingError(f"constant in the controls: {names}. Leave these regions out (--exclude).")
         return cls(mean, sd)
 
-    def transform(self, volumes: Matrix) -> Matrix:
-        """(N, R) -> (N, R): controls get mean 1 and standard deviation 0.1."""
-        off = volumes - self.mean
-        off *= CONTROL_SD / self.sd
-        off += CONTROL_MEAN
-        return np.asarray(off)
+    def transform(self, volumes: Matrix, out: Matrix | None = None) -> Matrix:
+        """(N, R) -> (N, R): controls get mean 1 and standard deviation 0.1; written to ``out`` where it is given."""
+        scale = CONTROL_SD / self.sd
+        scaled = np.multiply(volumes, scale, out=out)
+        scaled += CONTROL_MEAN - self.mean * scale
+        return scaled
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return the learnt numbers."""

@@ -270,7 +270,7 @@ def _lacking(parts: _Parts, policy: OnMissing, findings: Findings, whole: bool) 
     """Report who lacks what, and return (N,) who lacks anything; a region without any value is told of the whole."""
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, Rows, str]] = []
-    if not np.isfinite(parts.ranges.sums).all():
+    if parts.ranges.odd.any():
         values = parts.regions.to_numpy()
         empty = np.isnan(values).all(axis=0) & whole
         missing = np.isnan(values[:, ~empty])

@@ -14,7 +14,9 @@ from rindices.tables.sources import Roles, Table, read_people, say_loose
 from rindices.tables.text import to_text
 from rindices.tables.values import Rows, as_numbers
 
-_MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
+MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
+OLDEST = 120.0
+"""Years."""
 
 
 @dataclass(frozen=True)
@@ -258,14 +260,14 @@ def _check_range(name: str, numbers: pd.Series, people: People, findings: Findin
     wrong = np.isinf(values)
     with np.errstate(invalid="ignore"):
         if formats.find_name([name], formats.AGE_NAMES):
-            wrong |= (values < 0) | (values > 120)
+            wrong |= (values < 0) | (values > OLDEST)
         elif name == "icv":
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
         cells = named(f"{values[int(row)]:g} for {people.ids[int(row)]}" for row in np.flatnonzero(wrong))
         findings.error(f"covariate {name} cannot be: {cells}", people.where, "Mend these cells, empty for missing")
         return
-    codes = np.isin(values, _MISSING_CODES)
+    codes = np.isin(values, MISSING_CODES)
     others = values[~codes & np.isfinite(values)]
     codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
     if codes.any():

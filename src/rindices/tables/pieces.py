@@ -14,18 +14,22 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, Problem, Severity, TableError, named
+from rindices.tables.cohort import ID
 from rindices.tables.door import Examination, More, Request, examine, region_order
-from rindices.tables.formats import find_name
+from rindices.tables.formats import Layout, find_name
 from rindices.tables.freesurfer import ICV_NAMES
+from rindices.tables.plain import Plain
 from rindices.tables.sources import Table, more_rows, regions_of, without_counter
 from rindices.tables.text import READ_AHEAD, Dialect, read_frame, read_lines, sniff
 from rindices.tables.units import Unit
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 HEAD = 5_000
 """Rows that a file is judged by."""
+_GROUP = 65_536  # rows of a group that is read at once, which is faster; a larger one is read in batches
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv", ".txt")
 
@@ -34,7 +38,7 @@ class Size(NamedTuple):
     """How large pieces are: rows that are worked on at once, rows of parquet a piece, bytes of text a piece."""
 
     rows: int = 10_000
-    parquet_rows: int = 200_000
+    parquet_rows: int = 1_000_000
     text_bytes: int = 16_000_000
 
 
@@ -114,6 +118,8 @@ class Opening:
         What the door said of them.
     whole : bool
         Whether they are all rows.
+    plain : Plain or None
+        What further rows look like that need not be examined; None where all must be.
     """
 
     path: Path
@@ -122,6 +128,7 @@ class Opening:
     table: Table
     judged: Examination
     whole: bool
+    plain: Plain | None = None
 
     @classmethod
     def of(cls, path: Path, request: Request, head: int = HEAD) -> "Opening":
@@ -155,7 +162,19 @@ class Opening:
         table = replace(self.table, frame=self.table.frame.iloc[:0], layout=layout)
         assert self.judged.cohort is not None
         nobody = self.judged.cohort.take(np.zeros(0, dtype=np.intp))
-        return replace(self, table=table, judged=replace(self.judged, cohort=nobody, keys=()))
+        judged = replace(self.judged, cohort=nobody, keys=())
+        return replace(self, table=table, judged=judged, plain=self._plain_like(layout))
+
+    def _plain_like(self, layout: Layout) -> Plain | None:
+        """Return what plain rows look like, of tables that stand alone: no participants, sessions or sites."""
+        asked, cohort, ids = self.request, self.judged.cohort, self.table.id_column
+        joined = asked.participants or asked.find_groups or asked.roles.site or self.table.sessions is not None
+        if joined or cohort is None or ids is None or not len(cohort) or cohort.unit == Unit.STANDARDISED:
+            return None
+        columns = {name.lower(): name for name in layout.others}
+        columns |= {"icv": layout.icv or find_name(layout.others, ICV_NAMES) or ""}
+        covariates = {name: columns.get(name.lower(), "") for name in cohort.covariates}
+        return Plain.like(cohort, ids, layout.regions, covariates) if all(covariates.values()) else None
 
     @cached_property
     def columns(self) -> list[str]:
@@ -177,14 +196,33 @@ class Opening:
             for start in range(0, len(frame), rows):
                 yield frame[self.columns].iloc[start : start + rows].reset_index(drop=True)
             return
+        yield from (_frame(batch) for batch in self._batches(piece, rows))
+
+    def _batches(self, piece: Piece, rows: int) -> "Iterator[pa.RecordBatch]":
         file = _parquet(piece.path)
         spelt = {str(name).strip(): name for name in file.schema_arrow.names}
         asked = [spelt[name] for name in self.columns]
         for group in range(piece.start, piece.stop):  # one by one: together they would all be held
-            for batch in file.iter_batches(rows, row_groups=[group], columns=asked, use_threads=False):
-                frame = batch.to_pandas(split_blocks=True, ignore_metadata=True)
-                frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-                yield frame
+            if file.metadata.row_group(group).num_rows <= _GROUP:
+                table = file.read_row_group(group, columns=asked, use_threads=False)
+                yield from (_stripped(batch) for batch in table.to_batches(rows))
+                del table  # before the next one is read
+            else:
+                batches = file.iter_batches(rows, row_groups=[group], columns=asked, use_threads=False)
+                yield from (_stripped(batch) for batch in batches)
+
+    def judge(self, piece: Piece, rows: int) -> Iterator[Examination]:
+        """Yield the rows of a piece, so many at a time, as the door lets them in; raises what is wrong with them."""
+        if self.dialect is not None or self.plain is None:
+            yield from (self.examine(frame) for frame in self.rows(piece, rows))
+            return
+        yield from map(self._judge_batch, self._batches(piece, rows))
+
+    def _judge_batch(self, batch: "pa.RecordBatch") -> Examination:
+        cohort = None if self.plain is None else self.plain.read(batch)
+        if cohort is None:
+            return self.examine(_frame(batch))
+        return Examination((), cohort, keys=tuple(cohort.people[ID].to_numpy(dtype=object)))
 
     def examine(self, frame: pd.DataFrame) -> Examination:
         """Read and validate further rows, in their order; raises what is wrong with them."""
@@ -216,6 +254,14 @@ def merged(problems: Sequence[Problem]) -> list[Problem]:
         else replace(one[0], what=f"{one[0].what} (and the like in {len(one) - 1:,} more pieces)")
         for one in alike.values()
     ]
+
+
+def _stripped(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    return batch.rename_columns([name.strip() for name in batch.schema.names])
+
+
+def _frame(batch: "pa.RecordBatch") -> pd.DataFrame:
+    return batch.to_pandas(split_blocks=True, ignore_metadata=True)
 
 
 def _parquet(path: Path) -> "pq.ParquetFile":

@@ -71,26 +71,24 @@ def settle_missing(
 
 
 class Ranges(NamedTuple):
-    """Sum, lowest and highest value of each region (R,), missing ones aside except in the sums."""
+    """Lowest and highest value of each region (R,), missing ones aside; and where some are missing or infinite."""
 
-    sums: Matrix
     low: Matrix
     high: Matrix
+    odd: Rows
 
 
 def column_ranges(regions: pd.DataFrame) -> Ranges:
     """Look at each region once, column by column as the table lies in memory."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        found = [_range(column) for column in regions.to_numpy().T]
-    sums, low, high = np.array(found, dtype=float).T
-    return Ranges(sums, low, high)
-
-
-def _range(column: Matrix) -> tuple[float, float, float]:
-    total = column.sum()
-    if np.isfinite(total):  # then nothing is missing, and the fast ones will do
-        return total, column.min(initial=np.inf), column.max(initial=-np.inf)
-    return total, np.fmin.reduce(column), np.fmax.reduce(column)
+    values = regions.to_numpy()
+    if not len(values):
+        nothing = np.full(values.shape[1], np.nan)
+        return Ranges(nothing, nothing, np.zeros(values.shape[1], dtype=bool))
+    low, high = values.min(axis=0), values.max(axis=0)
+    odd = ~(np.isfinite(low) & np.isfinite(high))
+    for place in np.flatnonzero(odd):
+        low[place], high[place] = np.fmin.reduce(values[:, place]), np.fmax.reduce(values[:, place])
+    return Ranges(low, high, odd)
 
 
 def check_regions(
@@ -130,7 +128,7 @@ def check_cells(
     regions: pd.DataFrame, ranges: Ranges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
 ) -> Unit:
     """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell, and return the unit."""
-    infinite = [name for name in regions.loc[:, ~np.isfinite(ranges.sums)] if bool(np.isinf(regions[name]).any())]
+    infinite = [name for name in regions.loc[:, ranges.odd] if bool(np.isinf(regions[name]).any())]
     if infinite:
         findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")
     if unit is not Unit.STANDARDISED:
@@ -153,7 +151,7 @@ def check_constant(values: Matrix, regions: Sequence[str], who: str, where: str,
 
 
 def _check_finite(regions: pd.DataFrame, ranges: Ranges, where: str, findings: Findings) -> None:
-    suspects = regions.loc[:, ~np.isfinite(ranges.sums)]
+    suspects = regions.loc[:, ranges.odd]
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
     infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if empty:
