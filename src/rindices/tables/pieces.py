@@ -37,7 +37,7 @@ TEXT = (".csv", ".tsv", ".txt")
 class Size(NamedTuple):
     """How large pieces are: rows that are worked on at once, rows of parquet a piece, bytes of text a piece."""
 
-    rows: int = 10_000
+    rows: int = 25_000
     parquet_rows: int = 1_000_000
     text_bytes: int = 16_000_000
 
