@@ -261,16 +261,14 @@ def read_cohort_of(study: "Study", folder: Path) -> Any:
 
 def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
     """Read the cohort and what is to be said about it, which goes to standard error."""
-    from rindices.errors import Severity, TableError
     from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
-    if result.cohort is None:
-        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    problems = [*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)]
+    cohort = result.taken()
+    problems = [*result.problems, *small_sample(cohort.n_controls, cohort.n_patients)]
     say_problems(problems)
-    return result.cohort, problems
+    return cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:

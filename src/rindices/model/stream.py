@@ -210,8 +210,7 @@ def make_part(job: Job, piece: Piece, name: str) -> Part:
     counted, problems, keys = NoveltyCount(0, 0, Counter()), list(told) if piece.number == 0 else [], []
     with PartWriter(job.folder / f"{name}{job.suffix}") as writer:
         for judged in _judged(job, opening, piece):
-            assert judged.cohort is not None
-            found = model.assess_piece(judged.cohort)
+            found = model.assess_piece(judged.taken())
             writer.write(found.table)
             counted = counted.plus(found.counted)
             problems += [p for p in judged.problems if p.severity is Severity.WARNING and not opening.whole]
@@ -242,8 +241,7 @@ def _open(job: Job, path: Path, stamps: str) -> tuple[FittedModel, Opening, tupl
     """Do as `_opened`, once for all pieces of a file; ``stamps`` change with the files."""
     model = load(job.model)
     opening = Opening.of(path, job.request, job.head)
-    assert opening.judged.cohort is not None
-    _, problems, counted = model.assess(opening.judged.cohort)
+    _, problems, counted = model.assess(opening.judged.taken())
     whole_table = table_warning(counted)  # said of all people in the end
     told = (*(problem for problem in problems if problem not in whole_table), *opening.judged.problems)
     parts = {part for parts in model.sums.values() for part in parts}

@@ -8,26 +8,24 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, Severity, TableError, named
-from rindices.tables.door import Examination, More, Request, examine, region_order
+from rindices.errors import Findings, Problem, Severity
+from rindices.tables.door import Examination, More, Request, examine
 from rindices.tables.formats import find_name
 from rindices.tables.freesurfer import ICV_NAMES
+from rindices.tables.parquet import SUFFIXES, is_parquet, open_parquet, stripped
+from rindices.tables.regions import region_order
 from rindices.tables.sources import Table, more_rows, regions_of, without_counter
-from rindices.tables.text import READ_AHEAD, Dialect, read_frame, read_lines, sniff
+from rindices.tables.text import Dialect, read_frame, read_lines, sniff
 from rindices.tables.units import Unit
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 HEAD = 5_000
 """Rows that a file is judged by."""
-PARQUET = (".parquet", ".pq")
-TEXT = (".csv", ".tsv", ".txt")
+_TEXT = (".csv", ".tsv", ".txt")
 
 
 class Size(NamedTuple):
@@ -55,7 +53,7 @@ def files_of(path: Path) -> list[Path] | None:
     """
     if not path.is_dir():
         return [path]
-    for suffixes in (PARQUET, TEXT):
+    for suffixes in (SUFFIXES, _TEXT):
         found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in suffixes and file.is_file()]
         own = [file for file in found if not any(p.startswith((".", "_")) for p in file.relative_to(path).parts)]
         if own:
@@ -65,13 +63,13 @@ def files_of(path: Path) -> list[Path] | None:
 
 def pieces_of(path: Path, size: Size) -> Iterator[Piece]:
     """Yield the pieces of a file in order, without reading its numbers."""
-    cuts = _row_groups(path, size.parquet_rows) if path.suffix.lower() in PARQUET else _lines(path, size.text_bytes)
+    cuts = _row_groups(path, size.parquet_rows) if is_parquet(path) else _lines(path, size.text_bytes)
     for number, (start, stop) in enumerate(cuts):
         yield Piece(path, number, start, stop)
 
 
 def _row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
-    meta = _parquet(path).metadata
+    meta = open_parquet(path).metadata
     start, held = 0, 0
     for group in range(meta.num_row_groups):
         held += meta.row_group(group).num_rows
@@ -131,17 +129,16 @@ class Opening:
         frame, header = read_frame(path, as_text, findings, head + 1)
         whole = len(frame) <= head
         frame, header = without_counter(frame.iloc[:head], header, path.name, findings)
-        dialect = None if path.suffix.lower() in PARQUET else sniff(path, findings)
+        dialect = None if is_parquet(path) else sniff(path, findings)
         table = regions_of(frame, header, path.name, request.roles, findings)
         judged = examine(replace(request, volumes=(path,)), More(table))
         judged = replace(judged, problems=(*findings, *judged.problems))
-        if judged.cohort is None:
-            raise TableError(problem for problem in judged.problems if problem.severity is Severity.ERROR)
+        judged.taken()
         return cls(path, request, dialect, table, judged, whole)
 
     def holds(self, piece: Piece) -> bool:
         """Return whether the first rows are all rows, and the piece too."""
-        end = self.path.stat().st_size if self.dialect is not None else _parquet(self.path).metadata.num_row_groups
+        end = self.path.stat().st_size if self.dialect is not None else open_parquet(self.path).metadata.num_row_groups
         return self.whole and (piece.start, piece.stop) == (0, end)
 
     def narrowed(self, regions: Collection[str]) -> "Opening":
@@ -153,8 +150,7 @@ class Opening:
         others = [name for name in layout.others if name.lower() in wanted or find_name([name], ICV_NAMES)]
         layout = replace(layout, regions=kept, others=tuple(others))
         table = replace(self.table, frame=self.table.frame.iloc[:0], layout=layout)
-        assert self.judged.cohort is not None
-        nobody = self.judged.cohort.take(np.zeros(0, dtype=np.intp))
+        nobody = self.judged.taken().take(np.zeros(0, dtype=np.intp))
         return replace(self, table=table, judged=replace(self.judged, cohort=nobody, keys=()))
 
     @cached_property
@@ -177,31 +173,24 @@ class Opening:
             for start in range(0, len(frame), rows):
                 yield frame[self.columns].iloc[start : start + rows].reset_index(drop=True)
             return
-        file = _parquet(piece.path)
+        file = open_parquet(piece.path)
         spelt = {str(name).strip(): name for name in file.schema_arrow.names}
         asked = [spelt[name] for name in self.columns]
         for group in range(piece.start, piece.stop):  # one by one: together they would all be held
             for batch in file.iter_batches(rows, row_groups=[group], columns=asked, use_threads=False):
-                frame = batch.to_pandas(split_blocks=True, ignore_metadata=True)
-                frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-                yield frame
+                yield stripped(batch.to_pandas(split_blocks=True, ignore_metadata=True))
 
     def examine(self, frame: pd.DataFrame) -> Examination:
         """Read and validate further rows, in their order; raises what is wrong with them."""
         findings = Findings()
         table = more_rows(self.table, frame, findings)
-        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in self._covariates.items()}
+        covariates = self.judged.taken().covariates
+        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in covariates.items()}
         more = More(table, Unit(self.judged.unit or Unit.UNKNOWN), kinds, self.judged.participants)
         request = replace(self.request, exclude=())
         judged = examine(request, more)
-        if judged.cohort is None:
-            raise TableError(problem for problem in judged.problems if problem.severity is Severity.ERROR)
+        judged.taken()
         return judged
-
-    @property
-    def _covariates(self) -> pd.DataFrame:
-        assert self.judged.cohort is not None
-        return self.judged.cohort.covariates
 
 
 def merged(problems: Sequence[Problem]) -> list[Problem]:
@@ -216,15 +205,3 @@ def merged(problems: Sequence[Problem]) -> list[Problem]:
         else replace(one[0], what=f"{one[0].what} (and the like in {len(one) - 1:,} more pieces)")
         for one in alike.values()
     ]
-
-
-def _parquet(path: Path) -> "pq.ParquetFile":
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise TableError(f"{path.name}: reading parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
-    try:
-        return pq.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(f"{path.name} is not a readable parquet file ({named([error])}): write it again.") from error
