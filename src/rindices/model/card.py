@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from rindices.errors import named
-from rindices.model.fitted import SCHEMA, FittedModel
+from rindices.model.fitted import FittedModel
+from rindices.model.schemas import SCHEMA
 
 UNKNOWN = "not known"
 _LARGEST = 8  # regions named for each pattern
