@@ -24,8 +24,8 @@ def change(
     """Write the change of R-indices per year of everyone with two visits or more, with 90 % intervals."""
     from rindices.analysis.change import NOMINAL, change_per_year
     from rindices.analysis.change_figure import draw_change
+    from rindices.atomic import write_json
     from rindices.errors import TableError, reason
-    from rindices.model.indices import write_json
 
     visits = _visits(indices, participants, time)
     found = change_per_year(visits, time)

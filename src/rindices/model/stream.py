@@ -5,14 +5,14 @@ record is there and fits its input is not made again. Processes share nothing: e
 """
 
 import hashlib
-import itertools
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +20,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices.atomic import write_atomically
+from rindices.atomic import write_atomically, write_json
 from rindices.errors import ModelError, Problem, Severity, TableError, count, named, reason
 from rindices.model.fitted import FittedModel, load
-from rindices.model.indices import write_json
 from rindices.model.novelty import NoveltyCount, table_warning
-from rindices.model.parts import PartWriter, clear, join_parts
+from rindices.model.parts import PartWriter, join_parts
 from rindices.tables.door import Examination, Request
 from rindices.tables.pieces import HEAD, Opening, Piece, Size, files_of, merged, pieces_of
 from rindices.threads import one_thread
@@ -152,7 +151,7 @@ def apply_stream(
         _check(job, table, parts)
         if single:
             join_parts([folder / f"{part.name}{job.suffix}" for part in parts], out, parts[0].columns)
-            clear(folder)
+            shutil.rmtree(folder)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({reason(error)}): give another place with --out.") from error
     counted = NoveltyCount(0, 0, Counter())
@@ -276,7 +275,7 @@ def _open_folder(job: Job, fresh: bool) -> None:
             raise ModelError(
                 f"{job.folder} holds other files, or results of another model or other options: give another folder."
             )
-        clear(job.folder)
+        shutil.rmtree(job.folder)
     records.mkdir(parents=True, exist_ok=True)
     write_atomically(run, mine.encode())
 
@@ -319,7 +318,7 @@ def repeated_keys(files: Sequence[Path]) -> Keys:
     total = sum(len(np.load(file, mmap_mode="r")) for file in files)
     bounds = np.linspace(0, 2**64 - 1, max(2, total // _AT_ONCE + 2)).astype(np.float64)
     found = []
-    for low, high in itertools.pairwise(bounds):
+    for low, high in pairwise(bounds):
         last = high == bounds[-1]
         joined = np.sort(np.concatenate([_between(file, low, None if last else high) for file in files]))
         found.append(np.unique(joined[1:][joined[1:] == joined[:-1]]))

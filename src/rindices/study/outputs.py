@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rindices.atomic import write_atomically
+from rindices.atomic import write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
-from rindices.model.indices import write_indices, write_json
+from rindices.model.indices import write_indices
 from rindices.model.patterns import MEANING, pattern_table
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe
