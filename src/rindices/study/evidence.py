@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rindices.errors import Problem, Severity, named
+from rindices.errors import Problem, Severity, capital, named
 from rindices.learners.reproduction import Reproduction
 from rindices.learners.shares import to_shifts
-from rindices.preprocess.residualise import Categorical, Coding, Residualiser
+from rindices.preprocess.residualise import Categorical, codings_of
 from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
 from rindices.selection.relabel import Exchange, log_odds
 from rindices.tables.cohort import ID, SITE, Cohort
@@ -35,7 +35,7 @@ def cohort_dimensions(
     """
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
     cohort = _at_most(cohort, MOST_PEOPLE, np.random.default_rng([seed, 8]))
-    codings = _codings(cohort)
+    codings = codings_of(cohort.covariates)  # learnt on everyone, so that labels do not matter
     columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
     numbers = [part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, Categorical)]
     kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, Categorical)]
@@ -152,7 +152,7 @@ def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[P
     lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < REPRODUCED]
     if lost:
         said.append((f"other people do not reproduce {named(lost)}", "try fewer patterns, or more people"))
-    return [Problem(Severity.WARNING, what, "", cure[0].upper() + cure[1:]) for what, cure in said]
+    return [Problem(Severity.WARNING, what, "", capital(cure)) for what, cure in said]
 
 
 def _interval(values: Floats) -> list[float]:
@@ -164,11 +164,6 @@ def _at_most(cohort: Cohort, number: int, rng: np.random.Generator) -> Cohort:
         return cohort
     groups = [rng.permutation(np.flatnonzero(who))[:number] for who in (cohort.is_control, cohort.is_patient)]
     return cohort.take(np.concatenate(groups))
-
-
-def _codings(cohort: Cohort) -> tuple[Coding, ...]:
-    """Return how the covariates are coded, learnt on everyone so that labels do not matter."""
-    return Residualiser.fit(np.zeros((len(cohort), 1)), cohort.covariates).codings
 
 
 def _standard(columns: Floats) -> Floats:
