@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from rindices.study.endings import NoPatternError
     from rindices.study.store import RunStore
 
-_FLAT = 0.7  # of the scale of single members
-
 EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
 
 
@@ -189,10 +187,11 @@ def _fit(
 
 
 def _doubts(scales: list[float]) -> "list[Problem]":
-    """Return a warning for patterns on which members agree so little that their mean is nearly flat."""
+    """Return a warning for patterns on which members hardly agree."""
     from rindices.errors import Problem, Severity, named
+    from rindices.study.evidence import weak_patterns
 
-    weak = [f"r{place + 1}" for place, scale in enumerate(scales) if scale < _FLAT]
+    weak = weak_patterns(scales)
     what = f"members hardly agree on {named(weak)}: fewer patterns may be enough"
     return [Problem(Severity.WARNING, what)] if weak else []
 

@@ -88,6 +88,11 @@ class FittedModel:
         return int(self.patterns.shape[1])
 
     @property
+    def index_names(self) -> list[str]:
+        """``r1`` to ``rM``, the columns of R-indices."""
+        return [f"r{k + 1}" for k in range(self.n_patterns)]
+
+    @property
     def regions(self) -> tuple[str, ...]:
         """The regions that a table must have."""
         return self.preprocessing.regions
@@ -182,11 +187,11 @@ class FittedModel:
         """Return the R-indices of prepared people (N, R), with their intervals, by the name of their column."""
         members = self.infer_members(values)
         indices = members.mean(axis=0)
-        columns: dict[str, Any] = {f"r{k + 1}": indices[:, k] for k in range(self.n_patterns)}
+        columns: dict[str, Any] = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            low, high = self.intervals.around(indices, members.var(axis=0))
-            for k in range(self.n_patterns):
-                columns |= {f"r{k + 1}_low": low[:, k], f"r{k + 1}_high": high[:, k]}
+            ends = self.intervals.around(indices, members.var(axis=0))
+            for name, low, high in zip(self.index_names, *(end.T for end in ends), strict=True):
+                columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns
 
     def _not_known(self) -> list[Problem]:

@@ -90,7 +90,7 @@ class Preprocessing:
         sites : sequence of str
             (N,) where sites are harmonised.
         """
-        arrays: list[NDArray[Any]] = [volumes, self._design(covariates)]
+        arrays: list[NDArray[Any]] = [volumes, self.residualiser.design(covariates)]
         if self.harmoniser is not None:
             arrays.append(self.harmoniser.places(sites))
         return in_blocks(self._prepare_block, *arrays)
@@ -127,7 +127,7 @@ class Preprocessing:
                 f"give at least {least} controls of each, or leave these sites out."
             )
         volumes, covariates = self.aligned(controls)
-        known = self.harmoniser.with_sites(volumes, self._design(covariates), _sites(controls), least)
+        known = self.harmoniser.with_sites(volumes, self.residualiser.design(covariates), _sites(controls), least)
         return replace(self, harmoniser=known)
 
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
@@ -161,9 +161,6 @@ class Preprocessing:
         if self.harmoniser is not None and SITE not in cohort.people:
             raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
         return cohort.covariates[names]
-
-    def _design(self, covariates: pd.DataFrame) -> Matrix:
-        return design_matrix(self.residualiser.codings, covariates)
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return all learnt numbers as plain arrays."""

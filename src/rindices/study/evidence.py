@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 MOST_PEOPLE = 2000  # of each group: more would only cost time
 RARE = 0.3  # carriers below this share are called few
+FLAT = 0.7  # scale of a consensus, against that of single members, below which members hardly agree on a pattern
 REPRODUCED = 0.5  # rank correlation of disjoint halves below this is called not reproduced
 OVERLAP = 0.3  # below this, groups differ so much in covariates that the test can hardly see a disease
 
@@ -135,6 +136,11 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
         }
         for k in range(found.stability.shape[1])
     ]
+
+
+def weak_patterns(scales: Sequence[float]) -> list[str]:
+    """Return the names of patterns on which members agree so little that their mean is nearly flat."""
+    return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < FLAT]
 
 
 def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
