@@ -1,4 +1,6 @@
-"""Sessions for developers: ``nox -s tests``, ``lint``, ``mutants``, ``coverage``, ``refresh_constraints``."""
+"""Sessions for developers: ``nox -s tests``, or ``nox -l`` for all of them."""
+
+from pathlib import Path
 
 import nox
 
@@ -29,6 +31,33 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation, follow its links."""
+    session.install(TORCH)
+    session.install("--constraint", "constraints.txt", ".[docs]")
+    session.run("sphinx-build", "-W", "--keep-going", "-c", "docs", ".", "docs/_build")
+    session.run("python", ".ci/links.py", "docs/_build")
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build wheel and sdist into ``dist``, check what is in them and that the tag is the version."""
+    _install(session)
+    session.run("pytest", "-q", "tests/test_release.py")
+    session.run("python", "-m", "build", "--no-isolation")
+
+
+@nox.session
+@nox.parametrize("extra", ["", "parquet", "cluster", "brain", "onnx", "all"])
+def install(session: nox.Session, extra: str) -> None:
+    """Install the built wheel in a fresh environment, alone or with an extra, and use it."""
+    (wheel,) = Path("dist").glob("*.whl")
+    session.install(TORCH)
+    session.install("--constraint", "constraints.txt", f"rindices[{extra}] @ {wheel.resolve().as_uri()}")
+    session.run("rindices", "simulate", "--task", "tiny", "--out", session.create_tmp())
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """See whether tests notice wrong code: ``nox -s mutants -- --only selection/choose.py``."""
     _install(session)
@@ -48,7 +77,7 @@ def coverage(session: nox.Session) -> None:
 def refresh_constraints(session: nox.Session) -> None:
     """Take the newest versions on purpose and write them down."""
     session.install(TORCH)
-    session.install(".[dev]")
+    session.install(".[dev,docs]")
     frozen = session.run("pip", "freeze", "--exclude", "rindices", silent=True)
     with open("constraints.txt", "w", encoding="utf-8") as file:
         file.write("# Exact versions of CI. Refresh on purpose: nox -s refresh_constraints\n")

@@ -1,7 +1,7 @@
 """The tables that the documentation speaks of, small: ``python desk.py FOLDER``, with an environment that has rindices.
 
 ``dlmuse.csv``, ``participants.tsv``   DLMUSE by code; diagnosis CN, MCI, AD; age, sex, scanner
-``visits.csv``                         the same people twice
+``visits.csv``, ``sessions.tsv``       the same people twice, a year and a half apart; their age at each visit, sex
 ``aseg.tsv``, ``lh.tsv``, ``rh.tsv``   FreeSurfer's tables of the same people
 ``sample_roi.csv``, ``sample_truth.csv``  as the authors' package has them
 ``results``, ``model.safetensors``     a small study of ``dlmuse.csv``, and its model
@@ -41,6 +41,7 @@ def main(folder: Path) -> None:
     clinical.to_csv(folder / "clinical.tsv", sep="\t", index=False)
     newcomers(dlmuse, people, folder)
     visits(dlmuse, rng).to_csv(folder / "visits.csv", index=False)
+    sessions(people).to_csv(folder / "sessions.tsv", sep="\t", index=False)
     freesurfer(volumes, ids, cohort.covariates["icv"], folder)
     sample(volumes, ids, cohort.is_patient, folder)
     made.severities.rename(columns=lambda name: name.replace("s", "r") if name != "participant_id" else name).to_csv(
@@ -84,6 +85,12 @@ def visits(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     again.iloc[:, 2:] *= rng.normal(0.99, 0.01, size=again.iloc[:, 2:].shape)
     both = pd.concat([table.assign(session_id="ses-1"), again.assign(session_id="ses-2")])
     return both.rename(columns={"ID": "participant_id"})
+
+
+def sessions(people: pd.DataFrame) -> pd.DataFrame:
+    """Who they were at each scan."""
+    first = people[["participant_id", "age", "sex"]].assign(session_id="ses-1")
+    return pd.concat([first, first.assign(session_id="ses-2", age=first["age"].astype(float) + 1.5)])
 
 
 def freesurfer(volumes: pd.DataFrame, ids: pd.Series, icv: pd.Series, folder: Path) -> None:

@@ -12,6 +12,7 @@ from textwrap import wrap
 
 ROOT = Path(__file__).parents[1]
 WIDTH, HEIGHT, GAP, NAMES = 900, 46, 8, 170
+SMALL = "One error family; files written whole or not at all; people in blocks; one thread"  # of the modules below all
 
 
 def layers() -> list[str]:
@@ -24,7 +25,7 @@ def words(name: str) -> str:
     """Return what a package says it is."""
     path = ROOT / "src" / "rindices" / name / "__init__.py"
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) if path.exists() else None
-    return text.splitlines()[0] if text else "One error family; files written whole or not at all; one thread"
+    return text.splitlines()[0] if text else SMALL
 
 
 def box(place: int, name: str) -> str:

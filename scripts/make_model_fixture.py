@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import rindices as ri
-from rindices.model.fitted import SCHEMA
+from rindices.model.schemas import SCHEMA
 from rindices.tables.cohort import Cohort
 
 REGIONS = 12

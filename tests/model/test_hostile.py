@@ -171,3 +171,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ri.load(tmp_path / "none.safetensors")
     with pytest.raises(ModelError):
         ri.load(tmp_path)
+
+
+def test_a_header_whose_length_begins_like_a_pickle(whole: bytes, tmp_path: Path) -> None:
+    """One length of a header in two thousand has a pickle's first bytes; such a model is no pickle."""
+    metadata, arrays = parts(whole)
+    wanted = int.from_bytes(b"\x80\x04\x02", "little")
+    length = struct.unpack("<Q", rebuilt(metadata | {"note": ""}, arrays)[:8])[0]
+    content = rebuilt(metadata | {"note": "x" * (wanted - length)}, arrays)
+    assert content.startswith(b"\x80\x04")
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(content)
+    assert ri.load(path).n_patterns == 2

@@ -147,6 +147,17 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
     assert "−0.41" in section  # noqa: RUF001
 
 
+def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometry, "available", lambda: False)  # pictures take time
+    for name in ("associations.tsv", "associations.json", "notes.tsv"):
+        (tmp_path / name).write_text("of an earlier model")
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    ri.fit(cohort, 2, recipe="contrastive", members=2, workers=1, out=tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.tsv")) == ["notes.tsv", "patterns.tsv", "r_indices.tsv"]
+    assert not (tmp_path / "associations.json").exists()
+    assert 'id="associations"' not in ri.write_report(tmp_path).read_text("utf-8")
+
+
 def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"has no model\.safetensors.*run rindices fit"):
         ri.write_report(tmp_path)

@@ -1,1 +1,1 @@
-"""What R-indices mean: statistics as tidy tables, pure functions of frames; nothing is printed or saved here."""
+"""What R-indices mean: statistics as tidy tables, pure functions of frames, and how they are written and drawn."""

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, some_people
+from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, some_people, standardised
 from rindices.errors import AnalysisError
 from rindices.preprocess.residualise import codings_of, design_matrix
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -128,7 +128,7 @@ def as_variable(values: pd.Series) -> Variable:
 
 def correlate(first: Floats, second: Floats, design: Floats, confidence: float = 0.95) -> Correlation:
     """Correlate two variables (N,) after taking the linear effect of a design (N, P) out of both."""
-    centred = _standardised(design)
+    centred = standardised(design)
     rank = int(np.linalg.matrix_rank(centred)) if centred.size else 0
     freedom = len(first) - 2 - rank
     nothing = Correlation(np.nan, np.nan, np.nan, np.nan)
@@ -152,13 +152,6 @@ def correlate(first: Floats, second: Floats, design: Floats, confidence: float =
 
 def _design(covariates: pd.DataFrame) -> Floats:
     return design_matrix(codings_of(covariates), covariates)
-
-
-def _standardised(design: Floats) -> Floats:
-    """Return a design (N, P) with mean 0 and spread 1, so that units do not matter; a constant column becomes 0."""
-    centred = design - design.mean(axis=0) if len(design) else design
-    spread = centred.std(axis=0) if len(design) else np.ones(design.shape[1])
-    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
 
 
 def _note(variable: Variable, values: Floats, found: Correlation) -> str:

@@ -8,6 +8,7 @@ Shape letters: N people, V visits, M patterns.
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,8 @@ class Change:
     table : DataFrame
         (N, ...): ``participant_id``, ``visits``, ``years`` between the first and the last, and for each R-index
         ``r1_per_year``, ``r1_per_year_low``, ``r1_per_year_high``.
+    names : list of str
+        (M,) of the R-indices.
     noise : (M,)
         Standard deviation of an R-index from visit to visit about the person's line.
     freedom : int
@@ -43,10 +46,26 @@ class Change:
     """
 
     table: pd.DataFrame
+    names: list[str]
     noise: Floats
     freedom: int
     from_lines: bool
     problems: Findings
+
+    def summary(self) -> dict[str, Any]:
+        """Return the change of everyone together, as plain values for JSON."""
+        indices = {
+            name: {
+                "mean_per_year": float(self.table[f"{name}_per_year"].mean()),
+                "above_zero": int((self.table[f"{name}_per_year_low"] > 0).sum()),
+                "below_zero": int((self.table[f"{name}_per_year_high"] < 0).sum()),
+                "noise_of_a_visit": float(noise),
+            }
+            for name, noise in zip(self.names, self.noise, strict=True)
+        }
+        sizes = {"people": len(self.table), "visits": int(self.table["visits"].sum()), "interval": NOMINAL}
+        source = "scatter about lines" if self.from_lines else "spread of slopes between people"
+        return sizes | {"indices": indices, "noise_from": source}
 
 
 def change_per_year(visits: pd.DataFrame, time: str) -> Change:
@@ -82,7 +101,7 @@ def change_per_year(visits: pd.DataFrame, time: str) -> Change:
             "",
             "They are too wide where people truly differ; a third visit would tell noise from change",
         )
-    return Change(_table(who, lines, some, names, noise, freedom), noise, freedom, from_lines, findings)
+    return Change(_table(who, lines, some, names, noise, freedom), names, noise, freedom, from_lines, findings)
 
 
 @dataclass(frozen=True)

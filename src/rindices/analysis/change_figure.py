@@ -1,6 +1,5 @@
 """Change per year as a figure: visits joined by lines, and everyone's change with its interval."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,11 @@ def draw_change(change: Change, visits: pd.DataFrame, time: str, path: Path) -> 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = [name for name in visits.columns if re.fullmatch(r"r\d+", name)]
-    figure = Figure(figsize=(9.0, 2.6 * len(names) + 0.5), layout="constrained")
-    axes = np.atleast_2d(figure.subplots(len(names), 2, width_ratios=[1, 1.5], squeeze=False))
+    number = len(change.names)
+    figure = Figure(figsize=(9.0, 2.6 * number + 0.5), layout="constrained")
+    axes = figure.subplots(number, 2, width_ratios=[1, 1.5], squeeze=False)
     years = pd.Series(years_of(visits, time), index=visits.index)
-    for row, name in enumerate(names):
+    for row, name in enumerate(change.names):
         _draw_visits(axes[row, 0], change.table, visits, years, name)
         _draw_slopes(axes[row, 1], change.table, name)
     axes[-1, 0].set_xlabel("years since the first visit")

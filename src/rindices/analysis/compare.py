@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join
+from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, standardised
 from rindices.errors import AnalysisError, named
 from rindices.preprocess.residualise import codings_of, design_matrix
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -189,11 +189,10 @@ def group_effects(
     """
     rows = group | control
     member = group[rows].astype(float)
-    covariates = design[rows] - design[rows].mean(axis=0) if rows.any() else design[rows]
+    covariates = standardised(design[rows])
     apart = member - member.mean() if rows.any() else member
     rank = 0
     if covariates.size:
-        covariates = covariates / np.where(covariates.std(axis=0) > 0, covariates.std(axis=0), 1.0)
         rank = int(np.linalg.matrix_rank(covariates))
         apart = apart - covariates @ np.linalg.lstsq(covariates, apart, rcond=None)[0]
     freedom = int(rows.sum()) - 2 - rank

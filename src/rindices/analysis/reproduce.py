@@ -109,8 +109,7 @@ def _compare(half: Cohort, own: FittedModel, other: FittedModel) -> pd.DataFrame
 
 
 def _indices(model: FittedModel, people: Cohort) -> Floats:
-    names = [f"r{k + 1}" for k in range(model.n_patterns)]
-    return np.asarray(model.apply(people)[names], dtype=float)
+    return np.asarray(model.apply(people)[model.index_names], dtype=float)
 
 
 def _unseen(halves: tuple[Cohort, ...], models: tuple[FittedModel, FittedModel]) -> pd.DataFrame:

@@ -83,6 +83,13 @@ def with_groups(indices: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     return both
 
 
+def standardised(design: Floats) -> Floats:
+    """Return a design (N, P) with mean 0 and spread 1, so that units do not matter; a constant column becomes 0."""
+    centred = design - design.mean(axis=0) if len(design) else design
+    spread = centred.std(axis=0) if len(design) else np.ones(design.shape[1])
+    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+
+
 def false_discovery_rate(p: ArrayLike) -> Floats:
     """Return q of each p (Benjamini and Hochberg), over all that are known: (K,) -> (K,)."""
     values = np.asarray(p, dtype=float)

@@ -1,6 +1,5 @@
 """Tidy tables on disk: TSV, with what each column means and how it was made beside it, as in BIDS."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from rindices import __version__
-from rindices.atomic import write_atomically
+from rindices.atomic import write_atomically, write_json
 from rindices.errors import AnalysisError, reason
 
 
@@ -20,7 +19,7 @@ def write_table(table: pd.DataFrame, path: Path, meaning: dict[str, str], how: d
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
-        write_atomically(path.with_suffix(".json"), (json.dumps(beside, indent=2, ensure_ascii=False) + "\n").encode())
+        write_json(path.with_suffix(".json"), beside)
     except OSError as error:
         raise AnalysisError(f"cannot write {path} ({reason(error)}): give another place with --out.") from error
 

@@ -110,18 +110,16 @@ def _at_once(fitted: "FittedModel", asked: "Request", out: Path, least: int | No
     least : int or None
         Controls that a new site must have; None where new sites are refused.
     """
-    from rindices.errors import Severity, TableError
     from rindices.model.indices import write_indices
     from rindices.model.stream import Streamed
     from rindices.tables.door import examine
 
     start = time.perf_counter()
     result = examine(asked)
-    if result.cohort is None:
-        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    cohort = result.taken()
     if least is not None:
-        fitted = fitted.with_sites(result.cohort, least)
-    indices, found, counted = fitted.assess(result.cohort)
+        fitted = fitted.with_sites(cohort, least)
+    indices, found, counted = fitted.assess(cohort)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return Streamed(counted, [*found, *result.problems], 1, 0, rate)

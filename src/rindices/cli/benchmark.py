@@ -1,16 +1,14 @@
 """``rindices benchmark``: simulated truth, all learners, one table and one figure."""
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rindices.cli.console import print_json, split
 from rindices.cli.options import Json, Workers
-
-if TYPE_CHECKING:
-    from rindices.experiments.benchmark import Result
 
 EPILOG = "Example: rindices benchmark --suite paper --learners contrastive,nmf --cohorts 10 --out benchmark"
 
@@ -30,21 +28,23 @@ def benchmark(
     from rindices.cli.progress import Progress
     from rindices.experiments.benchmark import Plan, run
     from rindices.experiments.benchmark import as_json as to_json
-    from rindices.experiments.figures import markdown
+    from rindices.experiments.figures import draw, markdown
 
+    if out is not None and out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
     if suite == "trust":
         _trust(cohorts, split(tasks), out, workers, as_json)
         return
     if folds == 1:
         raise typer.BadParameter("give 0, or at least 2", param_hint="--folds")
-    if out is not None and out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
     folder = data if data is not None else Path(os.pardir, "shared", "data")
     plan = Plan(suite, split(learners) or ("contrastive",), cohorts, folds, folder, split(tasks))
     with Progress(f"benchmark {suite}") as progress:
         results = run(plan, None if out is None else out / "runs", workers, progress.update)
     if out is not None:
-        _write(out, suite, results)
+        _write(out, to_json(results), markdown(results))
+        draw(results, out / "figure.png", f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)")
+        typer.echo(f"results.json, table.md and figure.png written to {out}", err=True)
     if as_json:
         print_json(to_json(results))
     else:
@@ -53,8 +53,6 @@ def benchmark(
 
 def _trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int, as_json: bool) -> None:
     """Measure what is found where there is nothing, one, two, three and five patterns, or a batch effect."""
-    import json
-
     from rindices.cli.progress import Progress
     from rindices.experiments.trust import PARTS, markdown, run_trust, trials
     from rindices.experiments.trust import as_json as to_json
@@ -64,9 +62,7 @@ def _trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int,
             trials(cohorts, parts or PARTS), None if out is None else out / "runs", workers, progress.update
         )
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").write_text(json.dumps(to_json(results), indent=1) + "\n", "utf-8")
-        (out / "table.md").write_text(markdown(results), "utf-8")
+        _write(out, to_json(results), markdown(results))
         typer.echo(f"results.json and table.md written to {out}", err=True)
     if as_json:
         print_json(to_json(results))
@@ -74,14 +70,8 @@ def _trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int,
         typer.echo(markdown(results))
 
 
-def _write(out: Path, suite: str, results: "list[Result]") -> None:
-    """Write ``results.json``, ``table.md`` and ``figure.png``."""
-    import json
-
-    from rindices.experiments.benchmark import as_json as to_json
-    from rindices.experiments.figures import draw, markdown
-
-    (out / "results.json").write_text(json.dumps(to_json(results), indent=1) + "\n", "utf-8")
-    (out / "table.md").write_text(markdown(results), "utf-8")
-    draw(results, out / "figure.png", f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)")
-    typer.echo(f"results.json, table.md and figure.png written to {out}", err=True)
+def _write(out: Path, values: dict[str, Any], table: str) -> None:
+    """Write ``results.json`` and ``table.md``."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+    (out / "table.md").write_text(table, "utf-8")

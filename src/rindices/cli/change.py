@@ -22,29 +22,17 @@ def change(
     as_json: Json = False,
 ) -> None:
     """Write the change of R-indices per year of everyone with two visits or more, with 90 % intervals."""
-    from rindices.analysis.change import NOMINAL, change_per_year
+    from rindices.analysis.change import change_per_year
     from rindices.analysis.change_figure import draw_change
+    from rindices.atomic import write_json
     from rindices.errors import TableError, reason
-    from rindices.model.indices import write_json
 
     visits = _visits(indices, participants, time)
     found = change_per_year(visits, time)
-    table = found.table
-    names = [name.removesuffix("_per_year") for name in table if name.endswith("_per_year")]
-    summary = {
-        name: {
-            "mean_per_year": float(table[f"{name}_per_year"].mean()),
-            "above_zero": int((table[f"{name}_per_year_low"] > 0).sum()),
-            "below_zero": int((table[f"{name}_per_year_high"] < 0).sum()),
-            "noise_of_a_visit": float(noise),
-        }
-        for name, noise in zip(names, found.noise, strict=True)
-    }
-    about = {"people": len(table), "visits": int(table["visits"].sum()), "interval": NOMINAL, "indices": summary}
-    about |= {"noise_from": "scatter about lines" if found.from_lines else "spread of slopes between people"}
+    about = found.summary()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
+        found.table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
         write_json(out / "change.json", about)
         draw_change(found, visits, time, out / "change.png")
     except OSError as error:
@@ -53,7 +41,7 @@ def change(
     if as_json:
         print_json({"out": str(out), **about})
     else:
-        typer.echo(f"change per year of {len(table):,} people written to {out}", err=True)
+        typer.echo(f"change per year of {len(found.table):,} people written to {out}", err=True)
 
 
 def _visits(indices: Path, participants: Path | None, time: str) -> "pd.DataFrame":

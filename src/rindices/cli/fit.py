@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from rindices.study.endings import NoPatternError
     from rindices.study.store import RunStore
 
-_FLAT = 0.7  # of the scale of single members
-
 EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
 
 
@@ -189,10 +187,11 @@ def _fit(
 
 
 def _doubts(scales: list[float]) -> "list[Problem]":
-    """Return a warning for patterns on which members agree so little that their mean is nearly flat."""
+    """Return a warning for patterns on which members hardly agree."""
     from rindices.errors import Problem, Severity, named
+    from rindices.study.evidence import weak_patterns
 
-    weak = [f"r{place + 1}" for place, scale in enumerate(scales) if scale < _FLAT]
+    weak = weak_patterns(scales)
     what = f"members hardly agree on {named(weak)}: fewer patterns may be enough"
     return [Problem(Severity.WARNING, what)] if weak else []
 
@@ -261,16 +260,14 @@ def read_cohort_of(study: "Study", folder: Path) -> Any:
 
 def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
     """Read the cohort and what is to be said about it, which goes to standard error."""
-    from rindices.errors import Severity, TableError
     from rindices.experiments.small_sample import small_sample
     from rindices.tables.door import examine
 
     result = examine(study.data.request(folder))
-    if result.cohort is None:
-        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    problems = [*result.problems, *small_sample(result.cohort.n_controls, result.cohort.n_patients)]
+    cohort = result.taken()
+    problems = [*result.problems, *small_sample(cohort.n_controls, cohort.n_patients)]
     say_problems(problems)
-    return result.cohort, problems
+    return cohort, problems
 
 
 def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:

@@ -22,7 +22,8 @@ def show(
     as_card: Annotated[bool, typer.Option("--card", help="Print a model card in Markdown.")] = False,
 ) -> None:
     """Say what a table must have to be used with a model, and where the model comes from."""
-    from rindices.model.fitted import SCHEMA, load
+    from rindices.model.fitted import load
+    from rindices.model.schemas import SCHEMA
 
     if as_json and as_card:
         raise typer.BadParameter("give --json or --card, not both")

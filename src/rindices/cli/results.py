@@ -41,22 +41,21 @@ def read_people_and_regions(
         Labels of controls and of patients, regions to leave out.
     """
     from rindices.analysis.tidy import with_groups
-    from rindices.errors import Findings, Severity, TableError, count
+    from rindices.errors import Findings, Severity, count
     from rindices.tables.beside import read_indices
     from rindices.tables.door import Request, examine
 
     findings = Findings()
     found = read_indices(indices, findings)
     result = examine(Request(tuple(tables), participants, roles, *labels, measure="any", on_missing="drop"))
-    if result.cohort is None:
-        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    people = with_groups(found, result.cohort)
+    cohort = result.taken()
+    people = with_groups(found, cohort)
     if len(people) < len(found):
         absent = count(len(found) - len(people), "person is", "people are")
         findings.warn(f"{absent} not in the tables, or lack a value there; left out", indices.name)
     findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
     settle(findings)
-    return people, result.cohort
+    return people, cohort
 
 
 def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFrame":

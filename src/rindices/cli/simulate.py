@@ -52,7 +52,7 @@ def read_healthy(
     table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
 ) -> "Cohort":
     """Read the user's healthy people with every covariate that is there."""
-    from rindices.errors import Severity, TableError
+    from rindices.errors import TableError
     from rindices.tables.door import Request, examine
     from rindices.tables.sources import Roles
 
@@ -63,10 +63,9 @@ def read_healthy(
         return examine(Request((table,), participants, roles, labels, others, measure="any", on_missing="drop"))
 
     result = read(read(()).covariates)
-    if result.cohort is None:
-        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
+    cohort = result.taken()
     unclear = [problem for problem in result.problems if "may hold the groups" in problem.what]
     if unclear:
         raise TableError(f"{unclear[0].what}: say who is healthy with --group COLUMN --label LABEL.")
     say_problems(result.problems)
-    return result.cohort
+    return cohort

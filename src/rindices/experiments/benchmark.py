@@ -13,7 +13,7 @@ from rindices import __version__
 from rindices.errors import InputError
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
 from rindices.experiments.contenders import contender
-from rindices.experiments.pieces import run_pieces
+from rindices.experiments.pieces import Told, run_pieces
 from rindices.experiments.suites import Case, suite_tasks
 from rindices.learners.supervised import supervised_scores
 from rindices.selection.agreement import pattern_c_index
@@ -81,21 +81,8 @@ class Result:
     seconds: float
 
 
-def run(
-    plan: Plan, store: Path | None = None, workers: int = -1, told: Callable[[int, int, object], None] | None = None
-) -> list[Result]:
-    """Run a plan; finished pieces are kept in ``store`` and not run again.
-
-    Parameters
-    ----------
-    plan : Plan
-    store : Path, optional
-        Folder for one small file a finished piece.
-    workers : int
-        Processes; -1 for all cores. The numbers do not depend on it.
-    told : callable, optional
-        Called with the number of finished and of all pieces, and the piece just finished.
-    """
+def run(plan: Plan, store: Path | None = None, workers: int = -1, told: Told | None = None) -> list[Result]:
+    """Run a plan; finished pieces are kept in ``store`` and not run again; see `run_pieces`."""
     records = run_pieces(plan.jobs(), _record, store, workers, told)
     return [Result(**record) for record in records]
 

@@ -11,7 +11,7 @@ from rindices.experiments.contenders import CONTENDERS
 from rindices.experiments.paper import REPORTED, SURREAL_GAN
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; brown for their yellow, which vanishes on white
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8B5A2B")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8B5A2B")
 
 
 def markdown(results: Sequence[Result]) -> str:
@@ -44,7 +44,7 @@ def draw(results: Sequence[Result], path: Path, title: str) -> None:
     step = 0.8 / len(learners)
     for place, learner in enumerate(learners):
         offset = (place - (len(learners) - 1) / 2) * step
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         _draw_learner(axes, results, tasks, learner, offset, step, colour)
     for number, task in enumerate(tasks):
         if task in SURREAL_GAN:

@@ -2,11 +2,11 @@
 
 from types import MappingProxyType
 
-_TASKS = ("basic", "overlap", "scarce", "noise", "mild")
+from rindices.experiments.tasks import PAPER
 
 
 def _row(*values: float) -> dict[str, float]:
-    return dict(zip(_TASKS, values, strict=True))
+    return dict(zip(PAPER, values, strict=True))
 
 
 SURREAL_GAN = MappingProxyType(_row(0.838, 0.837, 0.783, 0.818, 0.762))

@@ -19,6 +19,8 @@ class Piece(Protocol):
 
 
 P = TypeVar("P", bound=Piece)
+Told = Callable[[int, int, object], None]
+"""Called with the number of finished and of all pieces, and the piece just finished."""
 
 
 def run_pieces(
@@ -26,7 +28,7 @@ def run_pieces(
     measure: Callable[[P], dict[str, Any]],
     store: Path | None = None,
     workers: int = -1,
-    told: Callable[[int, int, object], None] | None = None,
+    told: Told | None = None,
 ) -> list[dict[str, Any]]:
     """Measure all pieces; finished ones are kept in ``store`` and not measured again.
 
@@ -40,7 +42,7 @@ def run_pieces(
     workers : int
         Processes; -1 for all cores. The numbers do not depend on it.
     told : callable, optional
-        Called with the number of finished and of all pieces, and the piece just finished.
+        See `Told`.
     """
     done = {piece.key: found for piece in pieces if (found := _load(store, piece)) is not None}
     rest = [piece for piece in pieces if piece.key not in done]

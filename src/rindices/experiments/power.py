@@ -1,6 +1,5 @@
 """How many people are needed? Accuracy, the right number of patterns and intervals by simulation, size by size."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 from rindices import __version__
 from rindices.errors import InputError, SimulationError
-from rindices.experiments.pieces import run_pieces
+from rindices.experiments.figures import COLOURS
+from rindices.experiments.pieces import Told, run_pieces
 from rindices.experiments.reference import LearntReference
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import MOST_PATTERNS, with_patterns
@@ -23,7 +23,6 @@ from rindices.tables.cohort import Cohort
 
 Floats = NDArray[np.float64]
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 PEOPLE = ((80, 100), (150, 200), (300, 400), (492, 900))
 RATES = (0.1, 0.2, 0.3)
 COHORTS = 6
@@ -82,10 +81,7 @@ class Draw:
 
 
 def run_power(
-    setting: Setting,
-    store: Path | None = None,
-    workers: int = -1,
-    told: Callable[[int, int, object], None] | None = None,
+    setting: Setting, store: Path | None = None, workers: int = -1, told: Told | None = None
 ) -> dict[str, Any]:
     """Simulate all sizes and effects, and return a row for each.
 
@@ -171,7 +167,7 @@ def draw_power(result: dict[str, Any], path: Path) -> None:
         "width": "width of a person's 95 % interval",
     }
     for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        for (rate, rows), colour in zip(frame.groupby("rate"), _COLOURS, strict=False):
+        for (rate, rows), colour in zip(frame.groupby("rate"), COLOURS, strict=False):
             people, error = rows["controls"] + rows["patients"], rows[f"{name}_se"].astype(float).fillna(0.0)
             axes.errorbar(
                 people, rows[name], error, color=colour, marker="o", ms=4, capsize=2, label=f"{rate:.0%} lost"

@@ -4,7 +4,7 @@ Parts: ``null`` (patients are controls), ``number`` (1, 2, 3 and 5 patterns), ``
 those it did not), ``nuisance`` (true patterns against a batch effect in some patients).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from rindices import __version__
 from rindices.errors import InputError, did_you_mean
-from rindices.experiments.pieces import run_pieces
+from rindices.experiments.pieces import Told, run_pieces
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import PAPER, STRESS, TASKS
 from rindices.experiments.trust_cohorts import NULLS, PATTERNS, SHARES, batch_cohort, null_cohort, pattern_task
@@ -72,10 +72,7 @@ def trials(cohorts: int, parts: Sequence[str] = PARTS) -> list[Trial]:
 
 
 def run_trust(
-    asked: Sequence[Trial],
-    store: Path | None = None,
-    workers: int = -1,
-    told: Callable[[int, int, object], None] | None = None,
+    asked: Sequence[Trial], store: Path | None = None, workers: int = -1, told: Told | None = None
 ) -> list[dict[str, Any]]:
     """Measure all trials; see `run_pieces`."""
     return run_pieces(asked, measure, store, workers, told)

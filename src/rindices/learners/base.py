@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from rindices.errors import InputError
-from rindices.learners.nmf_variants import Floats, Integers
 from rindices.threads import one_thread
 
 __all__ = ["Learner", "RandomState", "nonzero"]
 
+Floats = NDArray[np.float64]
 RandomState = int | np.random.RandomState | None
 
 
@@ -110,7 +110,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _patients(labels: Integers) -> NDArray[np.bool_]:
+def _patients(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Who is a patient, (N,) -> (N,); refuses labels other than 0 and 1."""
     found = np.unique(labels)
     if not np.isin(found, [0, 1]).all():

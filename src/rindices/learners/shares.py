@@ -49,7 +49,7 @@ def _group_loss(z: Floats, share: float) -> float:
     left = 1.0 + share * z
     kept = np.maximum(left, FLOOR)
     logs = np.log(kept)
-    shifts = logs if kept is left or (left >= FLOOR).all() else logs + (left - kept) / FLOOR
+    shifts = logs if (left >= FLOOR).all() else logs + (left - kept) / FLOOR
     variances = shifts.var(axis=0) / share**2
     return 0.5 * len(z) * float(np.log(variances + _TINY).sum()) + float(logs.sum())
 

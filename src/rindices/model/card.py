@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from rindices.errors import named
-from rindices.model.fitted import SCHEMA, FittedModel
+from rindices.model.fitted import FittedModel
+from rindices.model.schemas import SCHEMA
 
 UNKNOWN = "not known"
 _LARGEST = 8  # regions named for each pattern
@@ -23,7 +24,7 @@ def model_card(model: FittedModel, facts: dict[str, str]) -> str:
         What is said in words elsewhere: ``covariates``, ``sites``, ``recipe``, ``intervals``, ``novelty``.
     """
     card = dict(model.card)
-    names = [f"r{k + 1}" for k in range(model.n_patterns)]
+    names = model.index_names
     known = {name: _cell(value) for name, value in facts.items()}
     text = Template(files("rindices.model").joinpath("card.md").read_text("utf-8"))
     return text.substitute(

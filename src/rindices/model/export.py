@@ -25,11 +25,12 @@ from rindices.model.novelty import Training
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import Coding, Numeric
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.tables.cohort import SITE
 
 Array = NDArray[Any]
 
 OPSET, IR = 19, 9
-SITE = "site"
+_DOUBLE = 11  # onnx.TensorProto.DOUBLE
 
 
 def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
@@ -280,6 +281,3 @@ def _layer(graph: _Graph, values: str, weight: Array, bias: Array) -> str:
 def _leaky(graph: _Graph, values: str) -> str:
     """Return the leaky ReLU; the operator of that name knows single precision alone."""
     return graph.op("Max", values, graph.op("Mul", values, graph.const(SLOPE)))
-
-
-_DOUBLE = 11  # onnx.TensorProto.DOUBLE

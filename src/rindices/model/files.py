@@ -5,7 +5,6 @@ are held against what is expected. Nothing in such a file is ever executed.
 """
 
 import json
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ def write_file(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, A
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return our metadata of a file, after checking that the file can be one of ours."""
-    header = _header(path)
+    header = read_header(path)
     declared = header.get("__metadata__")
     text = declared.get(KEY) if isinstance(declared, dict) else None
     if not isinstance(text, str):
@@ -49,7 +48,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     """Return the arrays of a file, which must be just those expected, finite floats of the given shapes."""
-    header = {name: entry for name, entry in _header(path).items() if name != "__metadata__"}
+    header = {name: entry for name, entry in read_header(path).items() if name != "__metadata__"}
     missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
     if missing or extra:
         what = f"lacks {', '.join(missing[:3])}" if missing else f"has more than it should: {', '.join(extra[:3])}"
@@ -72,19 +71,19 @@ def _check_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> N
         raise ModelError(f"{path.name}: {name} should be floats of shape {shape}, not {found}; the file is damaged.")
 
 
-def _header(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> dict[str, Any]:
     """Return the JSON header, read alone: eight bytes of length, then that many bytes."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             start = file.read(8)
-            if start.startswith(_PICKLES):
+            length = int.from_bytes(start, "little")
+            if length > min(_MAX_HEADER, size - 8) and start.startswith(_PICKLES):  # a length may begin with such bytes
                 raise ModelError(
                     f"{path.name} is a pickle or zip, not a model: such files can run code and are refused."
                 )
             if len(start) < 8 or size > _MAX_FILE:
                 raise ModelError(f"{path.name} has {size:,} bytes, which no model has; copy it again.")
-            (length,) = struct.unpack("<Q", start)
             if length > min(_MAX_HEADER, size - 8):
                 raise ModelError(f"{path.name} is not a model: it claims a header of {length:,} bytes.")
             text = file.read(length)

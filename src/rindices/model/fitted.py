@@ -11,28 +11,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices import __version__
 from rindices.blocks import in_blocks
 from rindices.errors import ModelError, PreprocessingError, Problem, Severity, did_you_mean, named, reason
-from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead, inference
-from rindices.model.files import read_arrays, read_metadata, write_file
+from rindices.learners.heads import ContrastiveHead, SurrealHead, inference
+from rindices.model.files import write_file
 from rindices.model.intervals import Intervals
 from rindices.model.novelty import NoveltyCount, Reference, Training, table_warning
+from rindices.model.schemas import SCHEMA, read_parts
 from rindices.model.sums import Sums, combine
-from rindices.preprocess.harmonise import LEAST, Harmoniser
+from rindices.preprocess.harmonise import LEAST
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
 
 Floats = NDArray[np.float64]
 
-SCHEMA = 2
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
     "heterogeneous disease-related imaging patterns. ICLR 2022."
 )
 _FAR = 30.0  # control standard deviations: a table whose typical person is this far off has another scale
-_NEEDED = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "orders")
 
 
 class Applied(NamedTuple):
@@ -89,6 +87,11 @@ class FittedModel:
     def n_patterns(self) -> int:
         """M."""
         return int(self.patterns.shape[1])
+
+    @property
+    def index_names(self) -> list[str]:
+        """``r1`` to ``rM``, the columns of R-indices."""
+        return [f"r{k + 1}" for k in range(self.n_patterns)]
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -215,11 +218,11 @@ class FittedModel:
     def _columns(self, members: Floats) -> dict[str, Any]:
         """Return the R-indices of members (S, N, M) as one, with intervals, by the name of their column."""
         indices = members.mean(axis=0)
-        columns: dict[str, Any] = {f"r{k + 1}": indices[:, k] for k in range(self.n_patterns)}
+        columns: dict[str, Any] = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            low, high = self.intervals.around(indices, np.square(members - indices).mean(axis=0))
-            for k in range(self.n_patterns):
-                columns |= {f"r{k + 1}_low": low[:, k], f"r{k + 1}_high": high[:, k]}
+            ends = self.intervals.around(indices, np.square(members - indices).mean(axis=0))
+            for name, low, high in zip(self.index_names, *(end.T for end in ends), strict=True):
+                columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns
 
     def _not_known(self) -> list[Problem]:
@@ -263,14 +266,7 @@ class FittedModel:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model; a damaged, hostile or foreign file is refused with one line."""
-        where = Path(path)
-        metadata = read_metadata(where)
-        schema = metadata.get("schema")
-        if type(schema) is not int or schema not in _READERS:
-            newer = type(schema) is int and schema > SCHEMA
-            cure = "update rindices" if newer else "the file is damaged"
-            raise ModelError(f"{where.name} has schema {schema!r}, this is rindices {__version__}: {cure}.")
-        return cls(**_READERS[schema](where, metadata))
+        return cls(**read_parts(Path(path)))
 
     def _check_regions(self, cohort: Cohort) -> None:
         missing = [name for name in self.regions if name not in cohort.volumes]
@@ -302,125 +298,5 @@ def load(path: str | PathLike[str]) -> FittedModel:
     return FittedModel.load(path)
 
 
-def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the first schema: preprocessing, members, patterns, mean and covariance of the training people."""
-    return _read(path, metadata, {"training.mean": 1, "training.covariance": 2}, {})
-
-
-def _read_schema_2(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the second schema: sums of regions, distances among training people, intervals; the last two may lack."""
-    distances, knots = (_size_or_none(path, metadata, name) for name in ("training_distances", "interval_knots"))
-    known = {} if distances is None else {"training.mean": 1, "training.covariance": 2}
-    try:
-        sums = {region: tuple(parts) for region, parts in metadata["sums"].items()}
-        ranges = [(float(low), float(high)) for low, high in metadata.get("covariate_ranges", {}).values()]
-        sane = set(sums) <= set(metadata["regions"]) and bool(np.isfinite(ranges).all())
-        sane &= all(isinstance(part, str) for parts in sums.values() for part in parts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path.name}: its regions or ranges make no sense ({error!r}); it is damaged.") from error
-    if not sane:
-        raise ModelError(f"{path.name}: its regions or ranges make no sense; the file is damaged.")
-    more: dict[str, tuple[int, ...]] = {} if distances is None else {"training.distances": (distances,)}
-    patterns = metadata.get("n_patterns")
-    if knots is not None and type(patterns) is int:
-        more |= {f"intervals.{name}": shape for name, shape in Intervals.shapes(patterns, knots).items()}
-    return _read(path, metadata, known, more) | {"sums": sums}
-
-
-_READERS = {1: _read_schema_1, 2: _read_schema_2}
-
-
-def _read(
-    path: Path, metadata: Mapping[str, Any], by_region: Mapping[str, int], more: Mapping[str, tuple[int, ...]]
-) -> dict[str, Any]:
-    """Return the parts of a model by name.
-
-    Parameters
-    ----------
-    by_region : mapping of str to int
-        Arrays that the file must hold, all of whose axes are regions, and how many they have.
-    more : mapping of str to tuple of int
-        Arrays of these shapes that it must hold.
-    """
-    absent = [name for name in _NEEDED if name not in metadata]
-    if absent:
-        raise ModelError(f"{path.name}: its metadata lack {', '.join(absent)}; the file is damaged.")
-    try:
-        sizes = _sizes(metadata)
-        kind = HEADS[metadata["kind"]]
-        expected = _expected(kind, metadata, *sizes)
-        orders = tuple(tuple(int(place) for place in order) for order in metadata["orders"])
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelError(f"{path.name}: its metadata make no sense ({error!r}); the file is damaged.") from error
-    regions, patterns, members = sizes
-    if len(orders) != members or any(sorted(order) != list(range(patterns)) for order in orders):
-        raise ModelError(f"{path.name}: the order of its patterns makes no sense; the file is damaged.")
-    arrays = read_arrays(path, expected | {name: (regions,) * axes for name, axes in by_region.items()} | dict(more))
-    training, intervals = (_below(f"{name}.", arrays) for name in ("training", "intervals"))
-    return {
-        "preprocessing": Preprocessing.from_parts(metadata, arrays),
-        "heads": tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members)),
-        "orders": orders,
-        "patterns": arrays["patterns"],
-        "patterns_se": arrays.get("patterns_se"),
-        "training": Training(**training) if training else None,
-        "card": _card(metadata),
-        "intervals": Intervals(**intervals) if intervals else None,
-    }
-
-
-def _size_or_none(path: Path, metadata: Mapping[str, Any], name: str) -> int | None:
-    value = metadata.get(name, "nothing")
-    if value is not None and (type(value) is not int or not 0 <= value <= 1_000_000):
-        raise ModelError(f"{path.name}: its {name} cannot be {value!r:.50}; the file is damaged.")
-    return value
-
-
-def _sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return regions, patterns and members, each a sane number."""
-    regions = metadata["regions"]
-    if not isinstance(regions, list) or not all(isinstance(name, str) for name in regions):
-        raise ValueError("regions")
-    sizes = (len(regions), metadata["n_patterns"], metadata["members"])
-    if len(set(regions)) != len(regions) or not all(type(s) is int and 0 < s <= 100_000 for s in sizes):
-        raise ValueError("sizes")
-    return sizes
-
-
-def _expected(
-    kind: type[ContrastiveHead] | type[SurrealHead],
-    metadata: Mapping[str, Any],
-    regions: int,
-    patterns: int,
-    members: int,
-) -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of every array that the file must hold."""
-    columns = sum(1 if coding["kind"] == "numeric" else len(coding["levels"]) - 1 for coding in metadata["covariates"])
-    shapes: dict[str, tuple[int, ...]] = {
-        "residualise.centre": (columns,),
-        "residualise.coefficients": (columns, regions),
-        "standardise.mean": (regions,),
-        "standardise.sd": (regions,),
-        "patterns": (len(SEVERITIES), patterns, regions),
-    }
-    if metadata.get("interval_over") is not None:
-        shapes["patterns_se"] = shapes["patterns"]
-    if metadata.get("harmonise") is not None:  # models without sites, and files older than harmonisation, have none
-        shapes |= Harmoniser.shapes(metadata["harmonise"], columns, regions)
-    for place in range(members):
-        shapes |= {f"member{place}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
-    return shapes
-
-
 def _arrays(part: Training | Intervals) -> dict[str, Floats]:
     return {field.name: getattr(part, field.name) for field in fields(part)}
-
-
-def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _card(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
-    own |= {"sums", "training_distances", "interval_knots"}
-    return {name: value for name, value in metadata.items() if name not in own}

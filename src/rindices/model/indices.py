@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from rindices.atomic import write_atomically
+from rindices.atomic import write_atomically, write_json
 from rindices.errors import ModelError, reason
 from rindices.tables.cohort import GROUP, ID, SESSION
 
@@ -77,8 +77,3 @@ def _write_parquet(indices: pd.DataFrame, path: Path) -> None:
         indices.to_parquet(path, index=False)
     except ImportError as error:
         raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write plain values, readable and whole or not at all."""
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())

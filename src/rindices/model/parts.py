@@ -1,6 +1,5 @@
 """Parts of a large result: written row by row, joined in the end, whole or not there."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
+from rindices.atomic import part_beside
 from rindices.errors import ModelError
 from rindices.model.indices import SEPARATORS, write_dictionary
 
@@ -25,7 +25,7 @@ class PartWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.columns: list[str] = []
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._beside = part_beside(path)
         self._file: Any = None
         self._rows: list[pa.Table] = []
 
@@ -68,7 +68,7 @@ class PartWriter:
 
 def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None:
     """Make one file of parts in their order."""
-    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    beside = part_beside(out)
     try:
         if out.suffix == ".parquet":
             _join_parquet(parts, beside)
@@ -79,11 +79,6 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None
         beside.unlink(missing_ok=True)
     if out.suffix != ".parquet":
         write_dictionary(out, columns)
-
-
-def clear(folder: Path) -> None:
-    """Remove a folder of parts."""
-    shutil.rmtree(folder)
 
 
 def _join_text(parts: Sequence[Path], out: Path, header: str) -> None:

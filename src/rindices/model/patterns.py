@@ -24,8 +24,8 @@ def pattern_table(model: FittedModel) -> pd.DataFrame:
 
     ``low`` and ``high`` are empty for a model that does not know how sure its patterns are.
     """
-    names = [f"r{k + 1}" for k in range(model.n_patterns)]
-    index = pd.MultiIndex.from_product([SEVERITIES, names, model.regions], names=["severity", "pattern", "region"])
+    axes = {"severity": SEVERITIES, "pattern": model.index_names, "region": model.regions}
+    index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
     low = high = np.full_like(model.patterns, np.nan)
     if model.patterns_se is not None:
         low, high = interval(model.patterns, model.patterns_se, len(model.heads))

@@ -5,14 +5,14 @@ record is there and fits its input is not made again. Processes share nothing: e
 """
 
 import hashlib
-import itertools
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +20,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices.atomic import write_atomically
+from rindices.atomic import write_atomically, write_json
 from rindices.errors import ModelError, Problem, Severity, TableError, count, named, reason
 from rindices.model.fitted import FittedModel, load
-from rindices.model.indices import write_json
 from rindices.model.novelty import NoveltyCount, table_warning
-from rindices.model.parts import PartWriter, clear, join_parts
+from rindices.model.parts import PartWriter, join_parts
 from rindices.tables.door import Examination, Request
 from rindices.tables.pieces import HEAD, Opening, Piece, Size, files_of, merged, pieces_of
 from rindices.threads import one_thread
@@ -152,7 +151,7 @@ def apply_stream(
         _check(job, table, parts)
         if single:
             join_parts([folder / f"{part.name}{job.suffix}" for part in parts], out, parts[0].columns)
-            clear(folder)
+            shutil.rmtree(folder)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({reason(error)}): give another place with --out.") from error
     counted = NoveltyCount(0, 0, Counter())
@@ -210,8 +209,7 @@ def make_part(job: Job, piece: Piece, name: str) -> Part:
     counted, problems, keys = NoveltyCount(0, 0, Counter()), list(told) if piece.number == 0 else [], []
     with PartWriter(job.folder / f"{name}{job.suffix}") as writer:
         for judged in _judged(job, opening, piece):
-            assert judged.cohort is not None
-            found = model.assess_piece(judged.cohort)
+            found = model.assess_piece(judged.taken())
             writer.write(found.table)
             counted = counted.plus(found.counted)
             problems += [p for p in judged.problems if p.severity is Severity.WARNING and not opening.whole]
@@ -241,8 +239,7 @@ def _open(job: Job, path: Path, stamps: str) -> tuple[FittedModel, Opening, tupl
     """Do as `_opened`, once for all pieces of a file; ``stamps`` change with the files."""
     model = load(job.model)
     opening = Opening.of(path, job.request, job.head)
-    assert opening.judged.cohort is not None
-    _, problems, counted = model.assess(opening.judged.cohort)
+    _, problems, counted = model.assess(opening.judged.taken())
     whole_table = table_warning(counted)  # said of all people in the end
     told = (*(problem for problem in problems if problem not in whole_table), *opening.judged.problems)
     parts = {part for parts in model.sums.values() for part in parts}
@@ -277,7 +274,7 @@ def _open_folder(job: Job, fresh: bool) -> None:
             raise ModelError(
                 f"{job.folder} holds other files, or results of another model or other options: give another folder."
             )
-        clear(job.folder)
+        shutil.rmtree(job.folder)
     records.mkdir(parents=True, exist_ok=True)
     write_atomically(run, mine.encode())
 
@@ -320,7 +317,7 @@ def repeated_keys(files: Sequence[Path]) -> Keys:
     total = sum(len(np.load(file, mmap_mode="r")) for file in files)
     bounds = np.linspace(0, 2**64 - 1, max(2, total // _AT_ONCE + 2)).astype(np.float64)
     found = []
-    for low, high in itertools.pairwise(bounds):
+    for low, high in pairwise(bounds):
         last = high == bounds[-1]
         joined = np.sort(np.concatenate([_between(file, low, None if last else high) for file in files]))
         found.append(np.unique(joined[1:][joined[1:] == joined[:-1]]))

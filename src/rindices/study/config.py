@@ -8,13 +8,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from rindices.errors import Problem, Severity, StudyError, did_you_mean, reason
+from rindices.errors import Problem, Severity, StudyError, capital, did_you_mean, reason
 from rindices.tables.door import Request
 from rindices.tables.readers import make_request
 from rindices.tables.sources import Roles
-
-RECIPES = ("default", "contrastive", "paper")
-ENGINES = ("local", "dask", "slurm", "pbs", "lsf", "sge")
 
 
 class _Section(BaseModel):
@@ -207,7 +204,7 @@ def _problem(fault: Any, where: str) -> Problem:
     sections: dict[str, type[_Section]] = {"data": Data, "model": Model, "run": Run}
     section = Queue if len(fault["loc"]) > 2 and place.startswith("run.") else sections.get(str(fault["loc"][0]), Study)
     if fault["type"] == "extra_forbidden":
-        cure = did_you_mean(str(fault["loc"][-1]), list(section.model_fields)).capitalize()
+        cure = capital(did_you_mean(str(fault["loc"][-1]), list(section.model_fields)))
         return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure)
     message = str(fault["msg"]).removeprefix("Value error, ")
     given = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"

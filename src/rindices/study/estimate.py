@@ -1,6 +1,5 @@
 """How long a study will take on this machine, from timing a little of it."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from rindices.learners.members import contrastive_members
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import Model
+from rindices.study.engines.base import processes
 from rindices.study.plan import MemberSet, data_key, make_plan
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -33,20 +33,20 @@ def estimate(
     plan = make_plan(model, seed, data_key(cohort, harmonise))
     store = RunStore(runs) if runs.is_dir() else None
     rest = [work for work in plan if store is None or store.load(work) is None]
-    processes = min(workers if workers > 0 else os.cpu_count() or 1, max(1, len(rest)))
+    number = processes(workers, len(rest))
     seconds = 0.0
     if rest:
         X = Preprocessing.fit(cohort, harmonise).transform(cohort)
         y = cohort.is_patient.astype(np.intp)
         per_width = {width: _seconds(_first(rest, width), X, y) for width in {w.point.n_patterns for w in rest}}
-        seconds = sum(per_width[work.point.n_patterns] * len(work.numbers) for work in rest) / processes
+        seconds = sum(per_width[work.point.n_patterns] * len(work.numbers) for work in rest) / number
     points = {work.point for work in plan}
     return {
         "settings": len(points),
         "members": sum(len(work.numbers) for work in plan),
         "member_sets": len(plan),
         "finished": len(plan) - len(rest),
-        "workers": processes,
+        "workers": number,
         "seconds_left": round(seconds, 1),
     }
 

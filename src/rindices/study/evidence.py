@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rindices.errors import Problem, Severity, named
+from rindices.errors import Problem, Severity, capital, named
 from rindices.learners.reproduction import Reproduction
 from rindices.learners.shares import to_shifts
-from rindices.preprocess.residualise import Categorical, Coding, Residualiser
+from rindices.preprocess.residualise import Categorical, codings_of
 from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
 from rindices.selection.relabel import Exchange, log_odds
 from rindices.tables.cohort import ID, SITE, Cohort
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 MOST_PEOPLE = 2000  # of each group: more would only cost time
 RARE = 0.3  # carriers below this share are called few
+FLAT = 0.7  # scale of a consensus, against that of single members, below which members hardly agree on a pattern
 REPRODUCED = 0.5  # rank correlation of disjoint halves below this is called not reproduced
 OVERLAP = 0.3  # below this, groups differ so much in covariates that the test can hardly see a disease
 
@@ -35,7 +36,7 @@ def cohort_dimensions(
     """
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
     cohort = _at_most(cohort, MOST_PEOPLE, np.random.default_rng([seed, 8]))
-    codings = _codings(cohort)
+    codings = codings_of(cohort.covariates)  # learnt on everyone, so that labels do not matter
     columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
     numbers = [part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, Categorical)]
     kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, Categorical)]
@@ -137,6 +138,11 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
     ]
 
 
+def weak_patterns(scales: Sequence[float]) -> list[str]:
+    """Return the names of patterns on which members agree so little that their mean is nearly flat."""
+    return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < FLAT]
+
+
 def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
     said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
@@ -152,7 +158,7 @@ def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[P
     lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < REPRODUCED]
     if lost:
         said.append((f"other people do not reproduce {named(lost)}", "try fewer patterns, or more people"))
-    return [Problem(Severity.WARNING, what, "", cure[0].upper() + cure[1:]) for what, cure in said]
+    return [Problem(Severity.WARNING, what, "", capital(cure)) for what, cure in said]
 
 
 def _interval(values: Floats) -> list[float]:
@@ -164,11 +170,6 @@ def _at_most(cohort: Cohort, number: int, rng: np.random.Generator) -> Cohort:
         return cohort
     groups = [rng.permutation(np.flatnonzero(who))[:number] for who in (cohort.is_control, cohort.is_patient)]
     return cohort.take(np.concatenate(groups))
-
-
-def _codings(cohort: Cohort) -> tuple[Coding, ...]:
-    """Return how the covariates are coded, learnt on everyone so that labels do not matter."""
-    return Residualiser.fit(np.zeros((len(cohort), 1)), cohort.covariates).codings
 
 
 def _standard(columns: Floats) -> Floats:

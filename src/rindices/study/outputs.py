@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rindices.atomic import write_atomically
+from rindices.atomic import write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
-from rindices.model.indices import write_indices, write_json
+from rindices.model.indices import write_indices
 from rindices.model.patterns import MEANING, pattern_table
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe
@@ -17,6 +17,8 @@ OUTPUTS = (
     *("patterns.tsv", "patterns.json", "cohort.json", "report.html"),
 )
 """What a study leaves behind beside ``study.toml`` and ``runs/``."""
+DERIVED = ("associations.tsv", "associations.json")
+"""What ``rindices associate`` makes of a study's R-indices, which a report in the same folder shows."""
 
 
 def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem] | None = None) -> None:
@@ -51,8 +53,8 @@ def write_selection(folder: Path, selection: dict[str, Any]) -> None:
 
 
 def clear_outputs(folder: Path) -> None:
-    """Remove an earlier answer, so that a study that fails or is interrupted leaves none that is not its own."""
-    for name in OUTPUTS:
+    """Remove an earlier answer and what was made of it, so that a study, finished or not, leaves none but its own."""
+    for name in (*OUTPUTS, *DERIVED):
         (folder / name).unlink(missing_ok=True)
 
 

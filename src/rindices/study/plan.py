@@ -55,8 +55,9 @@ class MemberSet:
 def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
     """Return the recipe's name and all its values."""
     if model.recipe == "contrastive":
-        if model.recipe_changes or model.correlated:
-            raise_unused(model)
+        unused = [*model.recipe_changes, *(["correlated"] if model.correlated else [])]
+        if unused:
+            raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: leave it out, or change the recipe.")
         return "contrastive", {}
     from rindices.learners.surreal.recipe import as_values, recipe
 
@@ -82,12 +83,6 @@ def weights_to_try(model: Model) -> tuple[float | None, ...]:
     if model.orthogonality is not None:
         return tuple(dict.fromkeys(model.orthogonality))
     return PAPER_WEIGHTS if model.recipe == "paper" else (DEFAULT_WEIGHT,)
-
-
-def raise_unused(model: Model) -> None:
-    """Refuse settings that the contrastive recipe has no use for."""
-    unused = [*model.recipe_changes, *(["correlated"] if model.correlated else [])]
-    raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: leave it out, or change the recipe.")
 
 
 def data_key(cohort: Cohort, harmonise: str | None = None) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import socket
-import struct
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,13 +22,12 @@ from rindices.errors import ModelError, StudyError, reason
 from rindices.learners.heads import HEADS, SEVERITIES
 from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
-from rindices.model.files import read_arrays, read_metadata, write_file
+from rindices.model.files import read_arrays, read_header, read_metadata, write_file
 from rindices.study.lock import held
 from rindices.study.plan import MemberSet
 
 SLOW = 60.0
 """Seconds after which a file that was written on one machine must be seen on another."""
-_MAX_HEADER = 20_000_000
 
 
 class RunStore:
@@ -151,12 +149,10 @@ def _seen(path: Path) -> bool:
 def _share(checkpoint: Path, work: MemberSet) -> float:
     """Return the share of its steps that a set in training has taken; 0 where that cannot be told."""
     try:
-        with checkpoint.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, _MAX_HEADER)))
-        steps = min(state["steps"] for state in json.loads(header["__metadata__"]["states"]))
+        states = json.loads(read_header(checkpoint)["__metadata__"]["states"])
+        steps = min(state["steps"] for state in states)
         return min(1.0, float(steps / json.loads(work.values)["max_steps"]))
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+    except (ModelError, ValueError, KeyError, TypeError):
         return 0.0
 
 

@@ -1,6 +1,5 @@
 """The door: a table is validated here, once and in one pass; what comes through is trusted inside."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,11 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, Severity, TableError, capital, count, did_you_mean, named
-from rindices.tables import formats, freesurfer
+from rindices.errors import Findings, Problem, Severity, TableError, capital, did_you_mean, named
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.groups import CONTROL, PATIENT
-from rindices.tables.muse import by_name
 from rindices.tables.people import (
     Groups,
     Participants,
@@ -26,18 +23,18 @@ from rindices.tables.people import (
     read_groups,
     read_sites,
 )
+from rindices.tables.regions import icv_of, region_numbers
 from rindices.tables.sources import Roles, Table, read_regions
 from rindices.tables.units import Unit
 from rindices.tables.values import (
     OnMissing,
     Ranges,
     Rows,
-    as_numbers,
     check_cells,
     check_constant,
     check_regions,
     column_ranges,
-    settle_missing,
+    say_missing,
 )
 
 MEASURES = ("volume", "thickness", "area", "any")
@@ -108,6 +105,12 @@ class Examination:
     def ok(self) -> bool:
         """Whether no error was found."""
         return not any(problem.severity is Severity.ERROR for problem in self.problems)
+
+    def taken(self) -> Cohort:
+        """Return the cohort; raises the errors that stand in its way."""
+        if self.cohort is None:
+            raise TableError(problem for problem in self.problems if problem.severity is Severity.ERROR)
+        return self.cohort
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ def examine(request: Request, more: More | None = None) -> Examination:
     if unit is None:
         unit = _check_values(parts, request.measure, findings)
     else:
-        unit = check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
+        check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
     _say_sessions(parts, findings)
     if parts.groups is not None:
@@ -207,63 +210,14 @@ def _read(request: Request, findings: Findings, more: More | None) -> _Parts:
         if name and name not in table.frame and name not in people.frame:
             cure = capital(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
             findings.error(f"there is no column '{name}' for --{option}", table.where, cure)
-    regions = _regions(table, request.exclude, findings)
-    icv = _icv(table, people)
+    regions = region_numbers(table, request.exclude, findings)
+    icv = icv_of(table, people)
     kinds = None if more is None else more.kinds
     covariates = read_covariates(people, request.roles.covariates, icv, findings, kinds)
     groups = None
     if request.find_groups:
         groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
     return _Parts(table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv)
-
-
-def _regions(table: Table, exclude: Sequence[str], findings: Findings) -> pd.DataFrame:
-    """Return the regions (N, R) as numbers in their canonical order, absent ones as missing."""
-    names = dict(table.layout.regions)
-    for name in exclude:
-        column = _excluded(name, names)
-        if column is None:
-            cure = capital(did_you_mean(name, list(table.layout.regions)))
-            findings.error(f"there is no region '{name}' to exclude", table.where, cure)
-        names.pop(column or "", None)
-    if len(names) < 2:
-        found = "only one region was found" if names else "no regions were found"
-        findings.fatal(found, table.where, "Give a table with one column of numbers a region")
-    twice = [region for region, times in Counter(names.values()).items() if times > 1]
-    if twice:
-        columns = [column for column, region in names.items() if region == twice[0]]
-        what = f"{count(len(twice), 'region stands', 'regions stand')} in two columns: {named(columns)}"
-        findings.fatal(what, table.where, "Keep one of each (raw or harmonised): remove the others or --exclude them")
-    ordered = sorted(names, key=lambda column: region_order(names[column]))
-    first = table.frame.columns.get_loc(ordered[0])
-    beside = table.frame.iloc[:, first : first + len(ordered)]  # as they lie in pieces of a table: no copy
-    chosen = beside if list(beside.columns) == ordered else table.frame[ordered]
-    numbers = as_numbers(chosen, table.ids, table.where, findings).reset_index(drop=True)
-    numbers.columns = pd.Index([names[column] for column in ordered])
-    return numbers.where(numbers != 0) if table.layout.zero_is_missing else numbers
-
-
-def _excluded(name: str, columns: dict[str, str]) -> str | None:
-    """Return the column meant by a header name, a region name or a MUSE label, in any case."""
-    for column, region in columns.items():
-        known = by_name(region)
-        if name.lower() in {column.lower(), region.lower(), known.label.lower() if known else ""}:
-            return column
-    return None
-
-
-def region_order(region: str) -> tuple[int, str]:
-    """Return what regions are sorted by: MUSE by code, others by name."""
-    known = by_name(region)
-    return (known.code if known else 0, region)
-
-
-def _icv(table: Table, people: People) -> pd.Series | None:
-    if table.layout.icv is not None:
-        values = table.frame[table.layout.icv]
-        return values.where(values != 0) if table.layout.zero_is_missing else values
-    column = formats.find_name(people.frame.columns, freesurfer.ICV_NAMES)
-    return people.frame[column] if column else None
 
 
 def _lacking(parts: _Parts, policy: OnMissing, findings: Findings, whole: bool) -> Rows:
@@ -283,10 +237,10 @@ def _lacking(parts: _Parts, policy: OnMissing, findings: Findings, whole: bool) 
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
     if parts.groups is not None:
         gaps.append(("no group", parts.groups.unlabelled, where))
-    settle_missing(people.unknown, people.ids, "no row among the participants", where, policy, findings)
+    say_missing(people.unknown, people.ids, "no row among the participants", where, policy, findings)
     lacking = people.unknown.copy()
     for what, rows, place in gaps:
-        settle_missing(rows & ~people.unknown, people.ids, what, place, policy, findings)
+        say_missing(rows & ~people.unknown, people.ids, what, place, policy, findings)
         lacking |= rows
     return lacking
 

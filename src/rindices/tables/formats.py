@@ -28,15 +28,14 @@ SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "s
 AGE_NAMES = ("age", "age_at_scan", "age_years")
 AGE_SEX_NAMES = (*AGE_NAMES, "sex", "gender")
 _PEOPLE_NAMES = {*ID_NAMES, *SESSION_NAMES, *GROUP_NAMES, *SITE_NAMES, *AGE_SEX_NAMES, *_OTHER_TEXT.split()}
+_PEOPLE_KEYS = {name_key(name) for name in _PEOPLE_NAMES}
 _PEOPLE_WORDS_TEXT = """
     age sex gender male female educ education pteducat score scores total uid id ids date visit month months year years
     mmse mms moca cdr cdrsb adas ravlt faq gds updrs apoe abeta tau ptau fdg bmi weight height race ethnicity iq
     scanner site centre center group dx diagnosis handedness unnamed imageuid
 """
 _PEOPLE_WORDS = set(_PEOPLE_WORDS_TEXT.split())
-_ADNI_OTHER = re.compile(
-    r"ST\d+(SA|TA|TS|HS)"
-)  # UCSF's FreeSurfer tables: area, thickness and its sd, hippocampal rest
+_ADNI_OTHER = re.compile(r"ST\d+(SA|TA|TS|HS)")  # UCSF's tables: area, thickness and its sd, hippocampal rest
 _MARKED = re.compile(r"-?\d[\d.,' ]*")
 _UKB = re.compile(r"(\d+)-\d+\.\d+")
 _UKB_OTHER = {31, 34, 52, 53, 54, 21003, *range(25000, 25011), *range(25756, 25760)}
@@ -105,9 +104,6 @@ def find_name(columns: Collection[str], names: Collection[str]) -> str | None:
     """Return the first column, in the order of ``names``, that bears one of them in any spelling."""
     by_key = {name_key(column): column for column in reversed(list(columns))}
     return next((by_key[name_key(name)] for name in names if name_key(name) in by_key), None)
-
-
-_PEOPLE_KEYS = {name_key(name) for name in _PEOPLE_NAMES}
 
 
 def _is_about_people(column: str) -> bool:

@@ -67,13 +67,10 @@ def kind(column: str) -> str | None:
 def is_parcel(column: str) -> bool:
     """Return whether a column is one parcel of the cortex."""
     name = plain(column)
-    return bool(_PARCEL.fullmatch(name)) and _is_parcel(name)
+    named_so = bool(_MEASURE.search(name)) or name.startswith(("ctx-", "wm-lh-", "wm-rh-"))
+    return named_so and bool(_PARCEL.fullmatch(name))
 
 
 def is_whole_cortex(column: str) -> bool:
     """Return whether a column is the sum of all parcels of a hemisphere."""
     return plain(column) in {"left-cerebral-cortex", "right-cerebral-cortex"}
-
-
-def _is_parcel(name: str) -> bool:
-    return bool(_MEASURE.search(name)) or name.startswith(("ctx-", "wm-lh-", "wm-rh-"))

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rindices.errors import Findings, capital, count, did_you_mean, named
 from rindices.tables import formats, groups, identity
 from rindices.tables.sources import Roles, Table, read_people, say_loose
 from rindices.tables.text import to_text
 from rindices.tables.values import Rows, as_numbers
+
+Places = NDArray[np.intp]
 
 MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 OLDEST = 120.0
@@ -42,7 +45,7 @@ class People:
     unknown: Rows
     where: str
     participants: "Participants | None" = None
-    places: "np.ndarray[tuple[int], np.dtype[np.intp]] | None" = None
+    places: Places | None = None
 
     def take(self, rows: Rows) -> "People":
         """Return some of the people."""
@@ -104,9 +107,7 @@ def join_people(
     return People(table.ids, frame, places < 0, where, people, places)
 
 
-def _places(
-    table: Table, known: Participants, findings: Findings, first: bool
-) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _places(table: Table, known: Participants, findings: Findings, first: bool) -> Places:
     """Return for each row of the table (N,) the row of its participant, -1 where there is none."""
     people = known.table
     matching = known.register.match(table.ids)

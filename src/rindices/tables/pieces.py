@@ -13,25 +13,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, Severity, TableError, named
-from rindices.tables.cohort import ID
-from rindices.tables.door import Examination, More, Request, examine, region_order
+from rindices.errors import Findings, Problem, Severity
+from rindices.tables.cohort import ID, Cohort
+from rindices.tables.door import Examination, More, Request, examine
 from rindices.tables.formats import Layout, find_name
 from rindices.tables.freesurfer import ICV_NAMES
+from rindices.tables.parquet import SUFFIXES, batches_of, is_parquet, open_parquet
 from rindices.tables.plain import Plain
+from rindices.tables.regions import region_order
 from rindices.tables.sources import Table, more_rows, regions_of, without_counter
-from rindices.tables.text import READ_AHEAD, Dialect, read_frame, read_lines, sniff
+from rindices.tables.text import Dialect, read_frame, read_lines, sniff
 from rindices.tables.units import Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 HEAD = 5_000
 """Rows that a file is judged by."""
-_GROUP = 65_536  # rows of a group that is read at once, which is faster; a larger one is read in batches
-PARQUET = (".parquet", ".pq")
-TEXT = (".csv", ".tsv", ".txt")
+_TEXT = (".csv", ".tsv", ".txt")
 
 
 class Size(NamedTuple):
@@ -59,7 +58,7 @@ def files_of(path: Path) -> list[Path] | None:
     """
     if not path.is_dir():
         return [path]
-    for suffixes in (PARQUET, TEXT):
+    for suffixes in (SUFFIXES, _TEXT):
         found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in suffixes and file.is_file()]
         own = [file for file in found if not any(p.startswith((".", "_")) for p in file.relative_to(path).parts)]
         if own:
@@ -69,13 +68,13 @@ def files_of(path: Path) -> list[Path] | None:
 
 def pieces_of(path: Path, size: Size) -> Iterator[Piece]:
     """Yield the pieces of a file in order, without reading its numbers."""
-    cuts = _row_groups(path, size.parquet_rows) if path.suffix.lower() in PARQUET else _lines(path, size.text_bytes)
+    cuts = _row_groups(path, size.parquet_rows) if is_parquet(path) else _lines(path, size.text_bytes)
     for number, (start, stop) in enumerate(cuts):
         yield Piece(path, number, start, stop)
 
 
 def _row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
-    meta = _parquet(path).metadata
+    meta = open_parquet(path).metadata
     start, held = 0, 0
     for group in range(meta.num_row_groups):
         held += meta.row_group(group).num_rows
@@ -138,17 +137,16 @@ class Opening:
         frame, header = read_frame(path, as_text, findings, head + 1)
         whole = len(frame) <= head
         frame, header = without_counter(frame.iloc[:head], header, path.name, findings)
-        dialect = None if path.suffix.lower() in PARQUET else sniff(path, findings)
+        dialect = None if is_parquet(path) else sniff(path, findings)
         table = regions_of(frame, header, path.name, request.roles, findings)
         judged = examine(replace(request, volumes=(path,)), More(table))
         judged = replace(judged, problems=(*findings, *judged.problems))
-        if judged.cohort is None:
-            raise TableError(problem for problem in judged.problems if problem.severity is Severity.ERROR)
+        judged.taken()
         return cls(path, request, dialect, table, judged, whole)
 
     def holds(self, piece: Piece) -> bool:
         """Return whether the first rows are all rows, and the piece too."""
-        end = self.path.stat().st_size if self.dialect is not None else _parquet(self.path).metadata.num_row_groups
+        end = self.path.stat().st_size if self.dialect is not None else open_parquet(self.path).metadata.num_row_groups
         return self.whole and (piece.start, piece.stop) == (0, end)
 
     def narrowed(self, regions: Collection[str]) -> "Opening":
@@ -160,16 +158,15 @@ class Opening:
         others = [name for name in layout.others if name.lower() in wanted or find_name([name], ICV_NAMES)]
         layout = replace(layout, regions=kept, others=tuple(others))
         table = replace(self.table, frame=self.table.frame.iloc[:0], layout=layout)
-        assert self.judged.cohort is not None
-        nobody = self.judged.cohort.take(np.zeros(0, dtype=np.intp))
-        judged = replace(self.judged, cohort=nobody, keys=())
-        return replace(self, table=table, judged=judged, plain=self._plain_like(layout))
+        cohort = self.judged.taken()
+        judged = replace(self.judged, cohort=cohort.take(np.zeros(0, dtype=np.intp)), keys=())
+        return replace(self, table=table, judged=judged, plain=self._plain_like(cohort, layout))
 
-    def _plain_like(self, layout: Layout) -> Plain | None:
+    def _plain_like(self, cohort: Cohort, layout: Layout) -> Plain | None:
         """Return what plain rows look like, of tables that stand alone: no participants, sessions or sites."""
-        asked, cohort, ids = self.request, self.judged.cohort, self.table.id_column
+        asked, ids = self.request, self.table.id_column
         joined = asked.participants or asked.find_groups or asked.roles.site or self.table.sessions is not None
-        if joined or cohort is None or ids is None or not len(cohort) or cohort.unit == Unit.STANDARDISED:
+        if joined or ids is None or not len(cohort) or cohort.unit == Unit.STANDARDISED:
             return None
         columns = {name.lower(): name for name in layout.others}
         columns |= {"icv": layout.icv or find_name(layout.others, ICV_NAMES) or ""}
@@ -199,17 +196,7 @@ class Opening:
         yield from (_frame(batch) for batch in self._batches(piece, rows))
 
     def _batches(self, piece: Piece, rows: int) -> "Iterator[pa.RecordBatch]":
-        file = _parquet(piece.path)
-        spelt = {str(name).strip(): name for name in file.schema_arrow.names}
-        asked = [spelt[name] for name in self.columns]
-        for group in range(piece.start, piece.stop):  # one by one: together they would all be held
-            if file.metadata.row_group(group).num_rows <= _GROUP:
-                table = file.read_row_group(group, columns=asked, use_threads=False)
-                yield from (_stripped(batch) for batch in table.to_batches(rows))
-                del table  # before the next one is read
-            else:
-                batches = file.iter_batches(rows, row_groups=[group], columns=asked, use_threads=False)
-                yield from (_stripped(batch) for batch in batches)
+        return batches_of(piece.path, self.columns, range(piece.start, piece.stop), rows)
 
     def judge(self, piece: Piece, rows: int) -> Iterator[Examination]:
         """Yield the rows of a piece, so many at a time, as the door lets them in; raises what is wrong with them."""
@@ -228,18 +215,13 @@ class Opening:
         """Read and validate further rows, in their order; raises what is wrong with them."""
         findings = Findings()
         table = more_rows(self.table, frame, findings)
-        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in self._covariates.items()}
+        covariates = self.judged.taken().covariates
+        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in covariates.items()}
         more = More(table, Unit(self.judged.unit or Unit.UNKNOWN), kinds, self.judged.participants)
         request = replace(self.request, exclude=())
         judged = examine(request, more)
-        if judged.cohort is None:
-            raise TableError(problem for problem in judged.problems if problem.severity is Severity.ERROR)
+        judged.taken()
         return judged
-
-    @property
-    def _covariates(self) -> pd.DataFrame:
-        assert self.judged.cohort is not None
-        return self.judged.cohort.covariates
 
 
 def merged(problems: Sequence[Problem]) -> list[Problem]:
@@ -256,21 +238,5 @@ def merged(problems: Sequence[Problem]) -> list[Problem]:
     ]
 
 
-def _stripped(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    return batch.rename_columns([name.strip() for name in batch.schema.names])
-
-
 def _frame(batch: "pa.RecordBatch") -> pd.DataFrame:
     return batch.to_pandas(split_blocks=True, ignore_metadata=True)
-
-
-def _parquet(path: Path) -> "pq.ParquetFile":
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise TableError(f"{path.name}: reading parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
-    try:
-        return pq.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(f"{path.name} is not a readable parquet file ({named([error])}): write it again.") from error

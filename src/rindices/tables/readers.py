@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from rindices.errors import Severity, TableError
 from rindices.tables.cohort import Cohort
 from rindices.tables.door import Request, examine
 from rindices.tables.sources import Roles
@@ -49,7 +48,7 @@ def read_cohort(
         The columns, where they have unusual names.
     exclude : sequence of str
         Regions to leave out.
-    measure : {'volume', 'thickness', 'any'}
+    measure : {'volume', 'thickness', 'area', 'any'}
         A table of nothing but cortical thickness is refused unless it is asked for.
     on_missing : {'error', 'drop'}
         What to do with people who lack a region, a covariate or a label.
@@ -73,10 +72,7 @@ def read_cohort(
         measure=measure,
         on_missing=on_missing,
     )
-    result = examine(request)
-    if result.cohort is None:
-        raise TableError(problem for problem in result.problems if problem.severity is Severity.ERROR)
-    return result.cohort
+    return examine(request).taken()
 
 
 def make_request(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rindices.errors import Findings, count, named
 from rindices.tables import folders, formats, identity
@@ -60,7 +61,7 @@ class Table:
     id_column: str | None = None
     session_column: str | None = None
 
-    def take(self, rows: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "Table":
+    def take(self, rows: NDArray[np.bool_]) -> "Table":
         """Return some rows."""
         places = np.flatnonzero(rows)
         sessions = None if self.sessions is None else [self.sessions[int(row)] for row in places]

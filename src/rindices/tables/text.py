@@ -1,4 +1,4 @@
-"""From bytes to a frame: encodings, separators, line ends and limits of text and parquet tables."""
+"""From a file to a frame: encodings, separators, line ends and limits of text tables; parquet is read elsewhere."""
 
 import csv
 import re
@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, count, named, reason
+from rindices.tables.parquet import is_parquet, read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_COLUMNS = 20_000
-READ_AHEAD = 131_072  # bytes of a parquet column: row groups may be larger than memory
 _HEAD_BYTES = 4_000_000
 _HEAD_LINES = 200
 _MISSING_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
@@ -89,14 +89,16 @@ def read_frame(
     """
     where = path.name
     _check_file(path, findings)
-    if path.suffix.lower() in {".parquet", ".pq"}:
-        frame = _read_parquet(path, findings, rows)
+    if is_parquet(path):
+        frame = read_parquet(path, MAX_COLUMNS, findings, rows)
         header = [str(name) for name in frame.columns]
+        _check_header(header, where, findings)
     else:
         dialect = sniff(path, findings)
         header = list(dialect.header)
         _check_header(header, where, findings)
-        frame = _read_text(path, dialect, as_text, findings, rows)
+        options = _options(dialect, as_text) | {"nrows": rows}
+        frame = _read_text(path, path.name, dialect, options, findings)
     if frame.empty:
         findings.fatal("the table has a header and no people", where, "Export it again with its rows")
     return _without_empty_columns(frame, header), header
@@ -217,35 +219,28 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
         )
 
 
-def _read_text(
-    path: Path, dialect: Dialect, as_text: "Collection[str]", findings: Findings, rows: int | None
-) -> pd.DataFrame:
-    options = read_options(dialect, as_text) | {"nrows": rows}
-    try:
-        try:
-            return _parse(path, dialect.encoding, options)
-        except UnicodeDecodeError:
-            findings.note("the text is not UTF-8; it was read as Latin-1", path.name, "Save it as UTF-8")
-            return _parse(path, "latin-1", options)
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
-        _refuse_rows(error, path, len(dialect.header), findings)
-
-
 def read_lines(
     lines: bytes, path: Path, dialect: Dialect, as_text: "Collection[str]", head: bool, findings: Findings
 ) -> pd.DataFrame:
     """Read some lines of a text table, the first of which is the first of the file (``head``) or not."""
-    options = read_options(dialect, as_text) | ({} if head else {"skiprows": 0})
+    options = _options(dialect, as_text) | ({} if head else {"skiprows": 0})
+    return _read_text(lines, path.name, dialect, options, findings)
+
+
+def _read_text(
+    source: Path | bytes, where: str, dialect: Dialect, options: dict[str, Any], findings: Findings
+) -> pd.DataFrame:
     try:
         try:
-            return _parse(BytesIO(lines), dialect.encoding, options)
+            return _parse(source, dialect.encoding, options)
         except UnicodeDecodeError:
-            return _parse(BytesIO(lines), "latin-1", options)
+            findings.note("the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8")
+            return _parse(source, "latin-1", options)
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
-        _refuse_rows(error, path, len(dialect.header), findings)
+        _refuse_rows(error, where, len(dialect.header), findings)
 
 
-def read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
+def _options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
     """Return what pandas must be told to read a text table."""
     names = column_names(dialect.header)
     wanted = {name_key(name) for name in as_text}
@@ -268,20 +263,21 @@ def name_key(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
 
-def _parse(path: Path | BytesIO, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
+def _parse(source: Path | bytes, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
+    opened = BytesIO(source) if isinstance(source, bytes) else source
     try:
         with warnings.catch_warnings():
             # A row longer than the header would lose its tail with no more than a warning.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             # Text among numbers is reported by name later.
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            frame: pd.DataFrame = pd.read_csv(path, encoding=encoding, **options)
+            frame: pd.DataFrame = pd.read_csv(opened, encoding=encoding, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=options["names"])
     return frame
 
 
-def _refuse_rows(error: Exception, path: Path, columns: int, findings: Findings) -> NoReturn:
+def _refuse_rows(error: Exception, where: str, columns: int, findings: Findings) -> NoReturn:
     """Say in the user's words why the rows do not fit the header."""
     match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
     if match:
@@ -290,42 +286,7 @@ def _refuse_rows(error: Exception, path: Path, columns: int, findings: Findings)
         what = f"the rows have more values than the header has names ({columns})"
     else:
         what = f"the rows cannot be read ({named([str(error).splitlines()[0]])})"
-    findings.fatal(what, path.name, "Export it again with one name a column (in R: write.csv(row.names = FALSE))")
-
-
-def _read_parquet(path: Path, findings: Findings, rows: int | None = None) -> pd.DataFrame:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        findings.fatal("reading parquet needs pyarrow", path.name, "pip install 'rindices[parquet]'")
-    try:
-        width = len(pq.read_schema(path).names)
-        if width > MAX_COLUMNS:
-            findings.fatal(f"the table has {width:,} columns; at most {MAX_COLUMNS:,} are read", path.name)
-        frame = pd.read_parquet(path) if rows is None else _first_rows(path, rows)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        findings.fatal(f"this is not a readable parquet file ({named([error])})", path.name, "Write it again")
-    named_index = [name for name in frame.index.names if name]
-    frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
-    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-    _check_header(list(frame.columns), path.name, findings)
-    return frame
-
-
-def _first_rows(path: Path, rows: int) -> pd.DataFrame:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False) as file:
-        batches, held = [], 0
-        for batch in file.iter_batches(batch_size=rows):
-            batches.append(batch)
-            held += batch.num_rows
-            if held >= rows:
-                break
-        frame: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).slice(0, rows).to_pandas()
-    return frame
+    findings.fatal(what, where, "Export it again with one name a column (in R: write.csv(row.names = FALSE))")
 
 
 def _without_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:

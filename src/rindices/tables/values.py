@@ -53,13 +53,13 @@ def _one_block(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
 
 
-def settle_missing(
+def say_missing(
     lacking: Rows, ids: Sequence[str], what: str, where: str, policy: OnMissing, findings: Findings
-) -> Rows:
-    """Report people who lack something, and return (N,) who is to be dropped for it."""
+) -> None:
+    """Report people who lack something, (N,)."""
     number = int(lacking.sum())
     if number == 0:
-        return np.zeros(len(lacking), dtype=bool)
+        return
     who = f"{count(number, 'person has', 'people have')} {what}: {named(_pick(ids, lacking))}"
     if policy is OnMissing.ERROR:
         findings.error(who, where, _DROP)
@@ -67,7 +67,6 @@ def settle_missing(
         findings.note(f"{who}; left out", where)
     else:
         findings.note(f"{who}; fit stops here unless told to leave them out", where, _DROP)
-    return lacking if policy is OnMissing.DROP else np.zeros(len(lacking), dtype=bool)
 
 
 class Ranges(NamedTuple):
@@ -126,14 +125,11 @@ def check_regions(
 
 def check_cells(
     regions: pd.DataFrame, ranges: Ranges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
-) -> Unit:
-    """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell, and return the unit."""
-    infinite = [name for name in regions.loc[:, ranges.odd] if bool(np.isinf(regions[name]).any())]
-    if infinite:
-        findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")
+) -> None:
+    """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell."""
+    _check_infinite(regions.loc[:, ranges.odd], where, findings)
     if unit is not Unit.STANDARDISED:
         _check_sign(regions, ranges, ids, where, findings)
-    return unit
 
 
 def check_constant(values: Matrix, regions: Sequence[str], who: str, where: str, findings: Findings) -> None:
@@ -153,13 +149,17 @@ def check_constant(values: Matrix, regions: Sequence[str], who: str, where: str,
 def _check_finite(regions: pd.DataFrame, ranges: Ranges, where: str, findings: Findings) -> None:
     suspects = regions.loc[:, ranges.odd]
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
-    infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if empty:
         findings.error(
             f"{count(len(empty), 'region has', 'regions have')} no value at all: {named(empty)}",
             where,
             f"Leave them out: --exclude {','.join(empty[:5])}",
         )
+    _check_infinite(suspects, where, findings)
+
+
+def _check_infinite(suspects: pd.DataFrame, where: str, findings: Findings) -> None:
+    infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if infinite:
         findings.error(f"infinite values in {named(infinite)}", where, "Mend these cells")
 

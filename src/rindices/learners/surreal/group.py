@@ -114,7 +114,7 @@ def new_group(
     Parameters
     ----------
     starts : mapping of int to Start, optional
-        Where each member starts, for recipes that need it (:func:`.warm.make_starts`).
+        Where each member starts, for recipes that need it (`rindices.learners.starts.make_start`).
     """
     sizes = Sizes(controls.shape[1], plan.patterns)
     own = [starts[member] for member in members] if starts else []

@@ -1,6 +1,7 @@
 """What all engines share: an order, the one function that carries it out, and following a plan to its end."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,11 @@ class Engine(Protocol):
 
 class StoppedError(StudyError):
     """The study was interrupted from outside; what is finished is kept, and the same command goes on."""
+
+
+def processes(workers: int, pieces: int) -> int:
+    """Return how many processes of this machine to use for so many pieces of work; -1 workers are all cores."""
+    return min(workers if workers > 0 else os.cpu_count() or 1, max(1, pieces))
 
 
 def train_set(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], checkpoint: Path | None) -> list[Member]:

@@ -5,7 +5,6 @@ once a process. Results go into the run folder, so that nothing is lost with a w
 """
 
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rindices.errors import StudyError
-from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError
+from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError, processes
 from rindices.study.engines.trainer import LostError, PausedError, Trainer
 from rindices.study.store import RunStore
 
@@ -42,7 +41,8 @@ def train_beside(order: Order) -> str:
 
     trainer: Trainer | None = getattr(_mine, "trainer", None)
     if trainer is None or not trainer.alive:
-        _trainers.discard(trainer) if trainer is not None else None
+        if trainer is not None:
+            _trainers.discard(trainer)
         trainer = _mine.trainer = Trainer()
         _trainers.add(trainer)
     try:
@@ -88,14 +88,14 @@ class DaskEngine:
             return
         from distributed import LocalCluster
 
-        processes = min(self.workers if self.workers > 0 else os.cpu_count() or 1, len(orders))
-        how = {"n_workers": processes, "threads_per_worker": 1, "memory_limit": None}
+        number = processes(self.workers, len(orders))
+        how = {"n_workers": number, "threads_per_worker": 1, "memory_limit": None}
         with (
             settings(),
             LocalCluster(**how, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
             connected(cluster, say) as client,
         ):
-            yield from follow(client, orders, self.task, tend=lambda: cluster.scale(processes))
+            yield from follow(client, orders, self.task, tend=lambda: cluster.scale(number))
 
 
 def need(engine: str) -> None:

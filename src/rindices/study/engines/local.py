@@ -1,13 +1,12 @@
 """The engine of one machine: a process a core."""
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event
 
-from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError, carry_out
+from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError, carry_out, processes
 from rindices.study.engines.trainer import LostError, PausedError, Trainer
 
 
@@ -25,17 +24,17 @@ class LocalEngine:
 
     def run(self, orders: Sequence[Order], say: Say) -> Iterator[Report]:
         """Carry out all orders, each in the next free process."""
-        processes = min(self.workers if self.workers > 0 else os.cpu_count() or 1, len(orders))
-        if processes > 1:
-            yield from _side_by_side(orders, processes)
+        number = processes(self.workers, len(orders))
+        if number > 1:
+            yield from _side_by_side(orders, number)
             return
         for order in orders:
             carry_out(order)
             yield Report(order.work)
 
 
-def _side_by_side(orders: Sequence[Order], processes: int) -> Iterator[Report]:
-    trainers = [Trainer() for _ in range(processes)]
+def _side_by_side(orders: Sequence[Order], number: int) -> Iterator[Report]:
+    trainers = [Trainer() for _ in range(number)]
     free: SimpleQueue[Trainer] = SimpleQueue()
     stopping = Event()
     for trainer in trainers:
@@ -57,7 +56,7 @@ def _side_by_side(orders: Sequence[Order], processes: int) -> Iterator[Report]:
                 free.put(trainer)
         return Report(order.work, why)
 
-    with ThreadPoolExecutor(processes) as pool:
+    with ThreadPoolExecutor(number) as pool:
         running: list[Future[Report]] = [pool.submit(carry_out_beside, order) for order in orders]
         try:
             for future in as_completed(running):
