@@ -13,7 +13,7 @@ covariates = ["age", "sex", "icv"]
 
 [model]
 patterns = [2, 3]
-members = 20
+members = 10
 recipe = "contrastive"
 
 [run]
@@ -22,9 +22,7 @@ seed = 3
 
 
 def command(*arguments: object, report: bool = False) -> list[str]:
-    if (
-        arguments[0] == "fit" and not report
-    ):  # studies are run many times here; what their page shows is tested elsewhere
+    if arguments[0] == "fit" and not report:  # studies are run many times here; their page is tested elsewhere
         arguments = (*arguments, "--no-report")
     return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
 

@@ -36,7 +36,7 @@ BRIEF = {"max_steps": 40, "min_steps": 40, "reconstruction_bar": 1e3, "monotonic
 def test_a_study_from_its_file(undisturbed: Path) -> None:
     selection = json.loads((undisturbed / "selection.json").read_text())
     assert [g["setting"]["n_patterns"] for g in selection["grid"]] == [2, 3]
-    assert selection["chosen"]["members"] == {"trained": 20, "converged": 20}
+    assert selection["chosen"]["members"] == {"trained": 10, "converged": 10}
     table = pd.read_csv(undisturbed / "r_indices.tsv", sep="\t")
     assert list(table.columns[:2]) == ["participant_id", "group"]
     assert len(table) == 180
@@ -97,7 +97,7 @@ def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed
     assert "run the same command again" in message
     assert "Traceback" not in message
     finished = len(list(out.glob("runs/*.safetensors")))
-    assert 0 < finished < 8
+    assert 0 < finished < 4
     assert run("fit", folder / "study.toml", "--out", out).returncode == 0
     assert outputs(out) == outputs(undisturbed)
 
@@ -220,7 +220,7 @@ def test_an_unstable_study_is_said_to_be(tmp_path: Path) -> None:
 def test_dry_run_trains_nothing(folder: Path) -> None:
     done = run("fit", folder / "study.toml", "--out", folder / "dry", "--dry-run", "--json")
     told = json.loads(done.stdout)
-    assert (told["settings"], told["members"], told["member_sets"], told["finished"]) == (2, 40, 8, 0)
+    assert (told["settings"], told["members"], told["member_sets"], told["finished"]) == (2, 20, 4, 0)
     assert 0 < told["seconds_left"] < 600
     assert not (folder / "dry").exists()
     paper = run("fit", folder / "study.toml", "--out", folder / "dry", "--dry-run", "--json", "--recipe", "paper")
@@ -229,7 +229,7 @@ def test_dry_run_trains_nothing(folder: Path) -> None:
 
 def test_plain_options_and_the_study_they_make(folder: Path) -> None:
     options = ["--participants", folder / "participants.tsv", "--group", "group", "--covariates", "age,sex,icv"]
-    options += ["--patterns", "2,3", "--members", 20, "--recipe", "contrastive", "--seed", 3, "--json"]
+    options += ["--patterns", "2,3", "--members", 10, "--recipe", "contrastive", "--seed", 3, "--json"]
     done = run("fit", folder / "volumes.csv", *options, "--out", folder / "options")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -137,7 +137,7 @@ def choose(candidates: Sequence[Candidate], seed: int = 0) -> Choice:
     """
     if not candidates:
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
-    agreements = [_agreement(c) for c in candidates]
+    agreements = [agreement_of(c) for c in candidates]
     draws = [
         _bootstrap(a, c.evidence, np.random.default_rng([seed, place]))
         for place, (a, c) in enumerate(zip(agreements, candidates, strict=True))
@@ -148,7 +148,9 @@ def choose(candidates: Sequence[Candidate], seed: int = 0) -> Choice:
         return Choice(judgements, None)
     best = max(stable, key=lambda place: judgements[place].concordance)
     ties = tuple(place for place in stable if place != best and _tied(draws[best], draws[place]))
-    return Choice(judgements, best, ties, *agreeing_members(candidates[best].indices))
+    agreement = agreements[best]
+    known = None if agreement is None else agreement.per_member
+    return Choice(judgements, best, ties, *agreeing_members(candidates[best].indices, known))
 
 
 def consensus(indices: Floats, agreeing: Sequence[int], orders: Sequence[NDArray[np.intp]]) -> Floats:
@@ -157,7 +159,7 @@ def consensus(indices: Floats, agreeing: Sequence[int], orders: Sequence[NDArray
     return np.asarray(np.mean(aligned, axis=0))
 
 
-def _agreement(candidate: Candidate) -> MembersAgreement | None:
+def agreement_of(candidate: Candidate) -> MembersAgreement | None:
     """Return the agreement to judge by; per member and pair it is always that among the members."""
     if len(candidate.indices) < 2:
         return None
@@ -176,11 +178,18 @@ class Joint(NamedTuple):
     orders: tuple[NDArray[np.intp], ...]
 
 
-def agreeing_members(indices: Floats) -> Joint:
-    """Return the best of members (S, N, M), those close to it, and how their columns line up with its own."""
+def agreeing_members(indices: Floats, per_member: Floats | None = None) -> Joint:
+    """Return the best of members (S, N, M), those close to it, and how their columns line up with its own.
+
+    Parameters
+    ----------
+    per_member : (S,), optional
+        How well each agrees with the others, where it is known already.
+    """
     if len(indices) == 1:  # nobody to agree with
         return Joint(0, (0,), (np.arange(indices.shape[2]),))
-    per_member = members_agreement(indices).per_member
+    if per_member is None:
+        per_member = members_agreement(indices).per_member
     member = int(np.argmax(per_member))
     agreeing = tuple(int(place) for place in np.flatnonzero(per_member >= per_member[member] - CLOSE))
     return Joint(member, agreeing, tuple(align(indices[place], indices[member]) for place in agreeing))

@@ -15,7 +15,7 @@ from rindices.learners.members import Member
 from rindices.learners.outcome import Outcome
 from rindices.model.fitted import FittedModel
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.selection.choose import Candidate, GridPoint, Judgement, choose
+from rindices.selection.choose import Candidate, GridPoint, Judgement, agreement_of, choose
 from rindices.study.build import build_model, origin, selection_record
 from rindices.study.config import Model, make_study
 from rindices.study.endings import NoPatternError, UnstableError
@@ -188,8 +188,9 @@ class _Watch:
         if all(self.store.path(other).is_file() for other in own):
             self.announced.add(work.point)
             candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
-            if len(candidate.indices) > 1:
-                self.on_setting(work.point, choose([candidate]).judgements[0].concordance)
+            agreement = agreement_of(candidate)
+            if agreement is not None:
+                self.on_setting(work.point, agreement.concordance)
 
 
 def _check_settings(cohort: Cohort, model: Model) -> None:
