@@ -4,8 +4,9 @@ Usage: ``python benchmarks/mutants.py [--only selection/choose.py ...] [--surviv
 
 Cosmic-ray lists every small change of a module (another operator, another number, a loop left out); a fixed sample of
 them, one a place, is tried in a copy of the project, each against the tests of its module alone. Settings, and what was
-thought of each survivor, stand in ``mutants.toml``. ``--survivors`` tries again those that survived the last time;
-``--write`` tries nothing and writes the page anew. ``nox -s mutants`` does it all.
+thought of each survivor, stand in ``mutants.toml``. ``--survivors`` tries again those that survived the last time, or
+did not end, as on a machine that was busy; ``--write`` tries nothing and writes the page anew. ``nox -s mutants`` does
+it all.
 """
 
 import os
@@ -45,6 +46,7 @@ INTRODUCTION = """\
 A mutant is one small change of a module that decides numbers: another operator, another number, a loop left out. It is
 killed if a test of that module fails. The sample is drawn with a fixed seed, at most one mutant a place; tests of the
 whole program and tests that take long are left out, so a survivor may still die in CI."""
+ENDLESS = "it did not end"
 Mutant = dict[str, Any]
 
 
@@ -136,7 +138,7 @@ def outcome(root: Path, tests: list[str], seconds: float, keep_bytecode: bool = 
         if process.is_alive() and process.pid:
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
-            return "killed", "it did not end"
+            return "killed", ENDLESS
         if process.exitcode == 99:
             raise SystemExit(f"the tests ran another rindices than the copy in {root}")
         if process.exitcode == 0:
@@ -239,7 +241,7 @@ def main() -> None:
     known: list[Mutant] = json.loads(store.read_text()) if store.exists() else []
     only = None
     if asked.survivors:
-        only = {name_of(m["module"], m["new"]) for m in known if m["outcome"] == "survived"}
+        only = {name_of(m["module"], m["new"]) for m in known if m["outcome"] == "survived" or m["by"] == ENDLESS}
     order = [module["path"] for module in SETTINGS["modules"]]
     modules = [] if asked.write else [m for m in SETTINGS["modules"] if not asked.only or m["path"] in asked.only]
     preload()
