@@ -54,7 +54,17 @@ def install(session: nox.Session, extra: str) -> None:
     (wheel,) = Path("dist").glob("*.whl")
     session.install(TORCH)
     session.install("--constraint", "constraints.txt", f"rindices[{extra}] @ {wheel.resolve().as_uri()}")
-    session.run("rindices", "simulate", "--task", "tiny", "--out", session.create_tmp())
+    session.chdir(session.create_tmp())
+    session.run("rindices", "simulate", "--task", "tiny", "--out", ".")
+    study = ["volumes.csv", "--participants", "participants.tsv", "--group", "group", "--covariates", "age,sex,icv"]
+    fit = ["rindices", "fit", *study, "--recipe", "contrastive", "--patterns", "2", "--members", "3", "--out", "study"]
+    session.run(*fit, *(["--engine", "dask", "--workers", "1"] if extra in ("cluster", "all") else []))
+    apply = ["rindices", "apply", "study/model.safetensors", "volumes.csv", "--participants", "participants.tsv"]
+    session.run(*apply, "--out", "r.csv")
+    if extra in ("parquet", "all"):
+        session.run(*apply, "--out", "r.parquet")
+    if extra in ("onnx", "all"):
+        session.run("rindices", "model", "export", "study/model.safetensors", "--onnx", "model.onnx")
 
 
 @nox.session

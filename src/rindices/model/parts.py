@@ -42,10 +42,10 @@ class PartWriter:
             self._write_group()
 
     def _write_group(self) -> None:
-        import pyarrow as pa
-
         if not self._rows:
             return
+        import pyarrow as pa
+
         self._file = self._file or _parquet_writer(self._beside, self._rows[0].schema)
         self._file.write_table(pa.concat_tables(self._rows).combine_chunks())
         self._rows = []
