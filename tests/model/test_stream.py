@@ -1,7 +1,6 @@
 """Any number of people in bounded memory: the same numbers, people and messages in pieces of any size."""
 
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -286,12 +285,3 @@ def test_text_is_cut_between_rows(rows: list[str], size: int) -> None:
         content = path.read_bytes()
     assert b"".join(content[start:stop] for start, stop in cuts) == content
     assert all(content[start:stop].count(b'"') % 2 == 0 and content[:stop].endswith(b"\n") for start, stop in cuts)
-
-
-def test_text_in_and_out_needs_no_pyarrow(
-    at: Path, model: ri.FittedModel, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    people.to_csv(at / "people.csv", index=False)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    run(at, model, at / "people.csv")
-    assert len(pd.read_csv(at / "out.csv", usecols=["r1"])) == PEOPLE
