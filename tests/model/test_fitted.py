@@ -211,3 +211,18 @@ def test_every_schema_has_its_fixtures() -> None:
 
     kinds = {f"schema{number}-{kind}" for number in range(1, SCHEMA + 1) for kind in ("contrastive", "paper")}
     assert {path.stem for path in FIXTURES.glob("*.safetensors")} == kinds
+
+
+def test_one_person_has_the_same_numbers_as_among_others(made: Simulated) -> None:
+    """With one pattern, one person's members lie side by side, and numpy's mean would add them in another order."""
+    single = ri.fit(made.cohort, 1, members=9, recipe="contrastive", workers=1)
+    everyone = single.apply(made.cohort)
+    for row in range(0, 60, 3):
+        alone = single.apply(made.cohort.take(np.array([row])))
+        pd.testing.assert_frame_equal(alone, everyone.iloc[[row]].reset_index(drop=True), check_exact=True)
+
+
+def test_volumes_of_any_kind_of_number(made: Simulated, model: ri.FittedModel) -> None:
+    kinds = dict.fromkeys(made.cohort.regions[:2], "Float64") | dict.fromkeys(made.cohort.regions[2:4], "object")
+    other = replace(made.cohort, volumes=made.cohort.volumes.astype(kinds))
+    pd.testing.assert_frame_equal(model.apply(other), model.apply(made.cohort))

@@ -1,5 +1,6 @@
 """Any number of people in bounded memory: the same numbers, people and messages in pieces of any size."""
 
+import contextlib
 import json
 from collections import Counter
 from dataclasses import replace
@@ -16,6 +17,7 @@ from rindices.blocks import ROWS, in_blocks
 from rindices.errors import ModelError, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
+from rindices.model.parts import PartWriter
 from rindices.model.stream import Streamed, apply_stream, repeated_keys
 from rindices.tables.door import Request
 from rindices.tables.pieces import Size, _lines, files_of
@@ -285,3 +287,49 @@ def test_text_is_cut_between_rows(rows: list[str], size: int) -> None:
         content = path.read_bytes()
     assert b"".join(content[start:stop] for start, stop in cuts) == content
     assert all(content[start:stop].count(b'"') % 2 == 0 and content[:stop].endswith(b"\n") for start, stop in cuts)
+
+
+@pytest.mark.parametrize("size", [Size(20, 1000, 0), Size(20, 20, 0)])
+def test_rows_of_whom_nobody_is_left_have_the_columns_of_the_others(
+    size: Size, at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    lacking = people.assign(MUSE_47=people["MUSE_47"].where(~people.index.isin(range(260, 280))))
+    lacking.to_parquet(at / "t.parquet", index=False, row_group_size=20)
+    run(at, model, at / "t.parquet", "out.parquet", on_missing="drop", size=size)
+    found = pd.read_parquet(at / "out.parquet")
+    assert found["participant_id"].tolist() == people["participant_id"].drop(range(260, 280)).tolist()
+    assert not found["novel_because"].isna().any()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_that_is_excluded_is_excluded_in_all_pieces(
+    kind: str, at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    twice = people.assign(H_MUSE_Volume_47=2 * people["MUSE_47"])
+    for name, frame in (("once", people), ("twice", twice)):
+        table = at / f"{name}.{kind}"
+        frame.to_csv(table, index=False) if kind == "csv" else frame.to_parquet(table, index=False)
+        more = {"exclude": ("H_MUSE_Volume_47",)} if name == "twice" else {}
+        run(at, model, table, f"{name}.tsv", size=Size(50, 50, 50_000), **more)
+    assert (at / "once.tsv").read_bytes() == (at / "twice.tsv").read_bytes()
+
+
+def test_empty_lines_at_the_end_are_no_piece(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+    text = people.to_csv(index=False)
+    for name, more in (("plain", ""), ("blank", "\n\n\n")):
+        (at / f"{name}.csv").write_text(text + more)
+        run(at, model, at / f"{name}.csv", f"{name}.tsv", size=Size(50, 50, len(text) - 5))
+    assert (at / "plain.tsv").read_bytes() == (at / "blank.tsv").read_bytes()
+
+
+def test_a_part_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(writer: PartWriter) -> None:
+        raise OSError(28, "No space left on device")
+
+    for failing in (False, True):
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            if failing:
+                patch.setattr(PartWriter, "_write_group", full)
+            with PartWriter(tmp_path / f"{failing}.parquet") as writer:
+                writer.write(pd.DataFrame({"r1": [1.0]}))
+    assert [path.name for path in tmp_path.iterdir()] == ["False.parquet"]

@@ -74,6 +74,7 @@ FINE: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "sex as a number": lambda frame: frame.assign(sex=(frame["sex"] == "M").astype(int)),
     "columns in another order": lambda frame: frame[list(frame)[::-1]],
     "names with blanks": lambda frame: frame.rename(columns={"MUSE_47": " MUSE_47 ", "age": "age "}),
+    "two columns that differ in case": lambda frame: frame.assign(Age=frame["age"] + 3, SEX="F"),
     "a little older than the first": put("age", 71.5),
 }
 ODDITIES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
@@ -129,3 +130,11 @@ def test_tables_that_are_joined_or_labelled_are_examined(
     for more, plain in (({}, True), (asked, False)):
         opening = Opening.of(path, replace(request, **more), HEAD)
         assert (opening.narrowed(["MUSE_47", "MUSE_48"]).plain is not None) == plain
+
+
+def test_numbers_that_are_written_as_categories_are_examined(people: pd.DataFrame, tmp_path: Path) -> None:
+    frame = people.assign(MUSE_47=people["MUSE_47"].astype(str).astype("category"))
+    _, swift, slow = both_ways(frame, tmp_path / "people.parquet")
+    assert isinstance(swift, list)
+    for left, right in zip(swift, slow, strict=True):
+        same(left, right)

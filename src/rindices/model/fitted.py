@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -181,7 +181,7 @@ class FittedModel:
 
     def infer(self, values: Floats) -> Floats:
         """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
-        return np.asarray(self.infer_members(values).mean(axis=0))
+        return _mean(self.infer_members(values))
 
     def infer_members(self, values: Floats) -> Floats:
         """Return each member's R-indices of prepared people, in the consensus's order: (N, R) -> (S, N, M)."""
@@ -217,10 +217,10 @@ class FittedModel:
 
     def _columns(self, members: Floats) -> dict[str, Any]:
         """Return the R-indices of members (S, N, M) as one, with intervals, by the name of their column."""
-        indices = members.mean(axis=0)
+        indices = _mean(members)
         columns: dict[str, Any] = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            ends = self.intervals.around(indices, np.square(members - indices).mean(axis=0))
+            ends = self.intervals.around(indices, _mean(np.square(members - indices)))
             for name, low, high in zip(self.index_names, *(end.T for end in ends), strict=True):
                 columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns
@@ -291,6 +291,11 @@ class FittedModel:
             raise ModelError(
                 f"{wrong.size} regions are scaled differently than in training: {named(names)}. Check their unit."
             )
+
+
+def _mean(members: Floats) -> Floats:
+    """Return the mean (N, M) of members (S, N, M), added one by one: numpy may add otherwise where N is 1."""
+    return np.asarray(reduce(np.add, members) / len(members))
 
 
 def load(path: str | PathLike[str]) -> FittedModel:

@@ -144,9 +144,9 @@ class Novelty(NamedTuple):
         return found
 
     @property
-    def texts(self) -> list[str]:
-        """(N,) the reasons in words."""
-        found = [""] * self.people
+    def texts(self) -> NDArray[np.object_]:
+        """(N,) the reasons in words; text even where there is nobody."""
+        found = np.full(self.people, "", dtype=object)
         for row, reasons in self.because.items():
             found[row] = "; ".join([reason.text for reason in reasons])
         return found

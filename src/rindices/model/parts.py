@@ -56,14 +56,15 @@ class PartWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._write_group()
-        if self._file is not None:
-            self._file.close()
-        if error is None:
-            self._beside.replace(self.path)
-        else:
-            self._beside.unlink(missing_ok=True)
+        try:
+            if error is None:
+                self._write_group()
+            if self._file is not None:
+                self._file.close()
+            if error is None:
+                self._beside.replace(self.path)
+        finally:
+            self._beside.unlink(missing_ok=True)  # nothing is there any more where all went well
 
 
 def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None:
@@ -92,14 +93,11 @@ def _join_text(parts: Sequence[Path], out: Path, header: str) -> None:
 def _join_parquet(parts: Sequence[Path], out: Path) -> None:
     import pyarrow.parquet as pq
 
-    writer = None
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            writer = writer or _parquet_writer(out, file.schema_arrow)
-            for group in range(file.num_row_groups):
-                writer.write_table(file.read_row_group(group))
-    if writer is not None:
-        writer.close()
+    with _parquet_writer(out, pq.read_schema(parts[0])) as writer:
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for group in range(file.num_row_groups):
+                    writer.write_table(file.read_row_group(group))
 
 
 def _arrow(table: pd.DataFrame) -> "pa.Table":

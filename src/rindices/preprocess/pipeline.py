@@ -155,7 +155,8 @@ class Preprocessing:
         if missing:
             raise PreprocessingError(f"{len(missing)} regions are missing: {named(missing)}. Give them in the table.")
         volumes = cohort.volumes if cohort.regions == self.regions else cohort.volumes[list(self.regions)]
-        return volumes.to_numpy(), self._covariates(cohort)
+        values = volumes.to_numpy()
+        return values if values.dtype.kind == "f" else volumes.to_numpy(dtype=float), self._covariates(cohort)
 
     def _covariates(self, cohort: Cohort) -> pd.DataFrame:
         names = [coding.name for coding in self.residualiser.codings]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from rindices.tables.formats import Layout, find_name
 from rindices.tables.freesurfer import ICV_NAMES
 from rindices.tables.parquet import SUFFIXES, batches_of, is_parquet, open_parquet
 from rindices.tables.plain import Plain
-from rindices.tables.regions import region_order
+from rindices.tables.regions import region_order, without
 from rindices.tables.sources import Table, more_rows, regions_of, without_counter
 from rindices.tables.text import Dialect, read_frame, read_lines, sniff
 from rindices.tables.units import Unit
@@ -91,6 +91,7 @@ def _lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
         start = quotes = 0
         while block := file.read(size):
             block += file.readline()
+            block += b"".join(_blank_lines(file))  # a piece of nothing but these would have no rows
             while (quotes + block.count(b'"')) % 2 and (line := file.readline()):
                 block += line
             quotes += block.count(b'"')
@@ -99,6 +100,15 @@ def _lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
                 start = file.tell()
         if whole:
             yield 0, file.tell()
+
+
+def _blank_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Read on over empty lines."""
+    place = file.tell()
+    while (line := file.readline()) and not line.strip():
+        yield line
+        place = file.tell()
+    file.seek(place)
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,8 @@ class Opening:
     def narrowed(self, regions: Collection[str]) -> "Opening":
         """Return the opening for reading these regions alone, and what else is needed."""
         layout = self.table.layout
-        known = sorted(layout.regions.items(), key=lambda item: region_order(item[1]))
+        left = without(layout.regions, self.request.exclude)
+        known = sorted(left.items(), key=lambda item: region_order(item[1]))
         kept = {column: region for column, region in known if region in regions}
         wanted = {name.lower() for name in self.request.roles.named()}
         others = [name for name in layout.others if name.lower() in wanted or find_name([name], ICV_NAMES)]
@@ -168,9 +179,9 @@ class Opening:
         joined = asked.participants or asked.find_groups or asked.roles.site or self.table.sessions is not None
         if joined or ids is None or not len(cohort) or cohort.unit == Unit.STANDARDISED:
             return None
-        columns = {name.lower(): name for name in layout.others}
+        columns = {name.lower(): name for name in layout.others} | {name: name for name in layout.others}
         columns |= {"icv": layout.icv or find_name(layout.others, ICV_NAMES) or ""}
-        covariates = {name: columns.get(name.lower(), "") for name in cohort.covariates}
+        covariates = {name: columns.get(name) or columns.get(name.lower(), "") for name in cohort.covariates}
         return Plain.like(cohort, ids, layout.regions, covariates) if all(covariates.values()) else None
 
     @cached_property

@@ -82,8 +82,10 @@ class Plain:
 
     def _volumes(self, batch: "pa.RecordBatch") -> Matrix | None:
         """Return the volumes (R, N); None where one is missing or not above 0."""
-        kinds = {batch.schema.field(column).type.to_pandas_dtype() for column in self.regions}
-        volumes = np.empty((len(self.regions), len(batch)), dtype=np.float32 if kinds == {np.float32} else np.float64)
+        import pyarrow as pa
+
+        single = all(pa.types.is_float32(batch.schema.field(column).type) for column in self.regions)
+        volumes = np.empty((len(self.regions), len(batch)), dtype=np.float32 if single else np.float64)
         for place, column in enumerate(self.regions):
             numbers = _numbers(batch.column(column))
             if numbers is None or not (numbers.min() > 0 and numbers.max() < np.inf):

@@ -1,7 +1,7 @@
 """The regions of a table as numbers, in an order of their own, and the intracranial volume beside them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -15,13 +15,11 @@ from rindices.tables.values import as_numbers
 
 def region_numbers(table: Table, exclude: Sequence[str], findings: Findings) -> pd.DataFrame:
     """Return the regions (N, R) as numbers in their canonical order, absent ones as missing."""
-    names = dict(table.layout.regions)
+    names = without(table.layout.regions, exclude)
     for name in exclude:
-        column = _excluded(name, names)
-        if column is None:
+        if _excluded(name, table.layout.regions) is None:
             cure = capital(did_you_mean(name, list(table.layout.regions)))
             findings.error(f"there is no region '{name}' to exclude", table.where, cure)
-        names.pop(column or "", None)
     if len(names) < 2:
         found = "only one region was found" if names else "no regions were found"
         findings.fatal(found, table.where, "Give a table with one column of numbers a region")
@@ -39,7 +37,15 @@ def region_numbers(table: Table, exclude: Sequence[str], findings: Findings) -> 
     return numbers.where(numbers != 0) if table.layout.zero_is_missing else numbers
 
 
-def _excluded(name: str, columns: dict[str, str]) -> str | None:
+def without(regions: Mapping[str, str], exclude: Sequence[str]) -> dict[str, str]:
+    """Return the columns of regions that are left when some are excluded."""
+    left = dict(regions)
+    for name in exclude:
+        left.pop(_excluded(name, left) or "", None)
+    return left
+
+
+def _excluded(name: str, columns: Mapping[str, str]) -> str | None:
     """Return the column meant by a header name, a region name or a MUSE label, in any case."""
     for column, region in columns.items():
         known = by_name(region)

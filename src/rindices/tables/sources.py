@@ -154,6 +154,8 @@ def _table(
         if first is None:
             findings.note(f"ids hold person and session: {ids[0]} is {bids[0][0]}, {bids[1][0]}", where)
         ids, sessions = bids
+    elif in_id and first is not None and not ids:
+        sessions = []
     elif in_id and first is not None:
         findings.fatal(f"ids hold person and session in the first rows, not here: {ids[0]}", where, "Spell them alike")
     table = Table(ids, sessions, frame, layout, where, id_column, session)
