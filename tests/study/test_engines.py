@@ -112,7 +112,7 @@ def scheduler(folder: Path, workers: int = 2) -> Iterator[tuple[str, psutil.Proc
         subprocess.Popen([*dask, "scheduler", "--port", "0", "--scheduler-file", str(name), "--no-dashboard"], **quiet)
     ]
     try:
-        wait_for(name.is_file)
+        wait_for(lambda: name.is_file() and '"address"' in name.read_text())  # it is there before it is written
         started += [subprocess.Popen([*dask, "worker", *how, "--death-timeout", "20"], **quiet) for _ in range(workers)]
         address = re.search(r'"address": "([^"]+)"', name.read_text())
         assert address is not None
@@ -272,7 +272,7 @@ def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path,
     assert process.returncode == 3, message
     assert "run the same command again" in message
     assert "Traceback" not in message
-    wait_for(lambda: all(path.stat().st_mtime_ns > last for path, last in states.items()), 20)
+    wait_for(lambda: all(path.stat().st_mtime_ns > last for path, last in states.items()), 60)
     assert not (tmp_path / "runs" / "lock").exists()
 
 
