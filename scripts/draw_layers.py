@@ -37,12 +37,13 @@ def box(place: int, name: str) -> str:
         f'<text x="{NAMES}" y="{first + 17 * row:g}" class="what">{escape(line)}</text>'
         for row, line in enumerate(lines)
     )
-    label = escape(name.replace(" | ", ", "))
-    size = ' style="font-size:12px"' if len(name) > 14 else ""
-    return (
-        f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{HEIGHT}" rx="6"/>'
-        f'<text x="{2 * GAP + 4}" y="{top + HEIGHT / 2 + 5:g}" class="name"{size}>{label}</text>{text}'
+    labels = wrap(name.replace(" | ", ", "), 16)[:2]
+    size, begin = (' style="font-size:13px"', -4) if len(labels) > 1 else ("", 5)
+    label = "".join(
+        f'<text x="{2 * GAP + 4}" y="{top + HEIGHT / 2 + begin + 17 * row:g}" class="name"{size}>{escape(line)}</text>'
+        for row, line in enumerate(labels)
     )
+    return f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{HEIGHT}" rx="6"/>{label}{text}'
 
 
 def draw() -> str:

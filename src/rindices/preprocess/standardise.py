@@ -33,7 +33,7 @@ class Standardiser:
         return cls(mean, sd)
 
     def transform(self, volumes: Matrix, out: Matrix | None = None) -> Matrix:
-        """(N, R) -> (N, R): controls get mean 1 and standard deviation 0.1; written to ``out`` where it is given."""
+        """(N, R) -> (N, R): controls get mean 1 and sd 0.1."""
         scale = CONTROL_SD / self.sd
         scaled = np.multiply(volumes, scale, out=out)
         scaled += CONTROL_MEAN - self.mean * scale
