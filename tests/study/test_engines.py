@@ -267,6 +267,7 @@ def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path,
     options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
     process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, *options)
     states = newest_states(tmp_path / "runs", 2)
+    time.sleep(1)  # a training that has not gone on since has nothing new to keep
     process.terminate()
     message = process.communicate(timeout=60)[1]
     assert process.returncode == 3, message
