@@ -1,5 +1,6 @@
 """Unlike the training people: told as a probability that means what it says, with the reason by name."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -143,3 +144,15 @@ def test_one_warning_for_a_table_that_is_unlike() -> None:
     assert "20 of 100 are novel" in warning.what
     assert "age out of range in 20" in warning.what
     assert table_warning(NoveltyCount.of(Novelty(1, None, {0: strange}))) == []
+
+
+def test_values_around_zero_have_no_unit() -> None:
+    """Five times a typical z-score is nobody's unit, whatever its sign."""
+    reference = Reference(("a", "b", "c"), np.array([-0.5, -0.2, -0.1]), (), {}, None)
+    volumes = 20 * np.tile(reference.typical, (3, 1))
+    assert not reference.assess(volumes, pd.DataFrame(index=range(3)), None, volumes.__getitem__).novel.any()
+
+
+def test_counts_of_pieces_add_up() -> None:
+    both = NoveltyCount(10, 3, Counter({"age": 3})).plus(NoveltyCount(20, 4, Counter({"age": 1, "unit": 3})))
+    assert both == NoveltyCount(30, 7, Counter({"age": 4, "unit": 3}))
