@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.surreal.members import surreal_members
-from rindices.learners.surreal.recipe import DEFAULT, Recipe, as_values, recipe
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.surreal.ensemble_training import train_surreal_members
+from rindices.learners.surreal.recipe import DEFAULT_RECIPE, Recipe, get_recipe, recipe_to_dict
 from rindices.selection.agreement import members_agreement, pattern_c_index
-from rindices.selection.choose import agreeing_members, consensus
+from rindices.selection.choose import compute_consensus, find_agreeing_members
 
 OUT = Path(__file__).parent / "results" / "ablation.json"
 TASKS = {"basic": "paper", "mild": "paper", "corr05": "stress", "hard": "stress", "ixi-mild": "real", "fcon-20": "real"}
 STEPS = 1_500
 
 _short = {"learning_rate": 8e-4, "min_steps": 0, "max_steps": STEPS, "reconstruction_bar": 1e-9}
-PAPER = recipe("paper", **_short)
+PAPER = get_recipe("paper", **_short)
 _white = {"conditioning": "controls"}
 _ica: dict[str, Any] = {"start": "ica", "inverse": "refit", **_white}
 ROWS: dict[str, Recipe] = {
@@ -35,30 +35,30 @@ ROWS: dict[str, Recipe] = {
     "+ conditioning, inverse, shifts": PAPER.replace(inverse="refit", straighten=True, **_white),
     "+ plain ICA start, f held": PAPER.replace(**_ica, held_steps=400, max_steps=400, learning_rate=8e-4),
     "+ plain ICA start, then all move": PAPER.replace(**_ica, held_steps=400, max_steps=1_000, decay="cosine"),
-    "default": DEFAULT,
-    "default, everyone sees all people, f held": DEFAULT.replace(share=1.0, max_steps=400),
-    "default without shifts": DEFAULT.replace(straighten=False),
-    "default without conditioning": DEFAULT.replace(conditioning="none"),
-    "default, judge off": DEFAULT.replace(telling_bar=0.0),
-    "default, judge off, constant rate": DEFAULT.replace(telling_bar=0.0, decay="constant"),
-    "default, judge off, weights averaged": DEFAULT.replace(telling_bar=0.0, averaging=0.99),
-    "default, judge off, copula learnt on": DEFAULT.replace(telling_bar=0.0, copula_after=400),
-    "default, judge off, independent z": DEFAULT.replace(telling_bar=0.0, correlated=False),
+    "default": DEFAULT_RECIPE,
+    "default, everyone sees all people, f held": DEFAULT_RECIPE.replace(share=1.0, max_steps=400),
+    "default without shifts": DEFAULT_RECIPE.replace(straighten=False),
+    "default without conditioning": DEFAULT_RECIPE.replace(conditioning="none"),
+    "default, judge off": DEFAULT_RECIPE.replace(telling_bar=0.0),
+    "default, judge off, constant rate": DEFAULT_RECIPE.replace(telling_bar=0.0, decay="constant"),
+    "default, judge off, weights averaged": DEFAULT_RECIPE.replace(telling_bar=0.0, averaging=0.99),
+    "default, judge off, copula learnt on": DEFAULT_RECIPE.replace(telling_bar=0.0, copula_after=400),
+    "default, judge off, independent z": DEFAULT_RECIPE.replace(telling_bar=0.0, correlated=False),
 }
 
 
 def measure(label: str, task: str, members: int, data: Path) -> dict[str, Any]:
     """One row on one task."""
-    case = suite_tasks(TASKS[task], data)[task](0)
-    width, values = case.truth.shape[1], as_values(ROWS[label])
-    found = surreal_members(case.X, case.y, width, range(members), 0, values, evidence=False)
+    case = get_suite_tasks(TASKS[task], data)[task](0)
+    width, values = case.truth.shape[1], recipe_to_dict(ROWS[label])
+    found = train_surreal_members(case.X, case.y, width, range(members), 0, values, evidence=False)
     indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in found])
-    _, agreeing, orders = agreeing_members(indices)
+    _, agreeing, orders = find_agreeing_members(indices)
     return {
         "label": label,
         "task": task,
         "members": [pattern_c_index(case.truth, r).mean for r in indices],
-        "consensus": pattern_c_index(case.truth, consensus(indices, agreeing, orders)).mean,
+        "consensus": pattern_c_index(case.truth, compute_consensus(indices, agreeing, orders)).mean,
         "agreement": members_agreement(indices).concordance,
         "steps": [member.steps for member in found],
     }

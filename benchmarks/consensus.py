@@ -15,25 +15,25 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.experiments.suites import Case, suite_tasks
-from rindices.experiments.tasks import PAPER, STRESS
-from rindices.learners.members import Member, contrastive_members
-from rindices.learners.surreal.members import surreal_members
-from rindices.learners.surreal.recipe import as_values, recipe
+from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
+from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
+from rindices.learners.ensemble import Member, fit_contrastive_members
+from rindices.learners.surreal.ensemble_training import train_surreal_members
+from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
 from rindices.selection.agreement import members_agreement, pattern_c_index
-from rindices.selection.choose import agreeing_members, consensus
+from rindices.selection.choose import compute_consensus, find_agreeing_members
 
-Train = Callable[[Case, Sequence[int], int], list[Member]]
+Train = Callable[[BenchmarkCase, Sequence[int], int], list[Member]]
 
 
 def judge(task: str, seed: int, train: Train, members: int) -> dict[str, float | str]:
     """Return the accuracy of the mean member, of the best member and of the consensus."""
-    case = suite_tasks("paper" if task in PAPER else "stress")[task](seed)
+    case = get_suite_tasks("paper" if task in PAPER_TASKS else "stress")[task](seed)
     patients = case.X[case.y == 1]
     found = np.stack([member.head.infer(patients) for member in train(case, range(members), seed)])
-    joint = agreeing_members(found)
+    joint = find_agreeing_members(found)
     alone = [pattern_c_index(case.truth, r).mean for r in found]
-    mean = pattern_c_index(case.truth, consensus(found, joint.agreeing, joint.orders)).mean
+    mean = pattern_c_index(case.truth, compute_consensus(found, joint.agreeing, joint.orders)).mean
     row = {"task": task, "seed": seed, "mean member": float(np.mean(alone)), "best member": alone[joint.member]}
     among = members_agreement(found).concordance
     return row | {"consensus": mean, "agreement": among, "agreeing": len(joint.agreeing)}
@@ -41,23 +41,25 @@ def judge(task: str, seed: int, train: Train, members: int) -> dict[str, float |
 
 def paper_trainer(steps: int) -> Train:
     """Train by recipe paper, stopped after so many steps and taken as they are."""
-    values = as_values(
-        recipe(
+    values = recipe_to_dict(
+        get_recipe(
             "paper", learning_rate=8e-4, min_steps=steps, max_steps=steps, reconstruction_bar=1.0, monotonicity_bar=1.0
         )
     )
 
-    def train(case: Case, numbers: Sequence[int], seed: int) -> list[Member]:
+    def train(case: BenchmarkCase, numbers: Sequence[int], seed: int) -> list[Member]:
         stacks = [numbers[start : start + 5] for start in range(0, len(numbers), 5)]
         width = case.truth.shape[1]
-        return [m for stack in stacks for m in surreal_members(case.X, case.y, width, stack, seed, values)]
+        return [m for stack in stacks for m in train_surreal_members(case.X, case.y, width, stack, seed, values)]
 
     return train
 
 
 def contrastive_trainer() -> Train:
     """Fit contrastive members on four fifths of the people each."""
-    return lambda case, numbers, seed: contrastive_members(case.X, case.y, case.truth.shape[1], numbers, seed, False)
+    return lambda case, numbers, seed: fit_contrastive_members(
+        case.X, case.y, case.truth.shape[1], numbers, seed, False
+    )
 
 
 def table(rows: Sequence[dict[str, float | str]], title: str) -> str:
@@ -82,11 +84,15 @@ def main() -> None:
     asked = parser.parse_args()
     studies = {
         f"Recipe paper, {asked.steps:,} steps at rate 8e-4, {asked.members} members, {asked.cohorts} cohort(s)": (
-            PAPER,
+            PAPER_TASKS,
             paper_trainer(asked.steps),
             asked.cohorts,
         ),
-        f"Recipe contrastive, {asked.members} members, 5 cohorts": (PAPER + STRESS, contrastive_trainer(), 5),
+        f"Recipe contrastive, {asked.members} members, 5 cohorts": (
+            PAPER_TASKS + STRESS_TASKS,
+            contrastive_trainer(),
+            5,
+        ),
     }
     path = asked.out.with_suffix(".json")
     held = json.loads(path.read_text("utf-8")) if path.exists() else {}

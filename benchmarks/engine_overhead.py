@@ -17,15 +17,15 @@ from pathlib import Path
 
 import psutil
 
-from rindices.study.config import Model
-from rindices.study.engines.base import Order
-from rindices.study.engines.cluster import DaskEngine
-from rindices.study.plan import STACK, make_plan
+from rindices.study.config import ModelConfig
+from rindices.study.engines.base import TrainingJob
+from rindices.study.engines.dask import DaskEngine
+from rindices.study.plan import STACK_SIZE, make_plan
 
 OUT = Path(__file__).parent / "results" / "engine_overhead.json"
 
 
-def nothing(order: Order) -> str:
+def nothing(order: TrainingJob) -> str:
     """Do nothing with an order."""
     return ""
 
@@ -49,10 +49,10 @@ def megabytes() -> float:
 
 def measure(sets: int, workers: int) -> dict[str, float]:
     """Send that many sets through Dask."""
-    (first,) = make_plan(Model(recipe="paper", patterns=(3,), orthogonality=(0.1,), members=STACK), 0, "x")
+    (first,) = make_plan(ModelConfig(recipe="paper", patterns=(3,), orthogonality=(0.1,), members=STACK_SIZE), 0, "x")
     plan = [replace(first, seed=seed) for seed in range(sets)]
     with tempfile.TemporaryDirectory() as folder:
-        orders = [Order(work, Path(folder), Path(folder, "people.npz")) for work in plan]
+        orders = [TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan]
         reports = DaskEngine(workers, task=nothing).run(orders, print)
         next(reports)  # the cluster is up
         before, watch, start = megabytes(), Memory(), time.perf_counter()
@@ -64,7 +64,7 @@ def measure(sets: int, workers: int) -> dict[str, float]:
     assert finished == sets
     return {
         "sets": sets,
-        "members_a_set": STACK,
+        "members_a_set": STACK_SIZE,
         "workers": workers,
         "ms_per_set": 1e3 * seconds / sets,
         "client_mb_before": before,

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 import rindices as ri
-from rindices.study.config import Model, Run
+from rindices.study.config import ModelConfig, RunConfig
 from rindices.study.engines.base import run_plan
-from rindices.study.engines.choose import make_engine
-from rindices.study.plan import STACK, make_plan
+from rindices.study.engines.registry import make_engine
+from rindices.study.plan import STACK_SIZE, make_plan
 from rindices.study.store import RunStore
 
 OUT = Path(__file__).parent / "results" / "engine_speedup.json"
@@ -31,11 +31,11 @@ def train(engine: str, workers: int, sets: int, task: str) -> tuple[float, dict[
     """Return the seconds of a study without its selection, and its files."""
     cohort = ri.simulate_cohort(task, seed=0).cohort
     X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    plan = make_plan(Model(patterns=(3,), members=STACK * sets), 0, cohort.fingerprint())
+    plan = make_plan(ModelConfig(patterns=(3,), members=STACK_SIZE * sets), 0, cohort.fingerprint())
     with tempfile.TemporaryDirectory() as folder:
         store = RunStore(Path(folder))
         start = time.perf_counter()
-        run_plan(plan, X, y, store, make_engine(Run(engine=engine, workers=workers)))  # type: ignore[arg-type]
+        run_plan(plan, X, y, store, make_engine(RunConfig(engine=engine, workers=workers)))  # type: ignore[arg-type]
         seconds = time.perf_counter() - start
         return seconds, {path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")}
 
@@ -57,7 +57,9 @@ def table(results: list[dict[str, Any]], task: str) -> str:
         cells = [row["engine"], f"{row['one_seconds']:.1f} s", f"{row['two_seconds']:.1f} s", f"{row['speed_up']:.2f}"]
         lines.append("| " + " | ".join(cells) + " |")
     sets = results[0]["sets"]
-    lines.append(f"\n{sets} member sets of {STACK} members, recipe default, M = 3, task {task}; the files are equal.")
+    lines.append(
+        f"\n{sets} member sets of {STACK_SIZE} members, recipe default, M = 3, task {task}; the files are equal."
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.analysis.associate import associate
-from rindices.analysis.compare import compare
+from rindices.analysis.associate import associate_indices
+from rindices.analysis.compare import compare_subgroups
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 
@@ -43,7 +43,7 @@ def null_associations(seed: int, correlation: float, people: int, adjusted: bool
     for frame in (indices, clinical):
         frame.insert(0, "participant_id", ids(people))
     wanted = [f"v{k}" for k in range(10)]
-    table = associate(indices, clinical, variables=wanted, covariates=["age"] if adjusted else ())
+    table = associate_indices(indices, clinical, variables=wanted, covariates=["age"] if adjusted else ())
     return float(table["q"].min())
 
 
@@ -53,7 +53,7 @@ def null_comparison(seed: int) -> float:
     rng = np.random.default_rng([seed, 1])
     regions = cohort.volumes.assign(participant_id=cohort.people["participant_id"])
     indices = cohort.people.assign(**{f"r{k}": rng.uniform(size=len(cohort)) for k in (1, 2, 3)})
-    return float(compare(indices, regions)["q"].min())
+    return float(compare_subgroups(indices, regions)["q"].min())
 
 
 def main() -> None:

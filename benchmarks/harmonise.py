@@ -15,7 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.simulate import simulate_cohort
-from rindices.learners.contrastive import ContrastiveICA
+from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import SITE, Cohort

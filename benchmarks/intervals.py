@@ -14,8 +14,8 @@ import numpy as np
 from scipy.stats import norm
 
 import rindices as ri
-from rindices.experiments.simulate import Simulated
-from rindices.experiments.tasks import PAPER, STRESS
+from rindices.experiments.simulate import SimulatedCohort
+from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
 from rindices.model import intervals
 from rindices.selection.agreement import pattern_c_index
 
@@ -46,7 +46,7 @@ def covered(truth: np.ndarray, r: np.ndarray, low: np.ndarray, high: np.ndarray)
     return shares
 
 
-def measure(model: ri.FittedModel, made: Simulated) -> dict[str, object]:
+def measure(model: ri.FittedModel, made: SimulatedCohort) -> dict[str, object]:
     """Coverage and width among the patients of a cohort, from what apply writes."""
     table = model.apply(made.cohort)[made.cohort.is_patient]
     names = [f"r{k + 1}" for k in range(model.n_patterns)]
@@ -60,7 +60,7 @@ def measure(model: ri.FittedModel, made: Simulated) -> dict[str, object]:
     }
 
 
-def members_alone(model: ri.FittedModel, made: Simulated) -> np.ndarray:
+def members_alone(model: ri.FittedModel, made: SimulatedCohort) -> np.ndarray:
     """Half widths (N, M) of the patients' intervals if the members' variance were all there is."""
     assert model.intervals is not None
     values = model.preprocessing.transform(made.cohort)[made.cohort.is_patient]
@@ -100,28 +100,28 @@ def write(rows: list[dict], out: Path) -> None:
 
 def choose(keep: Path | None, workers: int, out: Path) -> None:
     """Coverage on the paper's tasks over a grid of the two constants."""
-    models = {task: model_of(task, CHOSEN_ON, keep, workers) for task in PAPER}
+    models = {task: model_of(task, CHOSEN_ON, keep, workers) for task in PAPER_TASKS}
     lines = ["# Where the two constants of the intervals come from", ""]
     lines += ["Coverage of nominal 90 % on cohorts of seed 100. `python benchmarks/intervals.py --choose`", ""]
-    lines += [f"| EXCESS | EXPRESSION | {' | '.join(PAPER)} |", "|---" * (2 + len(PAPER)) + "|"]
+    lines += [f"| EXCESS | EXPRESSION | {' | '.join(PAPER_TASKS)} |", "|---" * (2 + len(PAPER_TASKS)) + "|"]
     for excess in (1.0, 1.1, 1.2, 1.3):
         for expression in (0.0, 0.2, 0.25, 0.28, 0.3):
-            intervals.EXCESS, intervals.EXPRESSION = excess, expression
-            shares = [np.mean(again(models[task], ri.simulate_cohort(task, seed=CHOSEN_ON))) for task in PAPER]
+            intervals.NOISE_INFLATION, intervals.EXPRESSION_SD = excess, expression
+            shares = [np.mean(again(models[task], ri.simulate_cohort(task, seed=CHOSEN_ON))) for task in PAPER_TASKS]
             lines.append(f"| {excess} | {expression} | {' | '.join(f'{share:.3f}' for share in shares)} |")
             print(lines[-1], flush=True)
     out.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
-def again(model: ri.FittedModel, made: Simulated) -> list[float]:
+def again(model: ri.FittedModel, made: SimulatedCohort) -> list[float]:
     """Coverage with the constants as they are now."""
     values, patient = model.preprocessing.transform(made.cohort), made.cohort.is_patient
     share = model.card["recipe"]["values"]["share"]
-    found = intervals.calibrate(
+    found = intervals.calibrate_intervals(
         model.infer, model.heads[0], model.patterns, values[~patient], values[patient], share, seed=0
     )
     members = model.infer_members(values[patient])
-    return covered(made.truth, members.mean(axis=0), *found.around(members.mean(axis=0), members.var(axis=0)))
+    return covered(made.truth, members.mean(axis=0), *found.compute_bounds(members.mean(axis=0), members.var(axis=0)))
 
 
 if __name__ == "__main__":
@@ -136,6 +136,6 @@ if __name__ == "__main__":
     if asked.choose:
         choose(asked.keep, asked.workers, RESULTS / "intervals_choice")
     elif asked.stress:
-        run(list(STRESS), asked.cohorts, asked.keep, asked.workers, RESULTS / "intervals_stress")
+        run(list(STRESS_TASKS), asked.cohorts, asked.keep, asked.workers, RESULTS / "intervals_stress")
     else:
-        run(list(PAPER), asked.cohorts, asked.keep, asked.workers, RESULTS / "intervals")
+        run(list(PAPER_TASKS), asked.cohorts, asked.keep, asked.workers, RESULTS / "intervals")

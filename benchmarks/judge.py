@@ -13,48 +13,48 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.seats import take_seats
-from rindices.learners.starts import Start
-from rindices.learners.surreal.group import Plan, new_group
-from rindices.learners.surreal.members import Room
-from rindices.learners.surreal.recipe import DEFAULT
-from rindices.learners.surreal.train import advance
-from rindices.learners.surreal.unseen import CHANCE, unseen_discrimination
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.contrastive.linear_start import LinearStart
+from rindices.learners.subsampling import draw_subsample
+from rindices.learners.surreal.ensemble_training import TrainingData
+from rindices.learners.surreal.recipe import DEFAULT_RECIPE
+from rindices.learners.surreal.stopping import CHANCE_LOSS, held_out_discrimination_loss
+from rindices.learners.surreal.train import run_steps
+from rindices.learners.surreal.training_state import TrainingPlan, make_training_state
 
 OUT = Path(__file__).parent / "results" / "judge.json"
 KINDS = ("its own", "own, D whitened by controls", "no patterns", "patterns at 70 %", "patterns mixed by 30 %", "ICA")
 TASKS = {"basic": "paper", "mild": "paper", "hard": "stress"}
-STEPS, RATIOS = (200, 400, 800), (DEFAULT.discriminator_ratio, 1.0)
+STEPS, RATIOS = (200, 400, 800), (DEFAULT_RECIPE.discriminator_ratio, 1.0)
 
 
-def starts_of(room: Room, width: int, seed: int) -> dict[int, Start]:
+def starts_of(room: TrainingData, width: int, seed: int) -> dict[int, LinearStart]:
     """The right start, shown in two ways, and four wrong ones."""
-    seats = take_seats(room.y, DEFAULT.share, np.random.default_rng(seed))
+    seats = draw_subsample(room.y, DEFAULT_RECIPE.share, np.random.default_rng(seed))
     own = room.start(seats, width, seed)
     turned = np.linalg.qr(np.random.default_rng(seed + 1).standard_normal((width, width)))[0]
-    plain = DEFAULT.replace(start="ica", conditioning="controls")
-    ica = Room(plain, room.prepared, room.head, room.shifts, room.y).start(seats, width, seed)
+    plain = DEFAULT_RECIPE.replace(start="ica", conditioning="controls")
+    ica = TrainingData(plain, room.prepared, room.head, room.shifts, room.y).start(seats, width, seed)
     wrong = [0.0 * own.patterns, 0.7 * own.patterns, own.patterns @ (0.7 * np.eye(width) + 0.3 * turned)]
     others = [own._replace(patterns=patterns) for patterns in wrong]
-    blurred = own._replace(whitened_by=ica.whitened_by)
+    blurred = own._replace(whitening_covariance=ica.whitening_covariance)
     return dict(enumerate([own, blurred, *others, own._replace(patterns=ica.patterns, prior=ica.prior)]))
 
 
 def measure(task: str, ratio: float, seed: int) -> dict[str, object]:
     """D's loss on unseen people as a share of chance, at some steps, for every start."""
     torch.set_num_threads(1)
-    case = suite_tasks(TASKS[task])[task](seed)
+    case = get_suite_tasks(TASKS[task])[task](seed)
     width = case.truth.shape[1]
-    chosen = DEFAULT.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
-    room = Room.of(case.X, case.y, width, chosen)
-    x, y = (torch.as_tensor(room.scaled(label), dtype=torch.float32) for label in (0, 1))
-    plan = Plan(width, chosen, seed=seed, members=tuple(range(len(KINDS))))
-    group = new_group(plan.members, plan, x, y, starts_of(room, width, seed))
+    chosen = DEFAULT_RECIPE.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
+    room = TrainingData.of(case.X, case.y, width, chosen)
+    x, y = (torch.as_tensor(room.scale_group(label), dtype=torch.float32) for label in (0, 1))
+    plan = TrainingPlan(width, chosen, seed=seed, members=tuple(range(len(KINDS))))
+    group = make_training_state(plan.members, plan, x, y, starts_of(room, width, seed))
     told = []
     for until in STEPS:
-        advance(group, until - group.steps)
-        told.append((unseen_discrimination(group) / CHANCE).tolist())
+        run_steps(group, until - group.steps)
+        told.append((held_out_discrimination_loss(group) / CHANCE_LOSS).tolist())
     return {"task": task, "ratio": ratio, "seed": seed, "told": told}
 
 
@@ -75,7 +75,7 @@ def main() -> None:
                 lines.append(f"| {task} | {ratio:g} | {steps} | " + " | ".join(f"{v:.2f}" for v in values) + " |")
     note = (
         f"\nD's loss on people that the member has not seen, as a share of chance, mean of {len(seeds)} cohorts. Below "
-        f"{DEFAULT.telling_bar:g} after {DEFAULT.held_steps} steps D is said to tell, and the member goes on training. "
+        f"{DEFAULT_RECIPE.telling_bar:g} after {DEFAULT_RECIPE.held_steps} steps D is said to tell, and the member goes on training. "
         "Above 1 D knows its own people by heart."
     )
     OUT.with_suffix(".md").write_text("\n".join(lines) + "\n" + note + "\n", "utf-8")

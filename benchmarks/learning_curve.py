@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from rindices.experiments.paper import SURREAL_GAN
-from rindices.experiments.suites import suite_tasks
+from rindices.experiments.paper import SURREAL_GAN_SCORES
+from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.surreal import networks
-from rindices.learners.surreal.group import Plan, new_group
-from rindices.learners.surreal.recipe import recipe
-from rindices.learners.surreal.train import run
+from rindices.learners.surreal.recipe import get_recipe
+from rindices.learners.surreal.train import train_stack
+from rindices.learners.surreal.training_state import TrainingPlan, make_training_state
 from rindices.selection.agreement import members_agreement, pattern_c_index
 
 
@@ -41,18 +41,18 @@ def main() -> None:
     """Train, measure now and then, write."""
     asked = parse()
     torch.set_num_threads(1)
-    case = suite_tasks("paper")[asked.task](asked.seed)
+    case = get_suite_tasks("paper")[asked.task](asked.seed)
     x, y = (torch.as_tensor(case.X[case.y == label], dtype=torch.float32) for label in (0, 1))
-    chosen = recipe("paper", learning_rate=asked.rate, min_steps=10**7, max_steps=10**7)
-    plan = Plan(case.truth.shape[1], chosen, seed=asked.seed, members=tuple(range(asked.members)))
-    group = new_group(plan.members, plan, x, y)
+    chosen = get_recipe("paper", learning_rate=asked.rate, min_steps=10**7, max_steps=10**7)
+    plan = TrainingPlan(case.truth.shape[1], chosen, seed=asked.seed, members=tuple(range(asked.members)))
+    group = make_training_state(plan.members, plan, x, y)
     curve: list[dict[str, Any]] = []
     seconds = 0.0
     for until in [1000, 2000, 3000, 5000, *range(10_000, asked.steps + 1, 5000)]:
         start = time.process_time()
-        run(group, chosen, until)
+        train_stack(group, chosen, until)
         seconds += time.process_time() - start
-        found = networks.infer(group.stack.weights.networks, y.expand(asked.members, -1, -1)).numpy()
+        found = networks.infer_r_indices(group.stack.weights.networks, y.expand(asked.members, -1, -1)).numpy()
         scores = [pattern_c_index(case.truth, r).mean for r in found]
         agreement = members_agreement(found).concordance
         row = {"steps": until, "mean": float(np.mean(scores)), "members": scores, "agreement": agreement}
@@ -71,7 +71,7 @@ def draw(curve: list[dict[str, Any]], task: str, path: Path) -> None:
     axes.plot(steps, [row["members"] for row in curve], color="#0072B2", alpha=0.3, lw=1)
     axes.plot(steps, [row["mean"] for row in curve], color="#0072B2", lw=2.5, label="accuracy: mean of members")
     axes.plot(steps, [row["agreement"] for row in curve], color="#D55E00", lw=1.8, label="agreement among members")
-    axes.axhline(SURREAL_GAN[task], color="#444444", ls="--", lw=1.2, label="Surreal-GAN as published")
+    axes.axhline(SURREAL_GAN_SCORES[task], color="#444444", ls="--", lw=1.2, label="Surreal-GAN as published")
     axes.set_xlabel("training steps")
     axes.set_ylabel("pattern-c-index")
     axes.set_title(f"Recipe paper on the task {task}", loc="left", fontsize="medium")

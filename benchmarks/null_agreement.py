@@ -17,17 +17,17 @@ from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.learners.members import contrastive_members
-from rindices.learners.surreal.members import surreal_members
-from rindices.learners.surreal.recipe import as_values, recipe
+from rindices.learners.ensemble import fit_contrastive_members
+from rindices.learners.surreal.ensemble_training import train_surreal_members
+from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import members_agreement
-from rindices.selection.choose import STABLE, Candidate, GridPoint, choose
+from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoint, choose_grid_point
 
 SIZES = ((80, 100), (150, 200), (492, 900))
 WIDTHS = (1, 2, 3, 5)
 MEMBERS = 4
-AT_START = as_values(recipe("default", start_steps=1, held_steps=1, max_steps=1, check_every=1))
+AT_START = recipe_to_dict(get_recipe("default", start_steps=1, held_steps=1, max_steps=1, check_every=1))
 
 
 def measure(kind: str, task: str, size: tuple[int, int], width: int, seed: int) -> tuple[float, float, bool]:
@@ -35,12 +35,12 @@ def measure(kind: str, task: str, size: tuple[int, int], width: int, seed: int) 
     cohort = simulate_cohort(replace(TASKS[task], n_controls=size[0], n_patients=size[1]), seed).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     if kind == "contrastive":
-        members = contrastive_members(X, y, width, range(MEMBERS), seed)
+        members = fit_contrastive_members(X, y, width, range(MEMBERS), seed)
     else:
-        members = surreal_members(X, y, width, range(MEMBERS), seed, AT_START)
+        members = train_surreal_members(X, y, width, range(MEMBERS), seed, AT_START)
     found = np.stack([member.head.infer(X[y == 1]) for member in members])
     evidence = np.array([member.evidence for member in members])
-    choice = choose([Candidate(GridPoint(width), found, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)
+    choice = choose_grid_point([Candidate(GridPoint(width), found, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)
     return float(evidence[:, 0].mean()), members_agreement(found).concordance, choice.best is not None
 
 
@@ -70,7 +70,7 @@ def main() -> None:
             f"{stable.sum():.0f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    foot = f"{MEMBERS} members, {asked.cohorts} cohorts each; stable: how many reach {STABLE} with the lower end."
+    foot = f"{MEMBERS} members, {asked.cohorts} cohorts each; stable: how many reach {MIN_STABLE_CONCORDANCE} with the lower end."
     text = "\n".join([*lines, "", foot, ""])
     asked.out.write_text(text, "utf-8")
     print(text)

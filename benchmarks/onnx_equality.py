@@ -24,7 +24,7 @@ import pandas as pd
 import rindices as ri
 from rindices.experiments.tasks import TASKS
 from rindices.model.export import export_onnx
-from rindices.model.importers import PUBLISHED, import_published
+from rindices.model.importers import PUBLISHED_MODELS, import_published
 from rindices.tables.cohort import Cohort
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def models(cohort: Cohort) -> dict[str, ri.FittedModel]:
         "recipe default": ri.fit(cohort, 3, members=5, seed=0),
         "recipe contrastive": ri.fit(cohort, 3, members=5, seed=0, recipe="contrastive"),
     }
-    for name in PUBLISHED:
+    for name in PUBLISHED_MODELS:
         checkpoint = DATA / "upstream" / f"{name}.saved_model"
         if checkpoint.exists():
             made[name] = import_published(checkpoint, name)
@@ -93,7 +93,7 @@ def main() -> None:
         shutil.copy(HERE.parent / "docs" / "examples" / "r_indices.mjs", folder)
         for kind, model in models(cohort).items():
             outputs = export_onnx(model, folder / "m.onnx")["outputs"]
-            applied = model.assess_piece(new).table
+            applied = model.assess_chunk(new).table
             both = [in_python(folder / "m.onnx", table), in_javascript(folder / "m.onnx", table, folder)]
             off = [f"{worst(found, applied, model.n_patterns):.1e}" for found in both]
             rows.append(f"| {kind} | {', '.join(outputs)} | {off[0]} | {off[1]} |")

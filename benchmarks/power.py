@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rindices.experiments.power import Setting, run_power
+from rindices.experiments.power import PowerConfig, run_power
 from rindices.experiments.tasks import TASKS
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=-1)
     asked = parser.parse_args()
     people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
-    found = run_power(Setting(people, (TASKS["basic"].rate,), cohorts=asked.cohorts), workers=asked.workers)
+    found = run_power(PowerConfig(people, (TASKS["basic"].rate,), cohorts=asked.cohorts), workers=asked.workers)
     rows = []
     for task, row in zip(SIZES, found["rows"], strict=True):
         direct = measured(task)

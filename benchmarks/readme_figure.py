@@ -6,8 +6,8 @@ Usage: ``python benchmarks/readme_figure.py``, after ``benchmarks/accuracy`` and
 import json
 from pathlib import Path
 
-from rindices.experiments.benchmark import Result
-from rindices.experiments.figures import draw
+from rindices.experiments.benchmark import BenchmarkResult
+from rindices.experiments.figures import plot_benchmark
 
 HERE = Path(__file__).parent
 SHOWN = ("surreal", "surreal-paper", "contrastive", "nmf", "opnmf", "fa", "lda", "dnmf", "linear")
@@ -17,14 +17,18 @@ def main() -> None:
     """Read the two results, draw."""
     measured = json.loads((HERE / "results" / "paper" / "results.json").read_text("utf-8"))["results"]
     full = json.loads((HERE / "paper" / "results" / "full_length.json").read_text("utf-8"))["rows"]
-    results = [Result(**row) for row in measured]
-    results += [Result(r["task"], "surreal-paper", 0, r["consensus"], [], None, r["agreement"], 0.0) for r in full]
+    results = [BenchmarkResult(**row) for row in measured]
+    results += [
+        BenchmarkResult(r["task"], "surreal-paper", 0, r["consensus"], [], None, r["agreement"], 0.0) for r in full
+    ]
     tasks = list(dict.fromkeys(result.task for result in results))
     results = sorted(
         (result for result in results if result.learner in SHOWN),
         key=lambda result: (tasks.index(result.task), SHOWN.index(result.learner)),
     )
-    draw(results, HERE / "results" / "readme.png", "How well severities are ranked (1 is perfect, 0.5 chance)")
+    plot_benchmark(
+        results, HERE / "results" / "readme.png", "How well severities are ranked (1 is perfect, 0.5 chance)"
+    )
 
 
 if __name__ == "__main__":

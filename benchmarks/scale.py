@@ -16,9 +16,9 @@ from step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rindices.learners.surreal import step
-from rindices.learners.surreal.recipe import DEFAULT
-from rindices.study.engines.base import RETRIES
-from rindices.study.plan import STACK
+from rindices.learners.surreal.recipe import DEFAULT_RECIPE
+from rindices.study.engines.base import MAX_RETRIES
+from rindices.study.plan import STACK_SIZE
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATE = Path(__file__).parent / "scale_template.md"
@@ -61,7 +61,7 @@ class Steps:
         """Return from how many people on a member set takes too long, by the last measured exponent."""
         growth = self.by_name[rule]
         last = growth["rows"][-1]
-        own = self.hours(rule, last["people"], regions, STACK)
+        own = self.hours(rule, last["people"], regions, STACK_SIZE)
         return float(last["people"] * (LONGEST_HOURS / own) ** (1 / growth["last_exponent"]))
 
 
@@ -78,7 +78,7 @@ class _Count(TorchDispatchMode):
 @torch.inference_mode()
 def operations() -> int:
     """Return the tensor operations of one step of a stack; a stack of any size has as many."""
-    group = make(**(BASE | {"members": STACK}))
+    group = make(**(BASE | {"members": STACK_SIZE}))
     group.batches.fill(group.work.people, group.stack.streams)
     step.take_step(group.stack, group.work)
     with _Count() as counted:
@@ -115,8 +115,8 @@ def costs(steps: Steps) -> str:
                 cells = [f"{people:,}", f"{regions:,}", rule.partition(", batch ")[2]]
                 cells += [f"{steps.ms(rule, people, regions):,.1f}"]
                 cells += [f"{steps.hours(rule, people, regions, STUDY_MEMBERS):,.0f}"]
-                cells += [f"{steps.hours(rule, people, regions, STACK):,.1f}"]
-                cells += [f"{STACK * steps.mb(rule, people, regions):,.0f}"]
+                cells += [f"{steps.hours(rule, people, regions, STACK_SIZE):,.1f}"]
+                cells += [f"{STACK_SIZE * steps.mb(rule, people, regions):,.0f}"]
                 body.append(cells)
     return rows(head, *body)
 
@@ -127,7 +127,7 @@ def gpu(steps: Steps) -> str:
     body = []
     for rule in RULES:
         for people in (BASE["people"], *PEOPLE):
-            ms = STACK * steps.ms(rule, people, BASE["regions"])
+            ms = STACK_SIZE * steps.ms(rule, people, BASE["regions"])
             cells = [f"{people:,}", rule.partition(", batch ")[2], f"{ms:,.1f}", f"{floor:.1f}", f"{ms / floor:,.1f}"]
             body.append(cells)
     head = ["people", "batch", "ms, a stack on a core", "ms, a GPU at the least", "cores it replaces at most"]
@@ -144,14 +144,14 @@ def speed_up() -> str:
 def page() -> str:
     """Return the page."""
     steps, cost, applied = Steps(read("step_scaling")), read("engine_overhead"), read("apply_speed")
-    set_ms = steps.hours(RULES[0], BASE["people"], BASE["regions"], STACK) * HOUR_MS
+    set_ms = steps.hours(RULES[0], BASE["people"], BASE["regions"], STACK_SIZE) * HOUR_MS
     values = {
-        "stack": STACK,
+        "stack": STACK_SIZE,
         "members": STUDY_MEMBERS,
-        "sets": STUDY_MEMBERS // STACK,
+        "sets": STUDY_MEMBERS // STACK_SIZE,
         "steps": STUDY_STEPS,
-        "default_steps": DEFAULT.max_steps,
-        "retries": RETRIES,
+        "default_steps": DEFAULT_RECIPE.max_steps,
+        "retries": MAX_RETRIES,
         "wide": REGIONS[1],
         "most": PEOPLE[-1],
         "paper_people": BASE["people"],
@@ -166,12 +166,12 @@ def page() -> str:
         "operations": operations(),
         "launch": LAUNCH_US,
         "gpu": gpu(steps),
-        "few": STACK * steps.ms(RULES[1], PEOPLE[-1], BASE["regions"]) / (operations() * LAUNCH_US / 1e3),
+        "few": STACK_SIZE * steps.ms(RULES[1], PEOPLE[-1], BASE["regions"]) / (operations() * LAUNCH_US / 1e3),
         "limit": LONGEST_HOURS,
         "too_many": steps.too_long(RULES[0], REGIONS[0]),
         "too_many_wide": steps.too_long(RULES[0], REGIONS[1]),
         "narrow": REGIONS[0],
-        "capped": steps.hours(RULES[1], PEOPLE[-1], BASE["regions"], STACK),
+        "capped": steps.hours(RULES[1], PEOPLE[-1], BASE["regions"], STACK_SIZE),
         "rate": applied["people_per_second"],
         "heads": applied["members"],
         "minutes": PEOPLE[-1] / applied["people_per_second"] / 60,

@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from rindices.learners.surreal import step
-from rindices.learners.surreal.group import Group, Plan, new_group
-from rindices.learners.surreal.recipe import recipe
+from rindices.learners.surreal.recipe import get_recipe
+from rindices.learners.surreal.training_state import TrainingPlan, TrainingState, make_training_state
 
 BASE = {"people": 1392, "regions": 139, "patterns": 3, "members": 1, "cap": None}
 STUDY_MEMBERS, STUDY_STEPS = 150, 100_000
@@ -37,17 +37,17 @@ GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
 }
 
 
-def make(people: int, regions: int, patterns: int, members: int, cap: int | None) -> Group:
+def make(people: int, regions: int, patterns: int, members: int, cap: int | None) -> TrainingState:
     """A stack on made-up people, a third of them controls as in the paper."""
     controls = int(people * 492 / 1392)
     x = 1 + 0.1 * torch.randn(controls, regions)
     y = 0.9 + 0.1 * torch.randn(people - controls, regions)
-    plan = Plan(patterns, recipe("paper", max_batch=cap), members=tuple(range(members)), stack=members)
-    return new_group(plan.members, plan, x, y)
+    plan = TrainingPlan(patterns, get_recipe("paper", max_batch=cap), members=tuple(range(members)), stack=members)
+    return make_training_state(plan.members, plan, x, y)
 
 
 @torch.inference_mode()
-def seconds(group: Group, budget: float) -> float:
+def seconds(group: TrainingState, budget: float) -> float:
     """Least processor time of one step, batch included."""
     best, end = float("inf"), time.monotonic() + budget
     taken = 0
@@ -73,7 +73,7 @@ def tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
             yield from tensors(each, depth + 1)
 
 
-def megabytes(group: Group) -> float:
+def megabytes(group: TrainingState) -> float:
     """Storage of weights, moments, buffers and people, each counted once."""
     parts = tensors([group.stack, group.work, group.batches.table, group.batches.orders])
     sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}

@@ -29,8 +29,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rindices.learners.surreal import step
-from rindices.learners.surreal.group import Group, Plan, new_group
-from rindices.learners.surreal.recipe import recipe
+from rindices.learners.surreal.recipe import get_recipe
+from rindices.learners.surreal.training_state import TrainingPlan, TrainingState, make_training_state
 
 REGIONS, PATTERNS, CONTROLS, PATIENTS = 139, 3, 492, 900
 Burst = Callable[[], None]
@@ -52,20 +52,22 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def groups(members: int, stack: int) -> list[Group]:
+def groups(members: int, stack: int) -> list[TrainingState]:
     """Members at their start on made-up people."""
     x, y = torch.randn(CONTROLS, REGIONS), torch.randn(PATIENTS, REGIONS)
-    rec = recipe("paper", learning_rate=8e-4)
-    plan = Plan(PATTERNS, rec, members=tuple(range(members)), stack=stack)
+    rec = get_recipe("paper", learning_rate=8e-4)
+    plan = TrainingPlan(PATTERNS, rec, members=tuple(range(members)), stack=stack)
     starts = range(0, members, stack)
-    return [new_group(plan.members[start : start + stack], plan, 1 + 0.1 * x, 0.9 + 0.1 * y) for start in starts]
+    return [
+        make_training_state(plan.members[start : start + stack], plan, 1 + 0.1 * x, 0.9 + 0.1 * y) for start in starts
+    ]
 
 
 def like(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride()).normal_()
 
 
-def products_of(group: Group) -> list[tuple[Tensor, Tensor, Tensor]]:
+def products_of(group: TrainingState) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Operands and result of each product of a step, on buffers of their own."""
     log = Products(len(group.stack.members))
     with log, torch.no_grad():
@@ -74,22 +76,22 @@ def products_of(group: Group) -> list[tuple[Tensor, Tensor, Tensor]]:
     return [(left, right, torch.bmm(left, right)) for left, right in made]
 
 
-def bare_burst(group: Group, steps: int) -> None:
+def bare_burst(group: TrainingState, steps: int) -> None:
     for _ in range(steps):
         for left, right, out in group.products:  # type: ignore[attr-defined]
             torch.bmm(left, right, out=out)
 
 
 @torch.inference_mode()
-def our_burst(group: Group, steps: int) -> None:
+def our_burst(group: TrainingState, steps: int) -> None:
     for _ in range(steps):
         group.batches.fill(group.work.people, group.stack.streams)
         step.take_step(group.stack, group.work)
 
 
 def over_groups(
-    run: Callable[[Group, int], None],
-    all_groups: list[Group],
+    run: Callable[[TrainingState, int], None],
+    all_groups: list[TrainingState],
     steps: int,
     pool: ThreadPoolExecutor | None,
 ) -> Burst:
@@ -177,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 10])
-    parser.add_argument("--stack", type=int, default=Plan(1).stack, help="members per stack")
+    parser.add_argument("--stack", type=int, default=TrainingPlan(1).stack, help="members per stack")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--upstream", type=Path, help="folder that already holds the package")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_speed.json")

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from step_speed import install_upstream, upstream_burst
 
-from rindices.experiments.paper import SURREAL_GAN
+from rindices.experiments.paper import SURREAL_GAN_SCORES
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.surreal.members import surreal_members
-from rindices.learners.surreal.recipe import DEFAULT, as_values
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.surreal.ensemble_training import train_surreal_members
+from rindices.learners.surreal.recipe import DEFAULT_RECIPE, recipe_to_dict
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.config import Model
+from rindices.study.config import ModelConfig
 from rindices.study.fit import fit_cohort
 from rindices.study.store import RunStore
 
@@ -54,12 +54,14 @@ def ours(task: str) -> dict[str, Any]:
     made = simulate_cohort(task, 0)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        model = fit_cohort(made.cohort, Model(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS)
+        model = fit_cohort(made.cohort, ModelConfig(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS)
         whole = time.perf_counter() - start
     r = model.apply(made.cohort).filter(regex=r"^r\d+$").to_numpy()[made.cohort.is_patient]
-    case = suite_tasks("paper")[task](0)
+    case = get_suite_tasks("paper")[task](0)
     start = time.perf_counter()
-    (member,) = surreal_members(case.X, case.y, case.truth.shape[1], (0,), 0, as_values(DEFAULT), evidence=False)
+    (member,) = train_surreal_members(
+        case.X, case.y, case.truth.shape[1], (0,), 0, recipe_to_dict(DEFAULT_RECIPE), evidence=False
+    )
     alone = time.perf_counter() - start
     return {
         "task": task,
@@ -68,7 +70,7 @@ def ours(task: str) -> dict[str, Any]:
         "fit_score": pattern_c_index(made.truth, r).mean,
         "member_seconds": alone,
         "member_score": pattern_c_index(case.truth, member.head.infer(case.X[case.y == 1])).mean,
-        "paper_score": SURREAL_GAN[task],
+        "paper_score": SURREAL_GAN_SCORES[task],
     }
 
 

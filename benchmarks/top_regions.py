@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import rindices as ri
-from rindices.selection.agreement import align
+from rindices.selection.agreement import align_columns
 
 RESULTS = Path(__file__).parent / "results"
 TOP = 14
@@ -28,7 +28,7 @@ def found_patterns(seed: int, recipe: str) -> tuple[np.ndarray, np.ndarray, np.n
     model = ri.fit(simulated.cohort, len(truth), recipe=recipe, members=10)
     patients = simulated.cohort.take(simulated.cohort.is_patient)
     indices = model.apply(patients).filter(regex=r"^r\d+$").to_numpy()
-    order = align(indices, simulated.truth)
+    order = align_columns(indices, simulated.truth)
     assert model.patterns_se is not None
     return model.patterns[-1][order], model.patterns_se[-1][order], truth
 

@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rindices.experiments.small_sample import ENOUGH
-from rindices.experiments.trust_cohorts import WIDER
-from rindices.selection.dimensions import LEVEL, RELABELLINGS
-from rindices.study.evidence import MOST_PEOPLE
+from rindices.experiments.small_sample import MIN_RECOVERY_RATE
+from rindices.experiments.trust_cohorts import PATIENT_SPREAD
+from rindices.selection.dimensions import N_PERMUTATIONS, SIGNIFICANCE_LEVEL
+from rindices.study.evidence import MAX_PARTICIPANTS_PER_GROUP
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATE = Path(__file__).parent / "trust_template.md"
@@ -53,9 +53,9 @@ def main() -> None:
     """Write the page."""
     missing, slots = lost()
     values = {
-        "relabellings": RELABELLINGS,
-        "level": LEVEL,
-        "wider": WIDER - 1,
+        "relabellings": N_PERMUTATIONS,
+        "level": SIGNIFICANCE_LEVEL,
+        "wider": PATIENT_SPREAD - 1,
         "null": null(),
         "number": table("number"),
         "stress": table("stress"),
@@ -64,8 +64,8 @@ def main() -> None:
         "slots": slots,
         "power": (RESULTS / "power" / "power.md").read_text("utf-8").strip(),
         "against": (RESULTS / "power" / "against_benchmark.md").read_text("utf-8").strip(),
-        "enough": ENOUGH,
-        "most": MOST_PEOPLE,
+        "enough": MIN_RECOVERY_RATE,
+        "most": MAX_PARTICIPANTS_PER_GROUP,
     }
     OUT.write_text(TEMPLATE.read_text("utf-8").format(**values), "utf-8")
 

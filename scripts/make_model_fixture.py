@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import rindices as ri
-from rindices.model.schemas import SCHEMA
+from rindices.model.schemas import SCHEMA_VERSION
 from rindices.tables.cohort import Cohort
 
 REGIONS = 12
@@ -36,8 +36,8 @@ def main(folder: Path) -> None:
     for recipe, changes in (("contrastive", {}), ("paper", BRIEF)):
         members = 2 if recipe == "contrastive" else 1
         model = ri.fit(small_cohort(), 2, recipe=recipe, members=members, orthogonality=0.2, recipe_changes=changes)
-        model.save(folder / f"schema{SCHEMA}-{recipe}.safetensors")
-        model.apply(small_cohort()).to_csv(folder / f"schema{SCHEMA}-{recipe}.csv", index=False)
+        model.save(folder / f"schema{SCHEMA_VERSION}-{recipe}.safetensors")
+        model.apply(small_cohort()).to_csv(folder / f"schema{SCHEMA_VERSION}-{recipe}.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,20 @@ import sys
 import time
 from pathlib import Path
 
-from rindices.experiments.power import Setting, draw_power, markdown, run_power
+from rindices.experiments.power import PowerConfig, format_markdown, plot_power, run_power
 
 
 def main(target: Path, workers: int = -1) -> None:
     """Simulate and write."""
     start, used = time.monotonic(), time.process_time()
-    result = run_power(Setting(covariates=("age", "sex", "icv")), workers=workers)
+    result = run_power(PowerConfig(covariates=("age", "sex", "icv")), workers=workers)
     spent = {"seconds": time.monotonic() - start, "cpu_seconds": time.process_time() - used}
     spent |= {"workers": workers, "load": os.getloadavg()[0]}
     target.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     folder = Path(__file__).parents[1] / "benchmarks" / "results" / "power"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "power.md").write_text(markdown(result), "utf-8")
-    draw_power(result, folder / "power.png")
+    (folder / "power.md").write_text(format_markdown(result), "utf-8")
+    plot_power(result, folder / "power.png")
     (folder / "time.json").write_text(json.dumps(spent, indent=1) + "\n", "utf-8")
     print(spent)
 

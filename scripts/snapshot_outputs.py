@@ -61,9 +61,7 @@ def write_tables(folder: Path) -> None:
     text = pd.DataFrame(synthseg).to_csv(index=False, lineterminator="\n")
     (folder / "synthseg.csv").write_bytes(text.replace("\n", "\r\r\n").encode())
     enigma = ["LLatVent", "RLatVent", "Lthal", "Rthal", "Lhippo", "Rhippo"]
-    pd.DataFrame({"SubjID": ids, **columns(enigma, 4000, 300), "ICV": 1.5e6}).to_csv(
-        folder / "enigma.csv", index=False
-    )
+    pd.DataFrame({"SubjID": ids, **columns(enigma, 4000, 300), "ICV": 1.5e6}).to_csv(folder / "enigma.csv", index=False)
     generic = pd.DataFrame({"name": ids, "Age": 60, "dx": ["HC", "SZ"] * (PEOPLE // 2), **columns(PARCELS, 3000, 300)})
     generic.to_csv(folder / "generic.csv", sep=";", decimal=",", index=False)
     _write_defects(folder, pd.DataFrame(aseg))
@@ -142,7 +140,10 @@ def _simulated_study() -> list[tuple[str, list[str]]]:
         ("apply_parquet", ["apply", model, "demo.parquet", *people, "--out", "chunked.tsv"]),
         ("apply_parquet_out", ["apply", model, "demo.parquet", *people, "--out", "chunked.parquet"]),
         ("apply_folder", ["apply", model, "parts", *people, "--out", "folder.tsv"]),
-        ("apply_chunks", ["apply", model, "long.csv", "--participants", "long_people.tsv", "--out", "long.tsv", "--workers", "2"]),
+        (
+            "apply_chunks",
+            ["apply", model, "long.csv", "--participants", "long_people.tsv", "--out", "long.tsv", "--workers", "2"],
+        ),
         ("show", ["model", "show", model]),
         ("show_json", ["model", "show", model, "--json"]),
         ("show_card", ["model", "show", "default/model.safetensors", "--card"]),

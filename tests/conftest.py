@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
-from rindices.tables.muse import paper_codes, single_regions
+from rindices.tables.layout.muse import paper_codes, single_regions
 
 # The gate must not depend on luck; by hand every run looks elsewhere.
 settings.register_profile("gate", derandomize=True)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.members import Member
-from rindices.learners.surreal.members import surreal_members
-from rindices.learners.surreal.recipe import as_values, recipe
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.ensemble import Member
+from rindices.learners.surreal.ensemble_training import train_surreal_members
+from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
 from rindices.selection.agreement import members_agreement, pattern_c_index
-from rindices.selection.choose import agreeing_members, consensus
+from rindices.selection.choose import compute_consensus, find_agreeing_members
 
 RESULTS = Path(__file__).parent / "results"
 MEMBERS, PAIRS = 6, 3
@@ -28,15 +28,15 @@ def measure(
     label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False, members: int = MEMBERS
 ) -> dict[str, Any]:
     """Train members of recipe default with changes on one cohort and score them; the first bring evidence."""
-    case = suite_tasks("stress" if task not in suite_tasks("paper") else "paper")[task](seed)
-    values = as_values(recipe("default", **changes))
+    case = get_suite_tasks("stress" if task not in get_suite_tasks("paper") else "paper")[task](seed)
+    values = recipe_to_dict(get_recipe("default", **changes))
     start = time.perf_counter()
     stacks = [(range(PAIRS), evidence), (range(PAIRS, members), False)]
     width = case.truth.shape[1]
     found = [
         member
         for numbers, told in stacks
-        for member in surreal_members(case.X, case.y, width, numbers, seed, values, evidence=told)
+        for member in train_surreal_members(case.X, case.y, width, numbers, seed, values, evidence=told)
     ]
     return {"label": label, "task": task, "seed": seed, "seconds": round(time.perf_counter() - start, 1)} | score(
         found, case.X[case.y == 1], case.truth
@@ -46,11 +46,11 @@ def measure(
 def score(members: Sequence[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     """Accuracy of members, of their consensus, and the agreements."""
     indices = np.stack([member.head.infer(patients) for member in members])
-    _, agreeing, orders = agreeing_members(indices)
+    _, agreeing, orders = find_agreeing_members(indices)
     told = [member.evidence[0] for member in members if member.evidence is not None]
     return {
         "mean_member": float(np.mean([pattern_c_index(truth, r).mean for r in indices])),
-        "consensus": pattern_c_index(truth, consensus(indices, agreeing, orders)).mean,
+        "consensus": pattern_c_index(truth, compute_consensus(indices, agreeing, orders)).mean,
         "agreement": members_agreement(indices).concordance,
         "halves": float(np.mean(told)) if told else None,
         "steps": [member.steps for member in members],

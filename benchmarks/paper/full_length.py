@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from rindices.experiments.paper import SURREAL_GAN
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.members import Member
-from rindices.learners.surreal.group import Plan
-from rindices.learners.surreal.members import as_member
-from rindices.learners.surreal.recipe import recipe
-from rindices.learners.surreal.train import train
-from rindices.selection.agreement import align, members_agreement, pattern_c_index
+from rindices.experiments.paper import SURREAL_GAN_SCORES
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.ensemble import Member
+from rindices.learners.surreal.ensemble_training import make_member
+from rindices.learners.surreal.recipe import get_recipe
+from rindices.learners.surreal.train import train_stacks
+from rindices.learners.surreal.training_state import TrainingPlan
+from rindices.selection.agreement import align_columns, members_agreement, pattern_c_index
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -42,7 +42,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Train, score, write."""
     asked = parse()
-    settings = {"learning_rate": recipe("paper").learning_rate, "orthogonality": asked.orthogonality}
+    settings = {"learning_rate": get_recipe("paper").learning_rate, "orthogonality": asked.orthogonality}
     settings |= {"max_steps": asked.max_steps}
     rows = {row["task"]: row for row in earlier(settings)}
     rows |= {task: measure(task, asked) for task in asked.tasks}
@@ -61,15 +61,15 @@ def earlier(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def measure(task: str, asked: argparse.Namespace) -> dict[str, Any]:
     """Train the members of one task and score them."""
-    case = suite_tasks("paper")[task](asked.seed)
+    case = get_suite_tasks("paper")[task](asked.seed)
     changes = {"orthogonality": asked.orthogonality, "max_steps": asked.max_steps}
-    chosen = recipe("paper").replace(**changes, min_steps=min(100_000, asked.max_steps))
-    plan = Plan(case.truth.shape[1], chosen, seed=asked.seed, members=tuple(range(asked.members)))
+    chosen = get_recipe("paper").replace(**changes, min_steps=min(100_000, asked.max_steps))
+    plan = TrainingPlan(case.truth.shape[1], chosen, seed=asked.seed, members=tuple(range(asked.members)))
     controls, patients = case.X[case.y == 0], case.X[case.y == 1]
     path = asked.keep / f"full_length_{task}_{asked.orthogonality}_{asked.members}_{asked.max_steps}.pt"
     start = time.process_time()
-    trained = train(controls, patients, plan, path=path, save_every=5_000, workers=asked.workers)
-    members = [as_member(member, controls) for member in trained]
+    trained = train_stacks(controls, patients, plan, path=path, save_every=5_000, workers=asked.workers)
+    members = [make_member(member, controls) for member in trained]
     row = {"task": task, "cpu_seconds": round(time.process_time() - start)} | score(members, patients, case.truth)
     print(row, flush=True)
     return row
@@ -80,7 +80,7 @@ def score(members: list[Member], patients: np.ndarray, truth: np.ndarray) -> dic
     found = [member.head.infer(patients) for member in members]
     among = members_agreement(np.stack(found))
     best = found[int(np.argmax(among.per_member))]
-    consensus = np.mean([r[:, align(r, best)] for r in found], axis=0)
+    consensus = np.mean([r[:, align_columns(r, best)] for r in found], axis=0)
     return {
         "members": [pattern_c_index(truth, r).mean for r in found],
         "steps": [member.steps for member in members],
@@ -98,7 +98,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         scores = np.array(row["members"])
-        numbers = [SURREAL_GAN[row["task"]], scores.mean(), scores.std(ddof=1) / len(scores) ** 0.5]
+        numbers = [SURREAL_GAN_SCORES[row["task"]], scores.mean(), scores.std(ddof=1) / len(scores) ** 0.5]
         numbers += [row["consensus"], row["agreement"]]
         shown = " | ".join(f"{number:.3f}" for number in numbers)
         lines.append(f"| {row['task']} | {shown} | {max(row['steps']):,} |")

@@ -14,8 +14,8 @@ from common import RESULTS, run_all, write_table
 
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.study.config import Model
-from rindices.study.endings import UnstableError
+from rindices.study.config import ModelConfig
+from rindices.study.exceptions import UnstableError
 from rindices.study.fit import fit_cohort
 from rindices.study.store import RunStore
 
@@ -43,7 +43,7 @@ def measure(true: int, seed: int) -> dict[str, Any]:
     cohort = replace(made.cohort, covariates=made.cohort.covariates.iloc[:, :0])
     with TemporaryDirectory() as folder:
         try:
-            model = fit_cohort(cohort, Model(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
+            model = fit_cohort(cohort, ModelConfig(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
             selection: dict[str, Any] = model.selection
         except UnstableError as error:
             selection = error.selection

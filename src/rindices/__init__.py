@@ -6,23 +6,23 @@ The names below are the public interface; they are imported on first use, so ``i
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
+from rindices._version import __version__
 
 if TYPE_CHECKING:
     from rindices.errors import Problem, RindicesError, Severity, TableError
     from rindices.experiments.simulate import simulate_cohort
-    from rindices.learners.contrastive import ContrastiveICA
+    from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.surreal.estimator import SurrealGAN
     from rindices.model.fitted import FittedModel, load
     from rindices.preprocess.pipeline import Preprocessing
-    from rindices.report.html import write_report
+    from rindices.report.page import write_report
     from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
 
 _HOMES = {
     "Cohort": "rindices.tables.cohort",
-    "ContrastiveICA": "rindices.learners.contrastive",
+    "ContrastiveICA": "rindices.learners.contrastive.estimator",
     "FittedModel": "rindices.model.fitted",
     "Preprocessing": "rindices.preprocess.pipeline",
     "Problem": "rindices.errors",
@@ -33,7 +33,7 @@ _HOMES = {
     "fit": "rindices.study.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
-    "write_report": "rindices.report.html",
+    "write_report": "rindices.report.page",
     "simulate_cohort": "rindices.experiments.simulate",
 }
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 
-def part_beside(path: Path) -> Path:
+def make_temporary_path(path: Path) -> Path:
     """Return the file beside another that this process writes to before it bears the other's name."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Write beside the file, flush to the disk, then rename over it."""
-    beside = part_beside(path)
+    beside = make_temporary_path(path)
     try:
         with beside.open("wb") as file:
             file.write(content)

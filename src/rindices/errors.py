@@ -38,7 +38,7 @@ class Problem:
     def __str__(self) -> str:
         """Return the problem as one line."""
         place = f"{self.where}: " if self.where else ""
-        return f"{place}{_sentence(self.what)}{' ' + _sentence(self.cure) if self.cure else ''}"
+        return f"{place}{_end_sentence(self.what)}{' ' + _end_sentence(self.cure) if self.cure else ''}"
 
     def as_dict(self) -> dict[str, str]:
         """Return the problem in the shape that ``check --json`` prints."""
@@ -124,7 +124,7 @@ class Findings:
         return iter(self.problems)
 
 
-def named(items: Iterable[object], most: int = 5) -> str:
+def join_names(items: Iterable[object], most: int = 5) -> str:
     """Return the first few items by name and the number of the others.
 
     Examples
@@ -132,7 +132,7 @@ def named(items: Iterable[object], most: int = 5) -> str:
     >>> named(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
-    names = [_short(str(item)) for item in items]
+    names = [_shorten_text(str(item)) for item in items]
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -141,29 +141,29 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
     """Return a suggestion for a misspelt word, else the list of what there is."""
     lower = {option.lower(): option for option in options}
     close = get_close_matches(word.lower(), list(lower), n=1)
-    return f"did you mean '{lower[close[0]]}'?" if close else f"there is: {named(options, 12) or 'nothing'}"
+    return f"did you mean '{lower[close[0]]}'?" if close else f"there is: {join_names(options, 12) or 'nothing'}"
 
 
-def reason(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Return why the system refused, in words."""
     return error.strerror or str(error) or type(error).__name__
 
 
-def capital(text: str) -> str:
+def capitalise_first(text: str) -> str:
     """Return text with a capital first letter; names inside keep their spelling."""
     return text[:1].upper() + text[1:]
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
+def format_count(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun in the right form."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _short(text: str, most: int = 80) -> str:
+def _shorten_text(text: str, most: int = 80) -> str:
     """Return text fit for one line of a message: printable, not endless."""
     printable = "".join(char if char.isprintable() else "?" for char in text)
     return printable if len(printable) <= most else printable[: most - 3] + "..."
 
 
-def _sentence(text: str) -> str:
+def _end_sentence(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else text + "."

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def limit_blas_threads() -> Iterator[None]:
     """Keep the linear algebra of numpy to one thread; a decorator too."""
     with threadpool_limits(1):
         yield

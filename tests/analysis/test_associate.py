@@ -12,7 +12,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
-from rindices.analysis.associate import associate
+from rindices.analysis.associate import associate_indices
 from rindices.analysis.tidy import false_discovery_rate
 from rindices.cli.main import app
 from rindices.errors import AnalysisError
@@ -46,7 +46,7 @@ def row(table: pd.DataFrame, index: str, variable: str) -> pd.Series:
 
 def test_pearson_and_point_biserial_equal_scipy() -> None:
     indices, clinical = make()
-    table = associate(indices, clinical)
+    table = associate_indices(indices, clinical)
     both = indices.merge(clinical, on="participant_id")
     for index in ("r1", "r2"):
         for variable in ("age", "memory"):
@@ -70,7 +70,7 @@ def test_pearson_and_point_biserial_equal_scipy() -> None:
 
 def test_adjusted_equals_a_regression_with_the_covariates() -> None:
     indices, clinical = make()
-    table = associate(indices, clinical, variables=["memory", "carrier"], covariates=["age", "sex"])
+    table = associate_indices(indices, clinical, variables=["memory", "carrier"], covariates=["age", "sex"])
     assert len(table) == 4
     both = indices.merge(clinical, on="participant_id")
     for index in ("r1", "r2"):
@@ -89,19 +89,19 @@ def test_adjusted_equals_a_regression_with_the_covariates() -> None:
 
 def test_units_and_redundant_covariates_do_not_matter() -> None:
     indices, clinical = make()
-    plain = associate(indices, clinical, variables=["memory"], covariates=["age"])
+    plain = associate_indices(indices, clinical, variables=["memory"], covariates=["age"])
     clinical["days"], clinical["one"] = clinical["age"] * 365e6, 1.0
-    doubled = associate(indices, clinical, variables=["memory"], covariates=["age", "days", "one"])
+    doubled = associate_indices(indices, clinical, variables=["memory"], covariates=["age", "days", "one"])
     pd.testing.assert_frame_equal(plain, doubled, rtol=1e-8)
 
 
 def test_patients_alone_unless_asked() -> None:
     indices, clinical = make()
     indices["group"] = ["control", "patient"] * (N // 2)
-    assert set(associate(indices, clinical, variables=["age"])["n"]) == {N // 2}
-    assert set(associate(indices, clinical, variables=["age"], people="all")["n"]) == {N}
+    assert set(associate_indices(indices, clinical, variables=["age"])["n"]) == {N // 2}
+    assert set(associate_indices(indices, clinical, variables=["age"], people="all")["n"]) == {N}
     with pytest.raises(AnalysisError, match="no people 'patient': did you mean 'patients'"):
-        associate(indices, clinical, people="patient")
+        associate_indices(indices, clinical, people="patient")
 
 
 def test_what_cannot_be_told_is_said_and_counted_nowhere() -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_be_told_is_said_and_counted_nowhere() -> None:
     clinical["rare"] = np.where(np.arange(N) < 4, 1.0, 0.0)
     clinical["three"] = np.where(np.arange(N) < 3, np.arange(N), np.nan)
     clinical["ten"] = np.where(np.arange(N) < 10, np.arange(N), np.nan)
-    table = associate(indices, clinical).set_index(["index", "variable"])
+    table = associate_indices(indices, clinical).set_index(["index", "variable"])
     notes = table.loc["r1", "note"]
     assert "more than two categories" in notes["stage"]
     assert notes["same"] == "the same in everyone"
@@ -130,24 +130,24 @@ def test_what_cannot_be_told_is_said_and_counted_nowhere() -> None:
 def test_tables_that_do_not_fit_are_refused_by_name() -> None:
     indices, clinical = make()
     with pytest.raises(AnalysisError, match="stand more than once in the other table: sub-"):
-        associate(indices, pd.concat([clinical, clinical.iloc[:1]]))
+        associate_indices(indices, pd.concat([clinical, clinical.iloc[:1]]))
     with pytest.raises(AnalysisError, match="no one of the R-indices"):
-        associate(indices, clinical.assign(participant_id=[f"x{k}" for k in range(N)]))
+        associate_indices(indices, clinical.assign(participant_id=[f"x{k}" for k in range(N)]))
     with pytest.raises(AnalysisError, match="no column 'memry' for the variables: did you mean 'memory'"):
-        associate(indices, clinical, variables=["memry"])
+        associate_indices(indices, clinical, variables=["memry"])
     with pytest.raises(AnalysisError, match="need the columns participant_id and r1"):
-        associate(indices.drop(columns=["r1", "r2"]), clinical)
+        associate_indices(indices.drop(columns=["r1", "r2"]), clinical)
 
 
 def test_sessions_are_kept_apart() -> None:
     indices, clinical = make()
     twice = pd.concat([indices.assign(session_id="a"), indices.assign(session_id="b", r1=1 - indices["r1"])])
     both = pd.concat([clinical.assign(session_id="b"), clinical.assign(session_id="a")])
-    table = associate(twice, both, variables=["memory"])
+    table = associate_indices(twice, both, variables=["memory"])
     assert table["n"].tolist() == [2 * (N - 18)] * 2
     assert abs(row(table, "r1", "memory")["correlation"]) < 0.05  # one session's sign is turned
     with pytest.raises(AnalysisError, match="more than once in R-indices"):
-        associate(twice, clinical)
+        associate_indices(twice, clinical)
 
 
 def test_perfect_correlation() -> None:
@@ -155,7 +155,7 @@ def test_perfect_correlation() -> None:
     clinical = pd.DataFrame({"participant_id": indices["participant_id"], "twice": 2 * indices["r1"]})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = row(associate(indices, clinical), "r1", "twice")
+        found = row(associate_indices(indices, clinical), "r1", "twice")
     assert found["correlation"] == pytest.approx(1)
     assert found["p"] < 1e-100
 
@@ -174,7 +174,7 @@ def test_few_false_discoveries_where_nothing_is() -> None:
         frame = pd.DataFrame(values, columns=["a", "b", "c", "d", "e", "r1", "r2"])
         frame.insert(0, "participant_id", [str(k) for k in range(60)])
         found += int(
-            associate(frame[["participant_id", "r1", "r2"]], frame.drop(columns=["r1", "r2"]))["q"].min() < 0.05
+            associate_indices(frame[["participant_id", "r1", "r2"]], frame.drop(columns=["r1", "r2"]))["q"].min() < 0.05
         )
     assert found <= stats.binom.ppf(0.999, 100, 0.05)
 
@@ -193,7 +193,7 @@ def test_command(tmp_path: Path) -> None:
     assert "'<80' for sub-" in done.stderr
     assert (value["people"], value["covariates"]) == ("patients", ["age"])
     written = pd.read_csv(tmp_path / "out/associations.tsv", sep="\t", na_values="n/a", keep_default_na=False)
-    expected = associate(*make(), covariates=["age"])
+    expected = associate_indices(*make(), covariates=["age"])
     for index in ("r1", "r2"):
         for name in ("n", "correlation", "p", "low", "high"):
             assert row(written, index, "memory")[name] == pytest.approx(row(expected, index, "memory")[name])

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import linregress
 from typer.testing import CliRunner
 
-from rindices.analysis.change import NOMINAL, change_per_year
+from rindices.analysis.change import NOMINAL_COVERAGE, change_per_year
 from rindices.cli.main import app
 from rindices.errors import InputError
 
@@ -53,21 +53,21 @@ def test_lines_are_those_of_scipy_in_any_order_of_rows() -> None:
             rest[name] += float(((own[name] - line.intercept - line.slope * own["age"]) ** 2).sum())
         np.testing.assert_allclose(row.years, np.ptp(own["age"]))
     np.testing.assert_allclose(found.noise, np.sqrt(np.array(list(rest.values())) / 24), rtol=1e-9)
-    assert (found.freedom, found.from_lines) == (24, True)
+    assert (found.freedom, found.noise_from_residuals) == (24, True)
 
 
 @pytest.mark.parametrize("visits", [3, 5])
 def test_intervals_hold_the_truth_as_often_as_they_say(visits: int) -> None:
     shares = [covered(visits, seed) for seed in range(4)]
-    assert abs(np.mean(shares) - NOMINAL) < 0.02
+    assert abs(np.mean(shares) - NOMINAL_COVERAGE) < 0.02
 
 
 def test_two_visits_are_said_to_be_too_wide_and_are() -> None:
     frame, _ = simulated(600, 2)
     found = change_per_year(frame, "age")
-    assert not found.from_lines
+    assert not found.noise_from_residuals
     assert any("hardly anyone has three visits" in problem.what for problem in found.problems)
-    assert covered(2) > NOMINAL - 0.02
+    assert covered(2) > NOMINAL_COVERAGE - 0.02
 
 
 def test_dates_and_single_visits() -> None:

@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from typer.testing import CliRunner
 
 import rindices as ri
-from rindices.analysis.classify import GRID, classify, summarise
+from rindices.analysis.classify import PARAM_GRID, classify_patients, summarise_auc
 from rindices.cli.main import app
 from rindices.errors import AnalysisError
 from rindices.experiments.simulate import write_cohort
@@ -37,7 +37,7 @@ def make(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_it_equals_scikit_learn_in_a_loop() -> None:
     indices, regions = make()
-    table = classify(indices, regions, repeats=2, seed=3)
+    table = classify_patients(indices, regions, repeats=2, seed=3)
     y = (indices["group"] == "patient").to_numpy().astype(int)
     beside = regions.set_index("participant_id").loc[indices["participant_id"]].to_numpy()
     for name, X in (("R-indices", indices[["r1", "r2"]].to_numpy()), ("regions", beside)):
@@ -46,7 +46,7 @@ def test_it_equals_scikit_learn_in_a_loop() -> None:
         for place, (train, test) in enumerate(StratifiedShuffleSplit(2, test_size=0.2, random_state=3).split(X, y)):
             pipe = Pipeline([("standardscaler", StandardScaler()), ("svc", SVC())])
             inner = StratifiedKFold(5, shuffle=True, random_state=3)
-            search = GridSearchCV(pipe, [dict(part) for part in GRID], scoring="roc_auc", cv=inner)
+            search = GridSearchCV(pipe, [dict(part) for part in PARAM_GRID], scoring="roc_auc", cv=inner)
             search.fit(X[train], y[train])
             expected = roc_auc_score(y[test], search.decision_function(X[test]))
             assert own.loc[place, "auc"] == pytest.approx(expected, abs=1e-12)
@@ -55,7 +55,9 @@ def test_it_equals_scikit_learn_in_a_loop() -> None:
 
 def test_workers_do_not_matter() -> None:
     indices, regions = make()
-    one, two = (classify(indices, regions, repeats=2, grid=GRID[:1], workers=workers) for workers in (1, 2))
+    one, two = (
+        classify_patients(indices, regions, repeats=2, grid=PARAM_GRID[:1], workers=workers) for workers in (1, 2)
+    )
     pd.testing.assert_frame_equal(one, two)
 
 
@@ -64,7 +66,7 @@ def test_summary_with_corrected_intervals() -> None:
     auc = np.random.default_rng(0).uniform(0.7, 0.9, 12)
     table = pd.DataFrame({"features": ["R-indices"] * 6 + ["regions"] * 6, "repeat": [*range(6)] * 2, "auc": auc})
     table["n_features"] = [2] * 6 + [8] * 6
-    summary = summarise(table, indices).set_index("features")
+    summary = summarise_auc(table, indices).set_index("features")
     a, b = (table.loc[table["features"] == name, "auc"].to_numpy() for name in ("R-indices", "regions"))
     for name, values in (("R-indices", a), ("regions", b), ("R-indices minus regions", a - b)):
         row = summary.loc[name]
@@ -74,14 +76,14 @@ def test_summary_with_corrected_intervals() -> None:
     assert summary.loc["regions", ["repeats", "n_controls", "n_patients"]].tolist() == [6, 60, 60]
     assert summary["note"].eq("").all()
     few = indices.iloc[:24]
-    assert summarise(table, few)["note"].eq("few people: 12 in the smaller group").all()
+    assert summarise_auc(table, few)["note"].eq("few people: 12 in the smaller group").all()
 
 
 def test_nothing_to_find_is_half() -> None:
     rng = np.random.default_rng(5)
     indices, _ = make()
     indices[["r1", "r2"]] = rng.normal(size=(N, 2))
-    assert classify(indices, repeats=15, grid=[{"svc__kernel": ["rbf"], "svc__C": [1.0]}])[
+    assert classify_patients(indices, repeats=15, grid=[{"svc__kernel": ["rbf"], "svc__C": [1.0]}])[
         "auc"
     ].mean() == pytest.approx(0.5, abs=0.12)
 
@@ -89,10 +91,12 @@ def test_nothing_to_find_is_half() -> None:
 def test_what_cannot_be_classified() -> None:
     indices, regions = make()
     with pytest.raises(AnalysisError, match="9 people in the smaller group are too few"):
-        classify(pd.concat([indices[indices["group"] == "control"], indices[indices["group"] == "patient"].iloc[:9]]))
+        classify_patients(
+            pd.concat([indices[indices["group"] == "control"], indices[indices["group"] == "patient"].iloc[:9]])
+        )
     regions.iloc[3, 2] = np.nan
     with pytest.raises(AnalysisError, match="1 people lack a value of the regions"):
-        classify(indices, regions, repeats=1)
+        classify_patients(indices, regions, repeats=1)
 
 
 def test_command(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
 import rindices as ri
-from rindices.analysis.compare import compare, subgroups
+from rindices.analysis.compare import compare_subgroups, make_subgroups
 from rindices.cli.main import app
 from rindices.errors import AnalysisError
 from rindices.experiments.simulate import write_cohort
@@ -37,26 +37,26 @@ def make(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 
 def test_subgroups_are_the_papers() -> None:
     indices, _, _ = make()
-    found = {(group.index, group.name): group.rows for group in subgroups(indices)}
+    found = {(group.index, group.name): group.rows for group in make_subgroups(indices)}
     patient, one, two = indices["group"] == "patient", indices["r1"], indices["r2"]
     np.testing.assert_array_equal(found["r1", "low"], patient & (one < 0.4) & (two < 0.4))
     np.testing.assert_array_equal(found["r1", "middle"], patient & (one > 0.4) & (one < 0.7) & (two < 0.4))
     np.testing.assert_array_equal(found["r2", "high"], patient & (two > 0.7) & (one < 0.4))
-    own = {(g.index, g.name): (g.range, g.rows) for g in subgroups(indices, [0.2, 0.5, 0.8], others_below=0.9)}
+    own = {(g.index, g.name): (g.range, g.rows) for g in make_subgroups(indices, [0.2, 0.5, 0.8], others_below=0.9)}
     assert [own["r1", str(k)][0] for k in range(1, 5)] == ["below 0.2", "0.2 to 0.5", "0.5 to 0.8", "above 0.8"]
     np.testing.assert_array_equal(own["r2", "3"][1], patient & (two > 0.5) & (two < 0.8) & (one < 0.9))
     with pytest.raises(AnalysisError, match="ascending"):
-        subgroups(indices, [0.7, 0.4])
+        make_subgroups(indices, [0.7, 0.4])
     with pytest.raises(AnalysisError, match="need the column group"):
-        subgroups(indices.drop(columns="group"))
+        make_subgroups(indices.drop(columns="group"))
 
 
 def test_it_equals_scipy_and_statsmodels() -> None:
     indices, regions, _ = make()
-    table = compare(indices, regions)
+    table = compare_subgroups(indices, regions)
     both = indices.merge(regions, on="participant_id")
     assert len(table) == 2 * 3 * R
-    for group in subgroups(indices):
+    for group in make_subgroups(indices):
         own = table[(table["index"] == group.index) & (table["subgroup"] == group.name)].set_index("region")
         for region in own.index:
             ill, well = both.loc[group.rows, region], both.loc[both["group"] == "control", region]
@@ -77,9 +77,9 @@ def test_it_equals_scipy_and_statsmodels() -> None:
 def test_adjusted_equals_a_regression() -> None:
     indices, regions, covariates = make()
     covariates.loc[covariates.index[7], "age"] = np.nan
-    table = compare(indices, regions, covariates=covariates)
+    table = compare_subgroups(indices, regions, covariates=covariates)
     both = indices.merge(regions, on="participant_id").merge(covariates, on="participant_id")
-    for group in subgroups(indices)[1:3]:
+    for group in make_subgroups(indices)[1:3]:
         rows = (group.rows | (both["group"] == "control").to_numpy()) & both["age"].notna().to_numpy()
         some = both[rows]
         design = np.column_stack([np.ones(len(some)), some["group"] == "patient", some["age"], some["sex"] == "M"])
@@ -103,7 +103,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     values = rng.normal(size=(90, 4000))
     values[60:] += 0.8
     regions = pd.DataFrame(values).add_prefix("v").assign(participant_id=indices["participant_id"])
-    high = compare(indices, regions).query("subgroup == 'high'")
+    high = compare_subgroups(indices, regions).query("subgroup == 'high'")
     held = ((high["low"] < 0.8) & (high["high"] > 0.8)).mean()
     assert held == pytest.approx(0.95, abs=0.012)
     assert high["effect"].mean() == pytest.approx(0.8, abs=0.01)
@@ -112,7 +112,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 def test_small_groups_are_said_to_be_small() -> None:
     indices, regions, _ = make()
     few = pd.concat([indices.iloc[:150], indices[indices["group"] == "patient"].iloc[:30]])
-    table = compare(few, regions).drop_duplicates(["index", "subgroup"])
+    table = compare_subgroups(few, regions).drop_duplicates(["index", "subgroup"])
     assert table["n"].lt(20).any()
     for _, found in table.iterrows():
         if found["n"] < 2:
@@ -126,7 +126,7 @@ def test_small_groups_are_said_to_be_small() -> None:
 
 def test_a_constant_region_says_nothing() -> None:
     indices, regions, _ = make()
-    table = compare(indices, regions.assign(flat=7.0))
+    table = compare_subgroups(indices, regions.assign(flat=7.0))
     assert table.loc[table["region"] == "flat", ["t", "p", "q", "effect"]].isna().all(axis=None)
     assert table.loc[table["region"] != "flat", "q"].notna().all()
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import rindices as ri
-from rindices.analysis.reproduce import halve, reproduce
+from rindices.analysis.reproduce import reproduce_in_halves, split_into_halves
 from rindices.cli.main import app
 from rindices.errors import AnalysisError, StudyError
 from rindices.experiments.simulate import write_cohort
@@ -24,20 +24,22 @@ def fit(cohort: Cohort, patterns: int = 2, members: int = 2) -> ri.FittedModel:
 
 def test_halves_are_even_and_apart() -> None:
     cohort = ri.simulate_cohort("tiny", 0, sites=3).cohort
-    one, other = halve(cohort, 0)
+    one, other = split_into_halves(cohort, 0)
     assert sorted([*one, *other]) == list(range(len(cohort)))
     sizes = [cohort.take(half).people.groupby(["group", "site"]).size() for half in (one, other)]
     assert (sizes[0] - sizes[1]).abs().max() <= 1
-    assert not np.array_equal(one, halve(cohort, 1)[0])
+    assert not np.array_equal(one, split_into_halves(cohort, 1)[0])
     with pytest.raises(AnalysisError, match="at least one control"):
-        halve(cohort.take(np.r_[np.flatnonzero(cohort.is_control)[:1], np.flatnonzero(cohort.is_patient)]), 0)
+        split_into_halves(
+            cohort.take(np.r_[np.flatnonzero(cohort.is_control)[:1], np.flatnonzero(cohort.is_patient)]), 0
+        )
 
 
 def test_it_is_what_two_fits_by_hand_give() -> None:
     cohort = ri.simulate_cohort("small", 0).cohort
-    found = reproduce(cohort, fit, splits=2, seed=4)
+    found = reproduce_in_halves(cohort, fit, splits=2, seed=4)
     assert found.table.groupby(["split", "tested_on"]).size().tolist() == [2, 2, 2, 2]
-    halves = [cohort.take(rows) for rows in halve(cohort, 4)]
+    halves = [cohort.take(rows) for rows in split_into_halves(cohort, 4)]
     models = [fit(half) for half in halves]
     patients = halves[1].take(halves[1].is_patient)
     own, other = models[1].apply(patients), models[0].apply(patients)
@@ -59,18 +61,20 @@ def test_it_is_what_two_fits_by_hand_give() -> None:
 def test_true_patterns_are_found_again_and_noise_is_not() -> None:
     def concordance(task: str) -> float:
         cohort = ri.simulate_cohort(task, 1).cohort
-        return float(reproduce(cohort, partial(fit, patterns=3, members=1)).table["concordance"].mean())
+        return float(reproduce_in_halves(cohort, partial(fit, patterns=3, members=1)).table["concordance"].mean())
 
     assert concordance("basic") > 0.9
     assert concordance("null") < 0.7
     with pytest.raises(StudyError, match="members do not agree"):
-        reproduce(ri.simulate_cohort("null", 1).cohort, partial(fit, patterns=3))
+        reproduce_in_halves(ri.simulate_cohort("null", 1).cohort, partial(fit, patterns=3))
 
 
 def test_halves_may_differ_in_the_number_of_patterns() -> None:
     cohort = ri.simulate_cohort("small", 0).cohort
     sizes = iter([3, 2])
-    found = reproduce(cohort, lambda half: ri.fit(half, next(sizes), members=2, recipe="contrastive", workers=1))
+    found = reproduce_in_halves(
+        cohort, lambda half: ri.fit(half, next(sizes), members=2, recipe="contrastive", workers=1)
+    )
     assert found.table[["n_patterns", "n_patterns_other"]].to_numpy().tolist() == [[3, 2]] * 2 + [[2, 3]] * 2
     assert found.unseen.query("half == 1")["r3"].isna().all()
 

@@ -11,24 +11,31 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.errors import InputError, SimulationError
-from rindices.experiments.benchmark import Job, Plan, Result, measure, run, summarise
-from rindices.experiments.contenders import CONTENDERS
-from rindices.experiments.figures import draw, markdown
-from rindices.experiments.paper import REPORTED
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.contrastive import ContrastiveICA
+from rindices.experiments.benchmark import (
+    BenchmarkJob,
+    BenchmarkPlan,
+    BenchmarkResult,
+    measure_job,
+    run_benchmark,
+    summarise_results,
+)
+from rindices.experiments.entrants import ENTRANTS
+from rindices.experiments.figures import format_markdown, plot_benchmark
+from rindices.experiments.paper import PUBLISHED_SCORES
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.selection.agreement import pattern_c_index
 
-PLAN = Plan("stress", ("contrastive-ica", "nmf", "ridge"), cohorts=2, folds=2, tasks=("tiny",))
+PLAN = BenchmarkPlan("stress", ("contrastive-ica", "nmf", "ridge"), cohorts=2, folds=2, tasks=("tiny",))
 
 
-def without_time(results: list[Result]) -> list[Result]:
+def without_time(results: list[BenchmarkResult]) -> list[BenchmarkResult]:
     return [replace(result, seconds=0.0) for result in results]
 
 
 def test_a_result_is_what_a_user_would_compute() -> None:
-    result = measure(Job(PLAN, "tiny", "contrastive-ica", 1))
-    case = suite_tasks("stress")["tiny"](1)
+    result = measure_job(BenchmarkJob(PLAN, "tiny", "contrastive-ica", 1))
+    case = get_suite_tasks("stress")["tiny"](1)
     learner = ContrastiveICA(3, random_state=1, rotation="ica").fit(case.X, case.y)
     score = pattern_c_index(case.truth, learner.transform(case.X[case.y == 1]))
     assert result.pattern_c_index == score.mean
@@ -38,18 +45,18 @@ def test_a_result_is_what_a_user_would_compute() -> None:
 
 
 def test_the_number_of_workers_changes_nothing() -> None:
-    assert without_time(run(PLAN, workers=1)) == without_time(run(PLAN, workers=2))
+    assert without_time(run_benchmark(PLAN, workers=1)) == without_time(run_benchmark(PLAN, workers=2))
 
 
 def test_finished_pieces_are_not_run_again_and_damaged_ones_are(tmp_path: Path) -> None:
-    first = run(PLAN, tmp_path, workers=1)
+    first = run_benchmark(PLAN, tmp_path, workers=1)
     files = sorted(tmp_path.iterdir())
     assert len(files) == 6
     marked = json.loads(files[0].read_text()) | {"pattern_c_index": 0.123}
     files[0].write_text(json.dumps(marked))
     files[1].write_text('{"task": ')
     told: list[tuple[int, int]] = []
-    again = run(PLAN, tmp_path, workers=1, told=lambda done, total, job: told.append((done, total)))
+    again = run_benchmark(PLAN, tmp_path, workers=1, told=lambda done, total, job: told.append((done, total)))
     assert told == [(6, 6)]  # only the damaged piece ran
     assert sorted(r.pattern_c_index == 0.123 for r in again) == [False] * 5 + [True]
     kept = [(a, b) for a, b in zip(first, again, strict=True) if b.pattern_c_index != 0.123]
@@ -58,8 +65,8 @@ def test_finished_pieces_are_not_run_again_and_damaged_ones_are(tmp_path: Path) 
 
 def test_summary() -> None:
     scores = [0.6, 0.7, 0.9]
-    results = [Result("t", "a", k, score, [score], score - 0.1, None, 1.0) for k, score in enumerate(scores)]
-    (row,) = summarise([*results[:2], results[2]])
+    results = [BenchmarkResult("t", "a", k, score, [score], score - 0.1, None, 1.0) for k, score in enumerate(scores)]
+    (row,) = summarise_results([*results[:2], results[2]])
     assert row["mean"] == pytest.approx(np.mean(scores))
     assert row["se"] == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
     assert row["unseen_mean"] == pytest.approx(np.mean(scores) - 0.1)
@@ -68,12 +75,12 @@ def test_summary() -> None:
 
 def test_table_and_figure_show_what_was_measured(tmp_path: Path) -> None:
     results = [
-        Result("basic", "nmf", 0, 0.6543, [0.6], 0.6321, None, 1.0),
-        Result("basic", "ridge", 0, 0.9, [], 0.8767, None, 1.0),
+        BenchmarkResult("basic", "nmf", 0, 0.6543, [0.6], 0.6321, None, 1.0),
+        BenchmarkResult("basic", "ridge", 0, 0.9, [], 0.8767, None, 1.0),
     ]
-    table = markdown(results)
+    table = format_markdown(results)
     assert "| basic | 0.838 | 0.654 / 0.632 (0.680) | 0.900 / 0.877 |" in table
-    draw(results, tmp_path / "figure.png", "a title")
+    plot_benchmark(results, tmp_path / "figure.png", "a title")
     pixels = imread(tmp_path / "figure.png")
     assert pixels.shape[0] > 500
     assert pixels.shape[1] > 900
@@ -82,17 +89,17 @@ def test_table_and_figure_show_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_every_reported_method_can_take_part() -> None:
-    assert set(REPORTED) - {"surreal-gan"} <= set(CONTENDERS)
+    assert set(PUBLISHED_SCORES) - {"surreal-gan"} <= set(ENTRANTS)
 
 
 def test_upper_bound_is_above_the_fair_score() -> None:
-    fair = measure(Job(replace(PLAN, folds=0), "tiny", "nmf", 0))
-    bound = measure(Job(replace(PLAN, folds=0), "tiny", "nmf-bound", 0))
+    fair = measure_job(BenchmarkJob(replace(PLAN, folds=0), "tiny", "nmf", 0))
+    bound = measure_job(BenchmarkJob(replace(PLAN, folds=0), "tiny", "nmf-bound", 0))
     assert bound.pattern_c_index >= fair.pattern_c_index
 
 
 def test_real_suite(shared: Path) -> None:
-    tasks = suite_tasks("real", shared)
+    tasks = get_suite_tasks("real", shared)
     assert set(tasks) == {"fcon-30", "fcon-20", "fcon-15", "ixi-basic", "ixi-mild", "upstream"}
     ixi = tasks["ixi-basic"](0)
     assert (int((ixi.y == 0).sum()), int((ixi.y == 1).sum()), ixi.X.shape[1]) == (116, 175, 139)
@@ -105,13 +112,13 @@ def test_real_suite(shared: Path) -> None:
 
 def test_wrong_names_are_suggested(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'contrastive'"):
-        Plan("paper", ("contrastve",)).jobs()
+        BenchmarkPlan("paper", ("contrastve",)).jobs()
     with pytest.raises(InputError, match="no task 'tiny'"):
-        Plan("paper", ("nmf",), tasks=("tiny",)).jobs()
+        BenchmarkPlan("paper", ("nmf",), tasks=("tiny",)).jobs()
     with pytest.raises(SimulationError, match="did you mean 'paper'"):
-        suite_tasks("papers")
+        get_suite_tasks("papers")
     with pytest.raises(SimulationError, match="--data"):
-        suite_tasks("real", tmp_path / "none")
+        get_suite_tasks("real", tmp_path / "none")
 
 
 def test_command(tmp_path: Path) -> None:

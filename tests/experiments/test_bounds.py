@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
-from rindices.learners.baselines import NMFBaseline
-from rindices.learners.supervised import supervised_scores
+from rindices.learners.baselines.decompositions import NMFBaseline
+from rindices.learners.baselines.supervised import cross_validate_supervised
 from rindices.selection.agreement import c_index, pattern_c_index
 
 
@@ -35,7 +35,7 @@ def test_upper_bound_needs_a_size_of_at_least_the_truths():
 
 def test_supervised_c_index_is_a_mean_over_folds_of_own_columns():
     x, y, severity = cohort()
-    scores = supervised_scores(x[y == 1], severity, "linear", folds=3)
+    scores = cross_validate_supervised(x[y == 1], severity, "linear", folds=3)
     result = supervised_c_index(severity, scores)
     held = [scores.fold == f for f in range(3)]
     test = [c_index(severity[h, k], scores.test[h, k]) for h in held for k in range(3)]

@@ -14,8 +14,8 @@ import rindices as ri
 from rindices.errors import SimulationError
 from rindices.experiments.reference import load_reference
 from rindices.experiments.simulate import write_cohort
-from rindices.experiments.tasks import PAPER, STRESS, TASKS
-from rindices.tables.muse import label, paper_codes
+from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS, TASKS
+from rindices.tables.layout.muse import paper_codes, region_label
 
 
 def shared_regions(task: str) -> list[int]:
@@ -30,11 +30,11 @@ def test_table_5() -> None:
     assert shared_regions("basic") == [4, 4, 4]
     assert shared_regions("overlap") == [8, 8, 8]
     assert shared_regions("scarce") == [0, 0, 0]
-    scarce = [{label(name)[:-2] for name in pattern} for pattern in TASKS["scarce"].patterns]
+    scarce = [{region_label(name)[:-2] for name in pattern} for pattern in TASKS["scarce"].patterns]
     assert scarce[0] == {"Amygdala", "Hippocampus"}
 
 
-@pytest.mark.parametrize("task", PAPER)
+@pytest.mark.parametrize("task", PAPER_TASKS)
 def test_the_papers_sizes(task: str) -> None:
     made = ri.simulate_cohort(task, seed=1)
     assert (made.cohort.n_controls, made.cohort.n_patients, made.cohort.n_regions) == (492, 900, 139)
@@ -82,7 +82,7 @@ def test_staged_regions_join_one_after_another() -> None:
 
 
 def test_stress_sizes_and_null() -> None:
-    assert set(STRESS) | set(PAPER) | {"null"} == set(TASKS)
+    assert set(STRESS_TASKS) | set(PAPER_TASKS) | {"null"} == set(TASKS)
     small, tiny = ri.simulate_cohort("small").cohort, ri.simulate_cohort("tiny").cohort
     assert (small.n_controls, small.n_patients, tiny.n_controls, tiny.n_patients) == (150, 200, 80, 100)
     null = ri.simulate_cohort("null")

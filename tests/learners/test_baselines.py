@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rindices.errors import InputError
-from rindices.learners.baselines import LDABaseline, NMFBaseline, OpNMFBaseline
+from rindices.learners.baselines.decompositions import LDABaseline, NMFBaseline, OpNMFBaseline
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.test_contract import cohort, make
 

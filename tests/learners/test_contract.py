@@ -12,16 +12,16 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from rindices.errors import InputError
-from rindices.learners.baselines import (
+from rindices.learners.baselines.decompositions import (
     DNMFBaseline,
     FactorAnalysisBaseline,
     LDABaseline,
     NMFBaseline,
     OpNMFBaseline,
 )
-from rindices.learners.contrastive import ContrastiveICA
+from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.surreal.estimator import SurrealGAN
-from rindices.learners.surreal.recipe import recipe
+from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import c_index, members_agreement
 
 
@@ -39,10 +39,10 @@ LEARNERS = [
     OpNMFBaseline,
     DNMFBaseline,
 ]
-BRIEF = recipe(
+BRIEF = get_recipe(
     "paper", min_steps=20, max_steps=20, check_every=20, reconstruction_bar=1e3, monotonicity_bar=1e3, batch_share=4
 )
-BRIEF_DEFAULT = recipe("default", start_steps=30, held_steps=10, max_steps=20, check_every=10)
+BRIEF_DEFAULT = get_recipe("default", start_steps=30, held_steps=10, max_steps=20, check_every=10)
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
 
 

@@ -7,36 +7,36 @@ from scipy.stats import multivariate_normal
 
 import rindices as ri
 from rindices.errors import InputError
-from rindices.experiments.suites import suite_tasks
-from rindices.learners.contrastive import ContrastiveICA, contrast_space
-from rindices.learners.rotation import Evidence, rotation_loss
-from rindices.learners.shares import proportionality, to_shares, to_shifts
-from rindices.learners.sparse_patterns import refine_patterns, severity_weights
+from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.contrastive.estimator import ContrastiveICA, compute_contrastive_space
+from rindices.learners.contrastive.rotation import LikelihoodWeights, rotation_loss
+from rindices.learners.contrastive.sparse_patterns import compute_severity_weights, refine_patterns
+from rindices.learners.log_transform import apply_log_transform, fit_log_transform, invert_log_transform
 from rindices.selection.agreement import pattern_c_index
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
 def test_shares_to_shifts_and_back(share: float) -> None:
     z = np.linspace(-20, 6, 200)
-    t = to_shifts(z, share)
-    np.testing.assert_allclose(to_shares(t, share), z, atol=1e-9)
+    t = apply_log_transform(z, share)
+    np.testing.assert_allclose(invert_log_transform(t, share), z, atol=1e-9)
     assert (np.diff(t) > 0).all()
-    assert to_shifts(np.zeros(1), share) == 0
+    assert apply_log_transform(np.zeros(1), share) == 0
 
 
 def test_equal_shares_become_equal_shifts() -> None:
     size = np.array([-1.5, 0.0, 2.0])  # small, average and large regions, in control units
     lost = (1 + 0.15 * size) * 0.8  # a fifth is lost
-    shift = to_shifts((lost - 1) / 0.15, 0.15) - to_shifts(size, 0.15)
+    shift = apply_log_transform((lost - 1) / 0.15, 0.15) - apply_log_transform(size, 0.15)
     np.testing.assert_allclose(shift, shift[0])
 
 
 def test_proportionality_is_found() -> None:
     rng = np.random.default_rng(0)
     logs = rng.normal(size=(800, 30))
-    assert proportionality([logs]) < 0.02
+    assert fit_log_transform([logs]) < 0.02
     grown = (np.exp(0.15 * logs) - 1) / 0.15
-    assert proportionality([grown]) == pytest.approx(0.15, abs=0.02)
+    assert fit_log_transform([grown]) == pytest.approx(0.15, abs=0.02)
 
 
 def test_rotation_gradient() -> None:
@@ -44,10 +44,10 @@ def test_rotation_gradient() -> None:
     white, patterns = rng.uniform(-1.7, 1.7, (50, 3)), rng.normal(size=(20, 3))
 
     def loss(flat: np.ndarray) -> float:
-        return rotation_loss(flat.reshape(3, 3), white, patterns, Evidence(0.4, 0.2)).loss
+        return rotation_loss(flat.reshape(3, 3), white, patterns, LikelihoodWeights(0.4, 0.2)).loss
 
     def gradient(flat: np.ndarray) -> np.ndarray:
-        return rotation_loss(flat.reshape(3, 3), white, patterns, Evidence(0.4, 0.2)).gradient.ravel()
+        return rotation_loss(flat.reshape(3, 3), white, patterns, LikelihoodWeights(0.4, 0.2)).gradient.ravel()
 
     for _ in range(5):
         point = rng.normal(size=9)
@@ -58,7 +58,7 @@ def test_rotation_loss_counts_regions_as_a_density() -> None:
     """The regions' term is a log-likelihood: scaling the basis and the unmixing together moves it by a constant."""
     rng = np.random.default_rng(0)
     white, patterns, unmixing = rng.normal(size=(40, 2)), rng.normal(size=(15, 2)), rng.normal(size=(2, 2))
-    only_regions = Evidence(1.0, 0.0)
+    only_regions = LikelihoodWeights(1.0, 0.0)
     one = rotation_loss(unmixing, white, patterns, only_regions).loss
     two = rotation_loss(3 * unmixing, white, 3 * patterns, only_regions).loss
     assert two - one == pytest.approx(15 * 2 * np.log(3))
@@ -68,7 +68,7 @@ def test_severity_weights_are_generalised_least_squares() -> None:
     rng = np.random.default_rng(0)
     noise = np.cov(rng.normal(size=(60, 8)) @ rng.normal(size=(8, 8)), rowvar=False)
     patterns, person = rng.normal(size=(8, 2)), rng.normal(size=8)
-    found = person @ severity_weights(patterns, noise)
+    found = person @ compute_severity_weights(patterns, noise)
     likelihood = multivariate_normal(person, noise)
     best = likelihood.logpdf(patterns @ found)
     for _ in range(50):
@@ -100,7 +100,7 @@ def test_contrast_space_holds_the_patterns() -> None:
     true = rng.normal(size=(20, 3))
     controls = rng.normal(size=(5000, 20))
     patients = rng.normal(size=(5000, 20)) + rng.uniform(0, 3, (5000, 3)) @ true.T
-    space, _, spectrum = contrast_space(controls, patients, 3)
+    space, _, spectrum = compute_contrastive_space(controls, patients, 3)
     left = true - space @ np.linalg.lstsq(space, true, rcond=None)[0]
     assert np.linalg.norm(left) < 0.1 * np.linalg.norm(true)
     assert spectrum[2] > 2 * spectrum[3]
@@ -110,7 +110,7 @@ def test_contrast_space_holds_the_patterns() -> None:
 @pytest.mark.parametrize("task", ["basic", "mild", "corr07", "beta31", "tiny"])
 def test_it_is_better_than_plain_ica_and_near_supervised(task: str) -> None:
     suite = "paper" if task in {"basic", "mild"} else "stress"
-    case = suite_tasks(suite)[task](0)
+    case = get_suite_tasks(suite)[task](0)
     patients = case.X[case.y == 1]
     scores = [
         pattern_c_index(case.truth, ContrastiveICA(3, 0, rotation).fit(case.X, case.y).transform(patients)).mean
@@ -139,27 +139,27 @@ def test_scale_and_patterns_mean_what_is_documented() -> None:
 
 
 def test_spectrum_shows_the_number_of_patterns() -> None:
-    case = suite_tasks("paper")["basic"](0)
+    case = get_suite_tasks("paper")["basic"](0)
     spectrum = ContrastiveICA(3, 0).fit(case.X, case.y).spectrum_
     assert spectrum[2] / spectrum[3] > 1.5 > spectrum[3] / spectrum[4]
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_any_number_of_patterns(width: int) -> None:
-    case = suite_tasks("paper")["basic"](0)
+    case = get_suite_tasks("paper")["basic"](0)
     r = ContrastiveICA(width, 0).fit(case.X, case.y).transform(case.X)
     assert r.shape == (len(case.X), width)
     assert np.isfinite(r).all()
 
 
 def test_the_start_does_not_matter() -> None:
-    case = suite_tasks("stress")["corr05"](0)
+    case = get_suite_tasks("stress")["corr05"](0)
     found = [ContrastiveICA(3, seed).fit(case.X, case.y).transform(case.X) for seed in range(3)]
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], atol=0.02)
 
 
 def test_unknown_rotation() -> None:
-    case = suite_tasks("stress")["tiny"](0)
+    case = get_suite_tasks("stress")["tiny"](0)
     with pytest.raises(InputError, match="likelihood, ica"):
         ContrastiveICA(rotation="varimax").fit(case.X, case.y)

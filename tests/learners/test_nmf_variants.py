@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from sklearn.decomposition import NMF
 
-from rindices.learners.nmf_variants import (
+from rindices.learners.baselines.nmf import (
+    apply_yang_oja_update,
     discriminant_nmf,
-    nndsvd,
+    initialise_nndsvd,
     orthogonal_nmf,
     projection_error,
-    yang_oja_update,
 )
 
 
@@ -18,13 +18,13 @@ def data(seed, regions=20, people=60, common=2.0):
 
 
 def run(x, m, seed=0, **options):
-    return orthogonal_nmf(x @ x.T, nndsvd(x, m, np.random.default_rng(seed)), **options)
+    return orthogonal_nmf(x @ x.T, initialise_nndsvd(x, m, np.random.default_rng(seed)), **options)
 
 
 def test_update_is_the_published_rule():
     x, w = data(0), np.random.default_rng(1).random((20, 3))
     expected = w * (x @ x.T @ w) / (w @ w.T @ x @ x.T @ w)
-    np.testing.assert_allclose(yang_oja_update(x @ x.T, w), expected)
+    np.testing.assert_allclose(apply_yang_oja_update(x @ x.T, w), expected)
 
 
 def test_error_is_the_share_left_by_the_projection():
@@ -83,15 +83,15 @@ def test_opnmf_says_when_it_was_cut_short():
 def test_multiplicative_rule_alone_does_not_reach_orthonormality():
     """Why the second stage is there; if this ever fails, drop that stage."""
     x = data(0, common=3.0)
-    w = nndsvd(x, 3, np.random.default_rng(0))
+    w = initialise_nndsvd(x, 3, np.random.default_rng(0))
     for _ in range(5000):
-        w = yang_oja_update(x @ x.T, w)
+        w = apply_yang_oja_update(x @ x.T, w)
     assert np.abs(w.T @ w - np.eye(3)).max() > 0.01
 
 
 @pytest.mark.parametrize("m", [1, 3, 30])
 def test_nndsvd_is_nonnegative_and_fills_what_the_rank_leaves(m):
-    start = nndsvd(data(0, people=5), m, np.random.default_rng(0))
+    start = initialise_nndsvd(data(0, people=5), m, np.random.default_rng(0))
     assert start.shape == (20, m)
     assert (start >= 0).all()
     assert start.any(axis=0).all()
@@ -126,7 +126,7 @@ def test_dnmf_without_penalty_is_nmf():
 
 
 def test_dnmf_penalised_objective_falls_at_fixed_components():
-    from rindices.learners.nmf_variants import _discriminant_step
+    from rindices.learners.baselines.nmf import _update_coefficients
 
     x, labels = groups()
     rng = np.random.default_rng(0)
@@ -139,6 +139,6 @@ def test_dnmf_penalised_objective_falls_at_fixed_components():
 
     values = [objective(h)]
     for _ in range(50):
-        h = _discriminant_step(x, labels, h, w, 0.2, 0.2)
+        h = _update_coefficients(x, labels, h, w, 0.2, 0.2)
         values.append(objective(h))
     assert (np.diff(values) <= 1e-9).all()

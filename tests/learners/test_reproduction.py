@@ -5,9 +5,13 @@ import pytest
 
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.experiments.trust_cohorts import batch_cohort
-from rindices.learners.contrastive import ContrastiveICA
-from rindices.learners.reproduction import carriers, carriers_interval, reproduce_patterns
+from rindices.experiments.trust_cohorts import simulate_batch_cohort
+from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.pattern_stability import (
+    assess_pattern_stability,
+    bootstrap_carrier_share,
+    estimate_carrier_share,
+)
 from rindices.preprocess.pipeline import Preprocessing
 
 
@@ -15,8 +19,8 @@ def test_carriers_against_a_count() -> None:
     rng = np.random.default_rng(0)
     controls = rng.normal(size=(5000, 1))
     patients = np.concatenate([rng.normal(size=(600, 1)), 50 + rng.normal(size=(400, 1))])
-    np.testing.assert_allclose(carriers(controls, patients), 0.4, atol=0.02)
-    np.testing.assert_allclose(carriers(controls, controls), 0.0, atol=0.001)
+    np.testing.assert_allclose(estimate_carrier_share(controls, patients), 0.4, atol=0.02)
+    np.testing.assert_allclose(estimate_carrier_share(controls, controls), 0.0, atol=0.001)
 
 
 def test_the_interval_of_carriers_covers_the_truth() -> None:
@@ -26,7 +30,7 @@ def test_the_interval_of_carriers_covers_the_truth() -> None:
     for _ in range(cohorts):
         controls, patients = rng.normal(size=(150, 6)), rng.normal(size=(200, 6))
         patients[rng.random((200, 6)) < 0.4] += 9.0
-        low, high = carriers_interval(controls, patients, rng)
+        low, high = bootstrap_carrier_share(controls, patients, rng)
         held += (low <= 0.4) & (high >= 0.4)
     assert held.mean() / cohorts == pytest.approx(0.95, abs=0.04)
 
@@ -37,23 +41,23 @@ def test_true_patterns_are_reproduced_and_a_made_up_one_is_not() -> None:
     learner = ContrastiveICA(3, 0).fit(X, y)
     made_up = learner.patterns_.copy()
     made_up[2] = np.random.default_rng(0).permutation(made_up[2])
-    seen = reproduce_patterns(X, y, learner.transform(X), learner.patterns_, bootstraps=4, splits=4)
+    seen = assess_pattern_stability(X, y, learner.transform(X), learner.patterns_, bootstraps=4, splits=4)
     assert seen.stability.shape == seen.split_half.shape == (4, 3)
     assert seen.split_half.mean(axis=0).min() > 0.9
     assert seen.stability.mean(axis=0).min() > 0.95
     assert seen.carriers.min() > 0.7
-    other = reproduce_patterns(X, y, learner.transform(X), made_up, bootstraps=1, splits=4)
+    other = assess_pattern_stability(X, y, learner.transform(X), made_up, bootstraps=1, splits=4)
     assert other.split_half.mean(axis=0)[2] < seen.split_half.mean(axis=0)[2] - 0.1
 
 
 def test_a_batch_in_a_tenth_of_the_patients_ranks_below_the_patterns() -> None:
-    made, batch = batch_cohort(0, TASKS["basic"], 0.1)
+    made, batch = simulate_batch_cohort(0, TASKS["basic"], 0.1)
     cohort = made.cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     learner = ContrastiveICA(4, 0, rotation="ica").fit(X, y)
     indices = learner.transform(X)
     apart = indices[y == 1][batch == 1].mean(axis=0) - indices[y == 1][batch == 0].mean(axis=0)
     nuisance = int(np.argmax(apart / indices[y == 1].std(axis=0)))
-    seen = reproduce_patterns(X, y, indices, learner.patterns_, bootstraps=4, splits=4)
+    seen = assess_pattern_stability(X, y, indices, learner.patterns_, bootstraps=4, splits=4)
     for figure in (seen.stability.mean(axis=0), seen.split_half.mean(axis=0), seen.carriers):
         assert figure[nuisance] < np.delete(figure, nuisance).min()

@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
 from rindices.errors import InputError
-from rindices.learners.contrastive import control_covariance
-from rindices.learners.seats import Seats, halves, take_seats
-from rindices.learners.severity_prior import GRID, independent_prior, prior_from_moments
-from rindices.learners.shared_noise import refit, shared_covariance
-from rindices.learners.sparse_patterns import severity_weights
-from rindices.learners.starts import inverse_weights, make_start, start_curves, start_weights
+from rindices.learners.contrastive.estimator import estimate_control_covariance
+from rindices.learners.contrastive.linear_start import (
+    compute_inverse_weights,
+    compute_start_curves,
+    compute_start_weights,
+    fit_linear_start,
+)
+from rindices.learners.contrastive.severity_prior import QUANTILE_GRID, fit_prior_to_moments, make_independent_prior
+from rindices.learners.contrastive.shared_noise import estimate_shared_covariance, fit_factor_model
+from rindices.learners.contrastive.sparse_patterns import compute_severity_weights
+from rindices.learners.subsampling import Subsample, draw_subsample, split_into_halves
 from rindices.selection.agreement import pattern_c_index
 
 
@@ -42,8 +47,8 @@ def off(found, truth):
 
 def test_patients_help_to_learn_normal_variation():
     truth = Truth()
-    alone = control_covariance(truth.controls)
-    found = refit(truth.controls, truth.patients, truth.patterns, alone)
+    alone = estimate_control_covariance(truth.controls)
+    found = fit_factor_model(truth.controls, truth.patients, truth.patterns, alone)
     assert off(found.noise, truth.noise) < 0.7 * off(alone, truth.noise)
     np.testing.assert_allclose(np.abs(found.patterns - truth.patterns).mean(), 0, atol=0.25)
 
@@ -54,24 +59,26 @@ def test_where_there_is_nothing_a_start_still_comes_back(patients, seed):
     rng = np.random.default_rng(seed)
     people, y = rng.normal(size=(40 + patients, 30)), np.repeat([0, 1], [40, patients])
     for width in (1, 2, 4):
-        start = make_start(people, y, Seats(np.arange(len(y)), np.zeros(0, int)), width, "likelihood", "shared", seed)
-        assert np.isfinite(start_weights(start, rng)).all()
-        assert np.isfinite(start_curves(start, (0.5, 1.0))).all()
+        start = fit_linear_start(
+            people, y, Subsample(np.arange(len(y)), np.zeros(0, int)), width, "likelihood", "shared", seed
+        )
+        assert np.isfinite(compute_start_weights(start, rng)).all()
+        assert np.isfinite(compute_start_curves(start, (0.5, 1.0))).all()
 
 
 def test_shared_covariance_stays_at_the_truth_when_people_are_many():
     truth = Truth(controls=20_000, patients=20_000, regions=10)
-    found = shared_covariance(truth.controls, truth.patients, truth.patterns, truth.noise)
+    found = estimate_shared_covariance(truth.controls, truth.patients, truth.patterns, truth.noise)
     np.testing.assert_allclose(found, truth.noise, atol=0.05)
 
 
 def test_refit_keeps_the_basis_it_was_given():
     truth = Truth(correlation=0.6)
     mixed = truth.patterns @ np.array([[1.0, 0.4], [0.0, 1.0]])
-    noise = control_covariance(truth.controls)
-    found = refit(truth.controls, truth.patients, mixed, noise)
-    before = truth.patients @ severity_weights(mixed, noise)
-    after = truth.patients @ severity_weights(found.patterns, found.noise)
+    noise = estimate_control_covariance(truth.controls)
+    found = fit_factor_model(truth.controls, truth.patients, mixed, noise)
+    before = truth.patients @ compute_severity_weights(mixed, noise)
+    after = truth.patients @ compute_severity_weights(found.patterns, found.noise)
     assert pattern_c_index(before, after).mean > 0.9
     np.testing.assert_allclose(np.corrcoef(before.T)[0, 1], np.corrcoef(after.T)[0, 1], atol=0.12)
 
@@ -84,7 +91,7 @@ def test_refit_keeps_the_basis_it_was_given():
 @settings(max_examples=30, deadline=None)
 def test_prior_has_the_moments_it_was_made_from(mean, sd, correlation):
     covariance = np.outer(sd, sd) * np.array([[1, correlation], [correlation, 1]])
-    prior = prior_from_moments(np.array(mean), covariance)
+    prior = fit_prior_to_moments(np.array(mean), covariance)
     z, s = prior.draw(20_000, np.random.default_rng(0))
     assert s.min() >= 0
     np.testing.assert_allclose(z.mean(axis=0), 0.5, atol=0.02)
@@ -99,38 +106,38 @@ def test_prior_has_the_moments_it_was_made_from(mean, sd, correlation):
 def test_uniform_severities_give_the_papers_prior():
     upper = np.array([0.8, 1.3])
     mean, covariance = upper / 2, np.diag(upper**2 / 12)
-    for prior in (prior_from_moments(mean, covariance), independent_prior(mean, covariance)):
-        np.testing.assert_allclose(prior.quantiles, np.outer(upper, GRID), atol=1e-6)
+    for prior in (fit_prior_to_moments(mean, covariance), make_independent_prior(mean, covariance)):
+        np.testing.assert_allclose(prior.quantiles, np.outer(upper, QUANTILE_GRID), atol=1e-6)
         np.testing.assert_allclose(prior.factor, np.eye(2), atol=1e-12)
 
 
 def test_the_inverse_is_the_regression_of_z_on_changed_people():
     truth = Truth(controls=60_000, patients=60_000, regions=12, correlation=0.5)
     oracle = LinearRegression().fit(truth.patients, truth.z).coef_.T
-    found = inverse_weights(truth.z, truth.z @ truth.patterns.T, truth.noise)
+    found = compute_inverse_weights(truth.z, truth.z @ truth.patterns.T, truth.noise)
     np.testing.assert_allclose(found, oracle, atol=0.01)
 
 
 @pytest.mark.parametrize(("kind", "floor"), [("ica", 0.78), ("likelihood", 0.85)])
 def test_a_start_ranks_severities(kind, floor):
     truth = Truth(controls=150, patients=400)
-    everyone = Seats(np.arange(len(truth.y)), np.zeros(0, dtype=np.intp))
-    start = make_start(truth.people, truth.y, everyone, 2, kind, "controls", 0)
-    weights = start_weights(start, np.random.default_rng(0))
+    everyone = Subsample(np.arange(len(truth.y)), np.zeros(0, dtype=np.intp))
+    start = fit_linear_start(truth.people, truth.y, everyone, 2, kind, "controls", 0)
+    weights = compute_start_weights(start, np.random.default_rng(0))
     assert pattern_c_index(truth.z, truth.patients @ weights).mean > floor
-    curves = start_curves(start, (0.25, 1.0))
+    curves = compute_start_curves(start, (0.25, 1.0))
     assert curves.shape == (2, 2, 40)
     assert (np.abs(curves[1]).sum() > np.abs(curves[0]).sum()).all()
-    np.testing.assert_allclose(start.whitened_by, control_covariance(truth.controls))
+    np.testing.assert_allclose(start.whitening_covariance, estimate_control_covariance(truth.controls))
 
 
 def test_where_severities_are_correlated_the_inverse_knows_it():
     truth = Truth(controls=400, patients=900, correlation=0.8)
-    everyone = Seats(np.arange(len(truth.y)), np.zeros(0, dtype=np.intp))
-    start = make_start(truth.people, truth.y, everyone, 2, "likelihood", "shared", 0)
+    everyone = Subsample(np.arange(len(truth.y)), np.zeros(0, dtype=np.intp))
+    start = fit_linear_start(truth.people, truth.y, everyone, 2, "likelihood", "shared", 0)
     assert 0.5 < (start.prior.factor @ start.prior.factor.T)[0, 1] < 0.98
-    knowing = pattern_c_index(truth.z, truth.patients @ start_weights(start, np.random.default_rng(0))).mean
-    blind = pattern_c_index(truth.z, truth.patients @ severity_weights(start.patterns, start.noise)).mean
+    knowing = pattern_c_index(truth.z, truth.patients @ compute_start_weights(start, np.random.default_rng(0))).mean
+    blind = pattern_c_index(truth.z, truth.patients @ compute_severity_weights(start.patterns, start.noise)).mean
     assert knowing > blind
 
 
@@ -138,12 +145,12 @@ def test_where_severities_are_correlated_the_inverse_knows_it():
 @settings(max_examples=50, deadline=None)
 def test_seats(controls, patients, share, seed):
     y = np.random.default_rng(seed).permutation(np.repeat([0, 1], [controls, patients]))
-    seats = take_seats(y, share, np.random.default_rng(seed))
+    seats = draw_subsample(y, share, np.random.default_rng(seed))
     assert sorted([*seats.seen, *seats.unseen]) == list(range(len(y)))
     if share < 1:
         for label, number in enumerate((controls, patients)):
             assert (y[seats.seen] == label).sum() == max(2, round(share * number))
-    first, second = halves(y, np.random.default_rng(seed))
+    first, second = split_into_halves(y, np.random.default_rng(seed))
     assert not set(first.seen) & set(second.seen)
     assert len(first.seen) == len(second.seen) == controls // 2 + patients // 2
     assert list(first.unseen) == list(second.seen)
@@ -151,6 +158,6 @@ def test_seats(controls, patients, share, seed):
 
 def test_too_few_patients_for_the_patterns():
     truth = Truth(controls=10, patients=6)
-    seats = take_seats(truth.y, 0.5, np.random.default_rng(0))
+    seats = draw_subsample(truth.y, 0.5, np.random.default_rng(0))
     with pytest.raises(InputError, match=r"3 patients cannot give 3 patterns .* of 6"):
-        make_start(truth.people, truth.y, seats, 3, "likelihood", "shared", 0)
+        fit_linear_start(truth.people, truth.y, seats, 3, "likelihood", "shared", 0)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rindices.learners.supervised import supervised_scores
+from rindices.learners.baselines.supervised import cross_validate_supervised
 
 
 def linear_truth(n=120, regions=10, m=3):
@@ -13,7 +13,7 @@ def linear_truth(n=120, regions=10, m=3):
 @pytest.mark.parametrize("model", ["linear", "ridge", "svr"])
 def test_everyone_is_held_out_once_and_trained_on_otherwise(model):
     x, s = linear_truth()
-    scores = supervised_scores(x, s, model, folds=4, seed=1)
+    scores = cross_validate_supervised(x, s, model, folds=4, seed=1)
     assert scores.train.shape == (4, *s.shape)
     assert scores.test.shape == s.shape
     assert np.isfinite(scores.test).all()
@@ -25,7 +25,7 @@ def test_everyone_is_held_out_once_and_trained_on_otherwise(model):
 @pytest.mark.parametrize("model", ["linear", "ridge"])
 def test_linear_models_find_a_linear_truth_in_people_held_out(model):
     x, s = linear_truth()
-    scores = supervised_scores(x, s, model)
+    scores = cross_validate_supervised(x, s, model)
     correlations = [np.corrcoef(a, b)[0, 1] for a, b in zip(s.T, scores.test.T, strict=True)]
     assert min(correlations) > 0.99
 
@@ -33,14 +33,14 @@ def test_linear_models_find_a_linear_truth_in_people_held_out(model):
 @pytest.mark.parametrize("model", ["linear", "ridge", "svr"])
 def test_one_pattern_and_vector(model):
     x, s = linear_truth(m=1)
-    column, vector = (supervised_scores(x, t, model).test for t in (s, s[:, 0]))
+    column, vector = (cross_validate_supervised(x, t, model).test for t in (s, s[:, 0]))
     assert column.shape == (120, 1)
     np.testing.assert_allclose(column, vector)
 
 
 def test_held_out_predictions_do_not_see_the_truth():
     rng = np.random.default_rng(0)
-    scores = supervised_scores(rng.normal(size=(60, 50)), rng.random((60, 1)))
+    scores = cross_validate_supervised(rng.normal(size=(60, 50)), rng.random((60, 1)))
     assert abs(np.corrcoef(scores.test[:, 0], rng.random(60))[0, 1]) < 0.5
 
 
@@ -54,4 +54,4 @@ def test_wrong_input_is_refused():
         ((x * np.nan, s), "NaN"),
     ]:
         with pytest.raises(ValueError, match=message):
-            supervised_scores(*arguments)
+            cross_validate_supervised(*arguments)

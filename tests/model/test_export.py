@@ -16,7 +16,7 @@ from scripts.make_model_fixture import small_cohort
 
 import rindices as ri
 from rindices.model.export import export_onnx
-from rindices.preprocess.residualise import Categorical, Residualiser
+from rindices.preprocess.residualise import CategoricalCovariate, Residualiser
 from rindices.tables.cohort import Cohort
 
 HERE = Path(__file__).parent
@@ -67,7 +67,7 @@ def test_contrastive(model: ri.FittedModel, tmp_path: Path) -> None:
     assert set(names["inputs"]) == {*model.regions, *model.covariates}
     new = ri.simulate_cohort("tiny", seed=1).cohort
     new.volumes.iloc[:5] *= 0.3  # down on the tangent
-    assert_equal(run(tmp_path / "m.onnx", columns(new)), model.assess_piece(new).table, 3)
+    assert_equal(run(tmp_path / "m.onnx", columns(new)), model.assess_chunk(new).table, 3)
 
 
 @pytest.mark.parametrize("name", ["schema1-contrastive", "schema1-paper", "schema2-contrastive", "schema2-paper"])
@@ -92,7 +92,7 @@ def test_published_models_take_the_parts_of_their_sums(name: str, shared: Path, 
     volumes = pd.DataFrame({part: rng.uniform(500, 5000, 30) for part in parts})
     covariates = pd.DataFrame({"sex": rng.choice(["F", "M"], 30), "age": 70.0, "icv": 1.4e6})[list(model.covariates)]
     cohort = Cohort(volumes, pd.DataFrame({"participant_id": [f"p{k:02d}" for k in range(30)]}), covariates, unit="mm3")
-    assert_equal(run(tmp_path / "m.onnx", columns(cohort)), model.assess_piece(cohort).table, model.n_patterns)
+    assert_equal(run(tmp_path / "m.onnx", columns(cohort)), model.assess_chunk(cohort).table, model.n_patterns)
 
 
 def test_an_unknown_category_gives_no_number(model: ri.FittedModel, made: Cohort, tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_sites_are_harmonised_in_the_graph(made: Cohort, tmp_path: Path) -> None
 
 
 def test_a_category_that_no_one_else_has(tmp_path: Path, model: ri.FittedModel) -> None:
-    lonely = Residualiser((Categorical("sex", ("F",)),), np.zeros(0), np.zeros((0, len(model.regions))))
+    lonely = Residualiser((CategoricalCovariate("sex", ("F",)),), np.zeros(0), np.zeros((0, len(model.regions))))
     changed = replace(model, preprocessing=replace(model.preprocessing, residualiser=lonely))
     export_onnx(changed, tmp_path / "m.onnx")
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
     cohort = replace(cohort, covariates=pd.DataFrame({"sex": ["F"] * len(cohort)}))
-    assert_equal(run(tmp_path / "m.onnx", columns(cohort)), changed.assess_piece(cohort).table, 3)
+    assert_equal(run(tmp_path / "m.onnx", columns(cohort)), changed.assess_chunk(cohort).table, 3)
 
 
 @pytest.fixture(scope="module")
@@ -171,5 +171,5 @@ def test_in_javascript(kind: str, web: Path, model: ri.FittedModel, request: pyt
     )
     assert done.returncode == 0, done.stderr
     found = {name: np.reshape(t["data"], t["dims"]) for name, t in json.loads(done.stdout).items()}
-    worst = assert_equal(found, model.assess_piece(cohort).table, model.n_patterns)
+    worst = assert_equal(found, model.assess_chunk(cohort).table, model.n_patterns)
     print(f"{kind}: onnxruntime-web under Node differs from apply by {worst:.1e} at most")  # noqa: T201

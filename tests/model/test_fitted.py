@@ -13,19 +13,19 @@ import pytest
 
 import rindices as ri
 from rindices.errors import ModelError
-from rindices.experiments.simulate import Simulated, write_cohort
-from rindices.learners.heads import SurrealHead
-from rindices.model.files import read_metadata
-from rindices.model.indices import write_indices
+from rindices.experiments.simulate import SimulatedCohort, write_cohort
+from rindices.learners.inference import SurrealHead
+from rindices.model.index_tables import write_indices
+from rindices.model.safetensors_io import read_metadata
 
 
 @pytest.fixture(scope="module")
-def made() -> Simulated:
+def made() -> SimulatedCohort:
     return ri.simulate_cohort("tiny", seed=0)
 
 
 @pytest.fixture(scope="module")
-def model(made: Simulated) -> ri.FittedModel:
+def model(made: SimulatedCohort) -> ri.FittedModel:
     return ri.fit(made.cohort, 3, members=3, recipe="contrastive", workers=1)
 
 
@@ -33,14 +33,14 @@ def indices(frame: pd.DataFrame) -> np.ndarray:
     return frame[[name for name in frame if re.fullmatch(r"r\d+", name)]].to_numpy()
 
 
-def test_it_finds_the_truth(made: Simulated, model: ri.FittedModel) -> None:
+def test_it_finds_the_truth(made: SimulatedCohort, model: ri.FittedModel) -> None:
     from rindices.selection.agreement import pattern_c_index
 
     found = indices(model.apply(made.cohort))[made.cohort.is_patient]
     assert pattern_c_index(made.truth, found).mean > 0.82
 
 
-def test_saved_and_loaded(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
+def test_saved_and_loaded(made: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     again = ri.load(tmp_path / "m.safetensors")
     pd.testing.assert_frame_equal(again.apply(made.cohort), model.apply(made.cohort))
@@ -64,7 +64,7 @@ def test_what_the_file_tells(model: ri.FittedModel, tmp_path: Path) -> None:
     assert told["recipe"] == {"recipe": "contrastive", "values": {}}
 
 
-def test_order_of_columns_and_people_does_not_matter(made: Simulated, model: ri.FittedModel) -> None:
+def test_order_of_columns_and_people_does_not_matter(made: SimulatedCohort, model: ri.FittedModel) -> None:
     whole = indices(model.apply(made.cohort))
     turned = replace(made.cohort, volumes=made.cohort.volumes.iloc[:, ::-1])
     np.testing.assert_array_equal(indices(model.apply(turned)), whole)
@@ -72,7 +72,7 @@ def test_order_of_columns_and_people_does_not_matter(made: Simulated, model: ri.
     np.testing.assert_allclose(indices(model.apply(made.cohort.take(some))), whole[some], atol=1e-12)
 
 
-def test_with_numpy_alone_from_csv_and_parquet(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
+def test_with_numpy_alone_from_csv_and_parquet(made: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
     write_cohort(made, tmp_path)
     model.save(tmp_path / "m.safetensors")
     shuffled = (
@@ -99,7 +99,7 @@ run()
         np.testing.assert_allclose(indices(found), indices(model.apply(made.cohort)), atol=1e-6)
 
 
-def test_regions_that_do_not_match_are_named(made: Simulated, model: ri.FittedModel) -> None:
+def test_regions_that_do_not_match_are_named(made: SimulatedCohort, model: ri.FittedModel) -> None:
     volumes = made.cohort.volumes
     with pytest.raises(ModelError, match="1 regions are missing: MUSE_47"):
         model.apply(replace(made.cohort, volumes=volumes.drop(columns="MUSE_47")))
@@ -111,7 +111,7 @@ def test_regions_that_do_not_match_are_named(made: Simulated, model: ri.FittedMo
         model.apply(replace(made.cohort, volumes=volumes.assign(MUSE_47=volumes["MUSE_47"] * 1000)))
 
 
-def test_people_without_covariates(made: Simulated, tmp_path: Path) -> None:
+def test_people_without_covariates(made: SimulatedCohort, tmp_path: Path) -> None:
     write_cohort(made, tmp_path)
     asked = {"group": "group", "covariates": ["age", "sex", "icv"]}
     ri.fit(
@@ -145,7 +145,7 @@ def test_people_without_covariates(made: Simulated, tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "r.csv")) == 179
 
 
-def test_what_a_model_does_not_know_is_said(made: Simulated, model: ri.FittedModel) -> None:
+def test_what_a_model_does_not_know_is_said(made: SimulatedCohort, model: ri.FittedModel) -> None:
     def said(some: ri.FittedModel) -> list[str]:
         return [p.what for p in some.assess(made.cohort).problems if "this model has no" in p.what]
 
@@ -159,7 +159,7 @@ def test_what_a_model_does_not_know_is_said(made: Simulated, model: ri.FittedMod
     assert both.startswith("this model has no intervals (its error was never measured) and no novelty of regions")
 
 
-def test_data_dictionary(made: Simulated, model: ri.FittedModel, tmp_path: Path) -> None:
+def test_data_dictionary(made: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
     write_indices(model.apply(made.cohort), tmp_path / "r.tsv")
     described = json.loads((tmp_path / "r.json").read_text())
     ends = [f"r{k}_{end}" for k in (1, 2, 3) for end in ("low", "high")]
@@ -174,20 +174,20 @@ def test_the_head_is_the_network() -> None:
     """Inference with numpy equals torch's own, g2 after g1."""
     torch = pytest.importorskip("torch")
     from rindices.learners.surreal import networks
-    from rindices.learners.surreal.group import Plan
-    from rindices.learners.surreal.members import head_of
-    from rindices.learners.surreal.recipe import recipe
-    from rindices.learners.surreal.train import train
+    from rindices.learners.surreal.ensemble_training import extract_head
+    from rindices.learners.surreal.recipe import get_recipe
+    from rindices.learners.surreal.train import train_stacks
+    from rindices.learners.surreal.training_state import TrainingPlan
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(1, 0.1, (40, 13)), rng.normal(0.9, 0.1, (40, 13))
-    brief = recipe("paper", min_steps=30, max_steps=30)
-    (trained,) = train(x, y, Plan(3, brief, dtype="float64"))
+    brief = get_recipe("paper", min_steps=30, max_steps=30)
+    (trained,) = train_stacks(x, y, TrainingPlan(3, brief, dtype="float64"))
     weights = {name: tensor[None] for name, tensor in trained.weights.items()}
     g1 = networks.Decomposer(weights["g1.weight"])
     g2 = networks.Perceptron(*(weights[f"g2.{name}"] for name in networks.Perceptron._fields))
-    expected = networks.reconstruct(g2, networks.decompose(g1, torch.as_tensor(y)[None]))[0].numpy()
-    head = head_of(trained)
+    expected = networks.apply_reconstructor(g2, networks.apply_decomposer(g1, torch.as_tensor(y)[None]))[0].numpy()
+    head = extract_head(trained)
     assert isinstance(head, SurrealHead)
     np.testing.assert_allclose(head.infer(y), expected, atol=1e-12)
     again = SurrealHead.from_arrays(head.to_arrays())
@@ -213,7 +213,7 @@ def test_every_schema_has_its_fixtures() -> None:
     assert {path.stem for path in FIXTURES.glob("*.safetensors")} == kinds
 
 
-def test_one_person_has_the_same_numbers_as_among_others(made: Simulated) -> None:
+def test_one_person_has_the_same_numbers_as_among_others(made: SimulatedCohort) -> None:
     """With one pattern, one person's members lie side by side, and numpy's mean would add them in another order."""
     single = ri.fit(made.cohort, 1, members=9, recipe="contrastive", workers=1)
     everyone = single.apply(made.cohort)
@@ -222,7 +222,7 @@ def test_one_person_has_the_same_numbers_as_among_others(made: Simulated) -> Non
         pd.testing.assert_frame_equal(alone, everyone.iloc[[row]].reset_index(drop=True), check_exact=True)
 
 
-def test_volumes_of_any_kind_of_number(made: Simulated, model: ri.FittedModel) -> None:
+def test_volumes_of_any_kind_of_number(made: SimulatedCohort, model: ri.FittedModel) -> None:
     kinds = dict.fromkeys(made.cohort.regions[:2], "Float64") | dict.fromkeys(made.cohort.regions[2:4], "object")
     other = replace(made.cohort, volumes=made.cohort.volumes.astype(kinds))
     pd.testing.assert_frame_equal(model.apply(other), model.apply(made.cohort))

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError
-from rindices.learners.surreal.published import read_checkpoint
-from rindices.model.importers import PUBLISHED, import_checkpoint, import_published, published_regions
+from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
+from rindices.model.importers import PUBLISHED_MODELS, import_checkpoint, import_published, list_published_regions
 
 WIDTH, PATTERNS = 12, 2
 
@@ -148,7 +148,7 @@ def test_what_an_imported_model_knows(shared: Path, tmp_path: Path) -> None:
     off = np.array(told["severity_correlation"])[np.triu_indices(5, 1)]
     assert (round(off.min(), 2), round(off.max(), 2)) == (0.28, 0.49)
     np.testing.assert_array_equal(ri.load(tmp_path / "m.safetensors").patterns, model.patterns)
-    volume = {code: 5000.0 for region in published_regions() for code in region.split("+")}
+    volume = {code: 5000.0 for region in list_published_regions() for code in region.split("+")}
     assert len(volume) == 139
 
 
@@ -303,18 +303,18 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for content in contents:
         (tmp_path / "c").write_bytes(content)
         with pytest.raises(ModelError, match=r"^c "):
-            read_checkpoint(tmp_path / "c")
+            read_upstream_checkpoint(tmp_path / "c")
     torch.save(checkpoint(), tmp_path / "c", _use_new_zipfile_serialization=False)
     with pytest.raises(ModelError, match="not a file that torch wrote"):
-        read_checkpoint(tmp_path / "c")
+        read_upstream_checkpoint(tmp_path / "c")
     with pytest.raises(ModelError, match="cannot be read"):
-        read_checkpoint(tmp_path / "absent")
+        read_upstream_checkpoint(tmp_path / "absent")
     assert not (tmp_path / "mark").exists()
 
 
 def test_another_checkpoint_is_not_taken_for_a_published_one(tmp_path: Path) -> None:
     torch.save(checkpoint(), tmp_path / "c")
-    for name in PUBLISHED:
+    for name in PUBLISHED_MODELS:
         with pytest.raises(ModelError, match=f"not those of the published {name}"):
             import_published(tmp_path / "c", name)
     with pytest.raises(ModelError, match="did you mean 'ad_2rindices'"):

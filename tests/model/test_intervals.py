@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import rindices as ri
-from rindices.learners.heads import SEVERITIES, SurrealHead
+from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
 from rindices.model import intervals
-from rindices.model.intervals import Intervals, calibrate
+from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
 
 
 class Plain(SurrealHead):
@@ -24,17 +24,17 @@ def linear(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]
     patterns = np.zeros((2, width))
     patterns[0, : width // 2] = patterns[1, width // 2 :] = -3.0
     weights = np.linalg.pinv(patterns)
-    return np.stack([severity * patterns for severity in SEVERITIES]), weights, np.random.default_rng(0)
+    return np.stack([severity * patterns for severity in SEVERITY_LEVELS]), weights, np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(("excess", "expression"), [(1.0, 0.0), (intervals.EXCESS, intervals.EXPRESSION)])
+@pytest.mark.parametrize(("excess", "expression"), [(1.0, 0.0), (intervals.NOISE_INFLATION, intervals.EXPRESSION_SD)])
 def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch, excess: float, expression: float) -> None:
     """Gaussian people, linear patterns, a known inverse: 90 % are 90 %, at low, middle and high R-indices.
 
     New people vary so much more than controls, and show their patterns so differently, as the constants say.
     """
-    monkeypatch.setattr(intervals, "EXCESS", excess)
-    monkeypatch.setattr(intervals, "EXPRESSION", expression)
+    monkeypatch.setattr(intervals, "NOISE_INFLATION", excess)
+    monkeypatch.setattr(intervals, "EXPRESSION_SD", expression)
     curves, weights, rng = linear()
 
     def people(z: np.ndarray) -> np.ndarray:
@@ -46,9 +46,9 @@ def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch, exces
 
     z, new = rng.random((4000, 2)), rng.random((4000, 2))
     patients = people(z)
-    found = calibrate(infer, Plain(), curves, people(np.zeros((4000, 2))), patients, 0.8, 0)
+    found = calibrate_intervals(infer, Plain(), curves, people(np.zeros((4000, 2))), patients, 0.8, 0)
     r = infer(people(new))
-    low, high = found.around(r, np.zeros_like(r))
+    low, high = found.compute_bounds(r, np.zeros_like(r))
     truth = np.stack([np.quantile(infer(patients)[:, k], new[:, k]) for k in range(2)], axis=1)
     held = (low <= truth) & (truth <= high)
     assert held.mean(axis=0) == pytest.approx([0.9, 0.9], abs=0.03)
@@ -59,24 +59,26 @@ def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch, exces
 
 def test_changes_follow_the_curves_of_the_patterns() -> None:
     rng = np.random.default_rng(0)
-    curves, z = rng.normal(size=(len(SEVERITIES), 2, 5)), rng.random((50, 2))
+    curves, z = rng.normal(size=(len(SEVERITY_LEVELS), 2, 5)), rng.random((50, 2))
     z[0], z[1] = 0.0, 1.0
-    levels = [0.0, *SEVERITIES]
+    levels = [0.0, *SEVERITY_LEVELS]
     expected = [
         [sum(np.interp(person[k], levels, [0.0, *curves[:, k, region]]) for k in range(2)) for region in range(5)]
         for person in z
     ]
-    assert_allclose(intervals._change(curves, z), expected, atol=1e-12)
+    assert_allclose(intervals._interpolate_change(curves, z), expected, atol=1e-12)
 
 
-def example(members: float = 4.0) -> Intervals:
+def example(members: float = 4.0) -> CalibratedIntervals:
     knots = np.array([[0.0, 1.0]])
-    return Intervals(knots, knots * 0 - 0.2, knots * 0 + 0.1, knots * 0 + 0.3, np.array([0.15]), np.array(members))
+    return CalibratedIntervals(
+        knots, knots * 0 - 0.2, knots * 0 + 0.1, knots * 0 + 0.3, np.array([0.15]), np.array(members)
+    )
 
 
 def test_members_that_differ_widen_it() -> None:
     r = np.array([[0.5], [0.5]])
-    low, high = example().around(r, np.array([[0.0], [0.15**2 / 4 * 3]]))
+    low, high = example().compute_bounds(r, np.array([[0.0], [0.15**2 / 4 * 3]]))
     assert_allclose(low[:, 0], [0.3, 0.5 + 0.1 - 0.6], atol=1e-12)  # sqrt(1 + 4 * 3/4) = 2, about the middle
     assert_allclose(high[:, 0], [0.8, 0.5 + 0.1 + 0.4])
 
@@ -85,20 +87,22 @@ def test_members_that_differ_widen_it() -> None:
 @given(r=st.floats(-5, 5), variance=st.floats(0, 9), low=st.floats(-1, 1), high=st.floats(-1, 1))
 def test_the_index_is_inside(r: float, variance: float, low: float, high: float) -> None:
     ends = np.array([[min(low, high)]]), np.array([[max(low, high)]])
-    found = Intervals(np.array([[0.0]]), ends[0], (ends[0] + ends[1]) / 2, ends[1], np.array([0.1]), np.array(4.0))
-    lower, upper = found.around(np.array([[r]]), np.array([[variance]]))
+    found = CalibratedIntervals(
+        np.array([[0.0]]), ends[0], (ends[0] + ends[1]) / 2, ends[1], np.array([0.1]), np.array(4.0)
+    )
+    lower, upper = found.compute_bounds(np.array([[r]]), np.array([[variance]]))
     assert lower[0, 0] <= r <= upper[0, 0]
 
 
 def test_calibration_is_repeatable() -> None:
     curves, weights, rng = linear()
     controls, patients = rng.normal(1, 0.1, (50, 8)), rng.normal(0.9, 0.1, (60, 8))
-    runs = [calibrate(lambda x: x @ weights, Plain(), curves, controls, patients, 0.8, 3) for _ in range(2)]
+    runs = [calibrate_intervals(lambda x: x @ weights, Plain(), curves, controls, patients, 0.8, 3) for _ in range(2)]
     for name, array in vars(runs[0]).items():
         assert_array_equal(getattr(runs[1], name), array)
-        assert array.shape == Intervals.shapes(2, runs[0].knots.shape[1])[name]
+        assert array.shape == CalibratedIntervals.shapes(2, runs[0].knots.shape[1])[name]
     assert runs[0].members == pytest.approx(4.0)
-    assert calibrate(lambda x: x @ weights, Plain(), curves, controls, patients, 1.0, 3).members == 1.0
+    assert calibrate_intervals(lambda x: x @ weights, Plain(), curves, controls, patients, 1.0, 3).members == 1.0
 
 
 @pytest.mark.slow

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rindices as ri
-from rindices.blocks import ROWS, in_blocks
+from rindices.blocks import BLOCK_SIZE, apply_in_blocks
 from rindices.errors import ModelError, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
-from rindices.model.parts import PartWriter
-from rindices.model.stream import Streamed, apply_stream, repeated_keys
-from rindices.tables.door import Request
-from rindices.tables.pieces import Size, _lines, files_of
-from rindices.tables.sources import Roles
+from rindices.model.part_writer import PartWriter
+from rindices.model.stream import StreamResult, apply_stream, find_repeated_keys
+from rindices.tables.io.chunks import ChunkSize, _split_lines, list_table_files
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validation.validate import TableRequest
 
 PEOPLE = 700
 
@@ -46,12 +46,12 @@ def at(tmp_path: Path, model: ri.FittedModel) -> Path:
     return tmp_path
 
 
-def asked(table: Path, model: ri.FittedModel, **more: object) -> Request:
-    roles = Roles(covariates=model.covariates)
-    return replace(Request((table,), None, roles, measure="any", on_missing="error", find_groups=False), **more)
+def asked(table: Path, model: ri.FittedModel, **more: object) -> TableRequest:
+    roles = ColumnRoles(covariates=model.covariates)
+    return replace(TableRequest((table,), None, roles, measure="any", on_missing="error", find_groups=False), **more)
 
 
-def run(at: Path, model: ri.FittedModel, table: Path, out: str = "out.csv", **more: object) -> Streamed:
+def run(at: Path, model: ri.FittedModel, table: Path, out: str = "out.csv", **more: object) -> StreamResult:
     workers, size, head = more.pop("workers", 1), more.pop("size", None), more.pop("head", 200)
     return apply_stream(at / "m.safetensors", asked(table, model, **more), at / out, workers, size, head)
 
@@ -61,22 +61,24 @@ def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
 
 
 @settings(deadline=None)
-@given(st.integers(1, 3 * ROWS), st.integers(0, 2**32 - 1))
+@given(st.integers(1, 3 * BLOCK_SIZE), st.integers(0, 2**32 - 1))
 def test_a_person_has_the_same_numbers_in_any_company(number: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values, weights = rng.normal(size=(number, 30)), rng.normal(size=(30, 7))
-    whole = in_blocks(lambda block: np.log1p(block**2) @ weights, values)
+    whole = apply_in_blocks(lambda block: np.log1p(block**2) @ weights, values)
     np.testing.assert_allclose(whole, np.log1p(values**2) @ weights, atol=1e-11)
     some = np.sort(rng.choice(number, size=rng.integers(1, number + 1), replace=False))
-    np.testing.assert_array_equal(in_blocks(lambda block: np.log1p(block**2) @ weights, values[some]), whole[some])
+    np.testing.assert_array_equal(
+        apply_in_blocks(lambda block: np.log1p(block**2) @ weights, values[some]), whole[some]
+    )
     turned = np.asfortranarray(values)
-    np.testing.assert_array_equal(in_blocks(lambda block: np.log1p(block**2) @ weights, turned), whole)
+    np.testing.assert_array_equal(apply_in_blocks(lambda block: np.log1p(block**2) @ weights, turned), whole)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("size", [Size(37, 100, 20_000), Size(1000, 1000, 10**9)])
+@pytest.mark.parametrize("size", [ChunkSize(37, 100, 20_000), ChunkSize(1000, 1000, 10**9)])
 def test_pieces_of_any_size_give_the_same_numbers(
-    kind: str, size: Size, at: Path, model: ri.FittedModel, people: pd.DataFrame
+    kind: str, size: ChunkSize, at: Path, model: ri.FittedModel, people: pd.DataFrame
 ) -> None:
     table = at / f"t.{kind}"
     if kind == "csv":
@@ -98,7 +100,7 @@ def test_pieces_of_any_size_give_the_same_numbers(
 def test_any_number_of_workers_gives_the_same_bytes(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
     people.to_csv(at / "t.csv", index=False)
     for workers in (1, 2):
-        run(at, model, at / "t.csv", f"{workers}.tsv", workers=workers, size=Size(50, 50, 100_000))
+        run(at, model, at / "t.csv", f"{workers}.tsv", workers=workers, size=ChunkSize(50, 50, 100_000))
     assert (at / "1.tsv").read_bytes() == (at / "2.tsv").read_bytes()
     assert "r1_low" in json.loads((at / "1.json").read_text())
 
@@ -109,7 +111,7 @@ def test_participants_are_joined_in_every_piece(at: Path, model: ri.FittedModel,
     there = people[own].sample(frac=1, random_state=3)
     there.assign(participant_id=there["participant_id"] + "_T1w").to_csv(at / "p.tsv", sep="\t", index=False)
     people.to_csv(at / "whole.csv", index=False)
-    run(at, model, at / "t.csv", participants=at / "p.tsv", size=Size(50, 50, 100_000))
+    run(at, model, at / "t.csv", participants=at / "p.tsv", size=ChunkSize(50, 50, 100_000))
     found = pd.read_csv(at / "out.csv").set_index("participant_id")
     expected = in_memory(at / "whole.csv", model).set_index("participant_id").loc[found.index]
     np.testing.assert_array_equal(found[["r1", "r2_high"]], expected[["r1", "r2_high"]])
@@ -121,7 +123,7 @@ def test_ids_that_stand_in_two_pieces_are_named(at: Path, model: ri.FittedModel,
         at / "t.csv", index=False
     )
     with pytest.raises(TableError, match=f"1 id stands more than once: {twice}. Keep one row"):
-        run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
     assert not (at / "out.csv").exists()
 
 
@@ -132,7 +134,7 @@ def test_two_spellings_of_one_participant_are_not_two_people(
     names = people["participant_id"].where(people.index != PEOPLE - 2, people["participant_id"][3] + "_T1w")
     people.assign(participant_id=names).drop(columns=list(model.covariates)).to_csv(at / "t.csv", index=False)
     with pytest.raises(RindicesError, match="more than once"):
-        run(at, model, at / "t.csv", participants=at / "p.csv", size=Size(50, 50, 50_000))
+        run(at, model, at / "t.csv", participants=at / "p.csv", size=ChunkSize(50, 50, 50_000))
 
 
 def test_sessions_are_kept_and_tell_rows_apart(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
@@ -140,7 +142,7 @@ def test_sessions_are_kept_and_tell_rows_apart(at: Path, model: ri.FittedModel, 
         participant_id=[f"p{k // 2:04d}" for k in range(PEOPLE)], session_id=[f"ses-{k % 2}" for k in range(PEOPLE)]
     )
     visits.to_csv(at / "t.csv", index=False)
-    run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
     found = pd.read_csv(at / "out.csv")
     assert found[["participant_id", "session_id"]].equals(visits[["participant_id", "session_id"]])
 
@@ -153,13 +155,13 @@ def test_sites_are_harmonised_in_every_piece(tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     frame = pd.concat([cohort.people[["participant_id", "site"]], cohort.covariates, cohort.volumes], axis=1)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    request = asked(tmp_path / "t.csv", model, roles=Roles(site="site", covariates=model.covariates))
+    request = asked(tmp_path / "t.csv", model, roles=ColumnRoles(site="site", covariates=model.covariates))
     out = tmp_path / "out.csv"
-    apply_stream(tmp_path / "m.safetensors", request, out, size=Size(50, 50, 30_000), head=60)
+    apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000), head=60)
     np.testing.assert_array_equal(pd.read_csv(out)[["r1", "r2"]], model.apply(cohort)[["r1", "r2"]])
     frame.assign(site=frame["site"].where(frame.index != 170, "new")).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(RindicesError, match="new was not among the sites in training"):
-        apply_stream(tmp_path / "m.safetensors", request, out, size=Size(50, 50, 30_000), head=60)
+        apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000), head=60)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +177,14 @@ def test_a_wrong_cell_far_down_is_named(
     wrong.loc[PEOPLE - 5, column] = value
     wrong.to_csv(at / "t.csv", index=False)
     with pytest.raises(RindicesError, match=told):
-        run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
 
 
 def test_people_who_lack_a_value_can_be_dropped(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
     lacking = people.copy()
     lacking.loc[600:, "MUSE_47"] = np.nan  # whole pieces, too
     lacking.to_parquet(at / "t.parquet", index=False, row_group_size=50)
-    done = run(at, model, at / "t.parquet", on_missing="drop", size=Size(20, 50, 0))
+    done = run(at, model, at / "t.parquet", on_missing="drop", size=ChunkSize(20, 50, 0))
     assert done.counted.people == 600
     assert pd.read_csv(at / "out.csv")["participant_id"].tolist() == people["participant_id"][:600].tolist()
 
@@ -194,17 +196,17 @@ def test_a_later_piece_in_another_unit_is_novel_not_refused(
     some = people.copy()
     some.loc[600:, regions] = some.loc[600:, regions] / 1000
     some.to_csv(at / "t.csv", index=False)
-    done = run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    done = run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
     assert done.counted.causes["another unit"] == 100
     some[regions] = people[regions] / 1000
     some.to_csv(at / "t.csv", index=False)
     with pytest.raises(RindicesError, match=r"in ml|times the usual|scaled differently"):
-        run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
 
 
 def test_a_table_unlike_training_is_warned_of_once(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
     people.assign(age=people["age"].where(people.index <= 150, 98.0)).to_csv(at / "t.csv", index=False)
-    done = run(at, model, at / "t.csv", size=Size(50, 50, 50_000))
+    done = run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
     warnings = [problem.what for problem in done.problems if "unlike the training people" in problem.what]
     assert len(warnings) == 1
     assert f"of {PEOPLE} are novel" in warnings[0]
@@ -219,10 +221,10 @@ def test_a_folder_in_and_a_folder_out_resumes(
     for place, file in enumerate(files):
         people.iloc[place::3].to_parquet(file, index=False)
     (at / "in" / "_SUCCESS").write_text("")
-    assert files_of(at / "in") == files
+    assert list_table_files(at / "in") == files
     made, original = [], stream.make_part
 
-    def dies(job: stream.Job, piece: stream.Piece, name: str) -> stream.Part:
+    def dies(job: stream.StreamJob, piece: stream.Piece, name: str) -> stream.PartRecord:
         made.append(name)
         if len(made) == 3:
             raise KeyboardInterrupt
@@ -271,7 +273,7 @@ def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
         paths = [Path(folder) / f"{k}.npy" for k in range(files)]
         for k, path in enumerate(paths):
             np.save(path, np.sort(np.array(numbers[k::files], dtype=np.uint64)))
-        found = repeated_keys(paths)
+        found = find_repeated_keys(paths)
     assert found.tolist() == sorted(key for key, times in Counter(numbers).items() if times > 1)
 
 
@@ -283,15 +285,15 @@ def test_text_is_cut_between_rows(rows: list[str], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.csv"
         path.write_bytes("".join(rows).encode())
-        cuts = list(_lines(path, size))
+        cuts = list(_split_lines(path, size))
         content = path.read_bytes()
     assert b"".join(content[start:stop] for start, stop in cuts) == content
     assert all(content[start:stop].count(b'"') % 2 == 0 and content[:stop].endswith(b"\n") for start, stop in cuts)
 
 
-@pytest.mark.parametrize("size", [Size(20, 1000, 0), Size(20, 20, 0)])
+@pytest.mark.parametrize("size", [ChunkSize(20, 1000, 0), ChunkSize(20, 20, 0)])
 def test_rows_of_whom_nobody_is_left_have_the_columns_of_the_others(
-    size: Size, at: Path, model: ri.FittedModel, people: pd.DataFrame
+    size: ChunkSize, at: Path, model: ri.FittedModel, people: pd.DataFrame
 ) -> None:
     lacking = people.assign(MUSE_47=people["MUSE_47"].where(~people.index.isin(range(260, 280))))
     lacking.to_parquet(at / "t.parquet", index=False, row_group_size=20)
@@ -310,7 +312,7 @@ def test_a_column_that_is_excluded_is_excluded_in_all_pieces(
         table = at / f"{name}.{kind}"
         frame.to_csv(table, index=False) if kind == "csv" else frame.to_parquet(table, index=False)
         more = {"exclude": ("H_MUSE_Volume_47",)} if name == "twice" else {}
-        run(at, model, table, f"{name}.tsv", size=Size(50, 50, 50_000), **more)
+        run(at, model, table, f"{name}.tsv", size=ChunkSize(50, 50, 50_000), **more)
     assert (at / "once.tsv").read_bytes() == (at / "twice.tsv").read_bytes()
 
 
@@ -318,7 +320,7 @@ def test_empty_lines_at_the_end_are_no_piece(at: Path, model: ri.FittedModel, pe
     text = people.to_csv(index=False)
     for name, more in (("plain", ""), ("blank", "\n\n\n")):
         (at / f"{name}.csv").write_text(text + more)
-        run(at, model, at / f"{name}.csv", f"{name}.tsv", size=Size(50, 50, len(text) - 5))
+        run(at, model, at / f"{name}.csv", f"{name}.tsv", size=ChunkSize(50, 50, len(text) - 5))
     assert (at / "plain.tsv").read_bytes() == (at / "blank.tsv").read_bytes()
 
 

@@ -17,9 +17,9 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError, PreprocessingError
 from rindices.experiments.simulate import write_cohort
-from rindices.model.files import read_metadata, write_file
-from rindices.preprocess.harmonise import Harmoniser, site_effect
-from rindices.preprocess.pipeline import harmonise_mode
+from rindices.model.safetensors_io import read_metadata, write_safetensors
+from rindices.preprocess.harmonise import Harmoniser, estimate_site_effect
+from rindices.preprocess.pipeline import resolve_harmonise_mode
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import Cohort
 
@@ -100,7 +100,7 @@ def test_the_empirical_bayes_estimate_is_a_fixed_point() -> None:
     """A loop over regions with the published formulas, run to the end."""
     rng = np.random.default_rng(0)
     values = rng.normal(0.3, 1.2, (40, 25)) + rng.normal(0, 0.4, 25)
-    shift, scale = site_effect(values)
+    shift, scale = estimate_site_effect(values)
     hats, variances = values.mean(axis=0), values.var(axis=0, ddof=1)
     m, s2 = variances.mean(), variances.var(ddof=1)
     shape, rate = (2 * s2 + m * m) / s2, (m * s2 + m**3) / s2
@@ -184,13 +184,13 @@ def test_units_of_a_region_do_not_matter(seed: int, shift: float, factor: float)
 
 def test_which_mode_is_taken() -> None:
     cohort = People(100, 4, 2).cohort()
-    assert harmonise_mode(cohort) == "controls"
-    assert harmonise_mode(cohort, "none") == "none"
-    assert harmonise_mode(replace(cohort, people=cohort.people.drop(columns="site"))) == "none"
+    assert resolve_harmonise_mode(cohort) == "controls"
+    assert resolve_harmonise_mode(cohort, "none") == "none"
+    assert resolve_harmonise_mode(replace(cohort, people=cohort.people.drop(columns="site"))) == "none"
     adjusted = replace(cohort, covariates=cohort.covariates.assign(scanner=cohort.people["site"]))
-    assert harmonise_mode(adjusted) == "none"  # a covariate already
+    assert resolve_harmonise_mode(adjusted) == "none"  # a covariate already
     with pytest.raises(PreprocessingError, match="scanner is the site and a covariate as well"):
-        harmonise_mode(adjusted, "all")
+        resolve_harmonise_mode(adjusted, "all")
     with pytest.raises(PreprocessingError, match="needs to know the sites"):
         ri.Preprocessing.fit(replace(cohort, people=cohort.people.drop(columns="site")), "controls")
     with pytest.raises(PreprocessingError, match=r"'control' is not known: did you mean 'controls'"):
@@ -285,11 +285,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, wrong: dict) -> None:
     metadata, arrays, path = read_metadata(saved), load_file(saved), tmp_path / "m.safetensors"
-    write_file(path, arrays, metadata | {"harmonise": metadata["harmonise"] | wrong})
+    write_safetensors(path, arrays, metadata | {"harmonise": metadata["harmonise"] | wrong})
     with pytest.raises(ModelError, match="damaged"):
         ri.load(path)
     del metadata["harmonise"]
-    write_file(path, arrays, metadata)
+    write_safetensors(path, arrays, metadata)
     with pytest.raises(ModelError, match=r"has more than it should: harmonise\."):
         ri.load(path)
 

@@ -10,9 +10,15 @@ import pytest
 pytest.importorskip("nilearn")
 
 from rindices.report import brain, geometry
-from rindices.report.geometry import NOWHERE, atlas
-from rindices.report.places import Place, drawn, labels, place, readable
-from rindices.tables.muse import paper_codes, region_name, single_regions
+from rindices.report.geometry import OUTSIDE_BRAIN, load_atlas
+from rindices.report.region_names import (
+    BrainStructure,
+    format_region_name,
+    label_regions,
+    locate_regions,
+    parse_region_name,
+)
+from rindices.tables.layout.muse import paper_codes, region_name, single_regions
 
 MUSE = tuple(region_name(code) for code in paper_codes())
 WHITE = tuple(region_name(code) for code in range(81, 96))
@@ -32,41 +38,41 @@ DEEP = tuple(f"{side}-{name}" for side in ("Left", "Right") for name in _DEEP.sp
 
 
 def test_all_of_muse_is_drawn_but_its_white_matter() -> None:
-    assert brain.canvas(MUSE).undrawn == WHITE
+    assert brain.match_atlas(MUSE).undrawn_regions == WHITE
 
 
 def test_all_of_desikan_killiany_is_drawn() -> None:
-    board = brain.canvas((*DESIKAN, *DEEP, "Brain-Stem"))
+    board = brain.match_atlas((*DESIKAN, *DEEP, "Brain-Stem"))
     assert board.atlas is not None
     assert board.atlas.name == "desikan_killiany"
-    assert board.undrawn == ()
+    assert board.undrawn_regions == ()
 
 
 def test_all_of_destrieux_is_drawn(shared) -> None:  # type: ignore[no-untyped-def]
     header = (shared / "fcon1000" / "fcon1000.csv").read_text().splitlines()[0].split(",")
     cortex = tuple(name for name in header if name.endswith("_thickness") and "Mean" not in name)
-    board = brain.canvas((*cortex, *DEEP))
+    board = brain.match_atlas((*cortex, *DEEP))
     assert board.atlas is not None
     assert board.atlas.name == "destrieux"
     assert len(cortex) == 148
-    assert board.undrawn == ()
+    assert board.undrawn_regions == ()
 
 
 @pytest.mark.parametrize(
     ("name", "where"),
     [
-        ("lh_bankssts_volume", Place("left", "bankssts")),
-        ("ctx-rh-bankssts", Place("right", "bankssts")),
-        ("R_bankssts_thickavg", Place("right", "bankssts")),
-        ("Left-Thalamus-Proper", Place("left", "thalamus")),
-        ("left thalamus", Place("left", "thalamus")),
-        ("Rthal", Place("right", "thalamus")),
-        ("Brain-Stem", Place("middle", "brainstem")),
-        ("lh_G&S_cingul-Ant_thickness", place("ctx_lh_G_and_S_cingul-Ant")),
+        ("lh_bankssts_volume", BrainStructure("left", "bankssts")),
+        ("ctx-rh-bankssts", BrainStructure("right", "bankssts")),
+        ("R_bankssts_thickavg", BrainStructure("right", "bankssts")),
+        ("Left-Thalamus-Proper", BrainStructure("left", "thalamus")),
+        ("left thalamus", BrainStructure("left", "thalamus")),
+        ("Rthal", BrainStructure("right", "thalamus")),
+        ("Brain-Stem", BrainStructure("middle", "brainstem")),
+        ("lh_G&S_cingul-Ant_thickness", parse_region_name("ctx_lh_G_and_S_cingul-Ant")),
     ],
 )
-def test_names_of_all_tables_come_to_one_place(name: str, where: Place) -> None:
-    assert place(name) == where
+def test_names_of_all_tables_come_to_one_place(name: str, where: BrainStructure) -> None:
+    assert parse_region_name(name) == where
 
 
 @pytest.mark.parametrize(
@@ -82,18 +88,18 @@ def test_names_of_all_tables_come_to_one_place(name: str, where: Place) -> None:
     ],
 )
 def test_names_for_readers(name: str, said: str) -> None:
-    assert readable(name) == said
+    assert format_region_name(name) == said
 
 
 def test_a_place_measured_twice_is_drawn_once_and_named_apart() -> None:
     both = ("lh_insula_thickness", "lh_insula_volume")
-    assert drawn(both) == {"lh_insula_volume": Place("left", "insula")}
-    assert labels(both) == {both[0]: "insula, left (thickness)", both[1]: "insula, left (volume)"}
+    assert locate_regions(both) == {"lh_insula_volume": BrainStructure("left", "insula")}
+    assert label_regions(both) == {both[0]: "insula, left (thickness)", both[1]: "insula, left (volume)"}
 
 
 @pytest.mark.parametrize("name", ["muse", "desikan_killiany", "destrieux"])
 def test_left_is_left(name: str) -> None:
-    found = atlas(name)
+    found = load_atlas(name)
     sides = np.array([where.side for where in found.places])
     for view in found.cortex:
         seen = np.unique(view.places[view.places >= 0])
@@ -108,34 +114,34 @@ def test_left_is_left(name: str) -> None:
 
 def test_nearest_voxels_lie_where_surface_labels_do() -> None:
     """MUSE is brought to the surface through its volume; Desikan-Killiany has labels of its own there."""
-    muse, desikan = atlas("muse"), atlas("desikan_killiany")
+    muse, desikan = load_atlas("muse"), load_atlas("desikan_killiany")
     codes = {region.label: code for code, region in single_regions().items()}
     for label, other in (("PrecentralGyrus_L", "precentral"), ("CalcarineCortex_L", "pericalcarine")):
-        one = muse.places.index(Place("left", f"muse{codes[label]}"))
-        two = desikan.places.index(Place("left", other))
+        one = muse.places.index(BrainStructure("left", f"muse{codes[label]}"))
+        two = desikan.places.index(BrainStructure("left", other))
         first = np.concatenate([(view.places == one).ravel() for view in muse.cortex[:2]])
         second = np.concatenate([(view.places == two).ravel() for view in desikan.cortex[:2]])
         assert 2 * (first & second).sum() / (first.sum() + second.sum()) > 0.5  # Dice
 
 
 def test_colours_are_those_of_the_effects() -> None:
-    board = brain.canvas(MUSE)
+    board = brain.match_atlas(MUSE)
     assert board.atlas is not None
     values = np.linspace(-2, 2, len(board.atlas.places))
     for view in (board.atlas.cortex[0], board.atlas.slices[2]):
-        painted = brain.paint(view, values, 2.0)
-        assert ((painted[..., 3] == 0) == (view.places == NOWHERE)).all()
+        painted = brain.paint_view(view, values, 2.0)
+        assert ((painted[..., 3] == 0) == (view.places == OUTSIDE_BRAIN)).all()
         rng = np.random.default_rng(0)
-        inner = np.argwhere((view.places >= 0) & ~brain._edges(view.places))
+        inner = np.argwhere((view.places >= 0) & ~brain._find_region_edges(view.places))
         for row, column in rng.permutation(inner)[:200]:
-            hue = brain.colours(values[[view.places[row, column]]], 2.0)[0]
+            hue = brain.effects_to_rgb(values[[view.places[row, column]]], 2.0)[0]
             light = painted[row, column, :3].max() / hue.max()
             np.testing.assert_allclose(painted[row, column, :3], hue * light, atol=1e-9)
             assert light > 0.5
 
 
 def test_loss_is_red_gain_is_blue_none_is_white() -> None:
-    loss, none, gain = brain.colours(np.array([-1.0, 0.0, 1.0]), 1.0)
+    loss, none, gain = brain.effects_to_rgb(np.array([-1.0, 0.0, 1.0]), 1.0)
     assert loss[0] > 2 * loss[2]
     assert gain[2] > 2 * gain[0]
     assert none.min() > 0.9
@@ -146,10 +152,15 @@ def test_pictures_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a socket was opened")
 
     monkeypatch.setattr(socket, "socket", refuse)
-    for cached in (geometry.atlas, geometry._volume, geometry._template, geometry._codes):
+    for cached in (
+        geometry.load_atlas,
+        geometry._load_label_volume,
+        geometry._load_template,
+        geometry._read_freesurfer_codes,
+    ):
         cached.cache_clear()
-    board = brain.canvas(MUSE)
-    views = brain.pictures(board, dict.fromkeys(MUSE, -1.0), 2.0)
+    board = brain.match_atlas(MUSE)
+    views = brain.render_views(board, dict.fromkeys(MUSE, -1.0), 2.0)
     assert len(views) == 10
     from PIL import Image
 
@@ -158,6 +169,6 @@ def test_pictures_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_regions_are_not_drawn() -> None:
-    board = brain.canvas(("roi0", "roi1"))
+    board = brain.match_atlas(("roi0", "roi1"))
     assert board.atlas is None
-    assert brain.pictures(board, {"roi0": 1.0, "roi1": 2.0}, 1.0) == []
+    assert brain.render_views(board, {"roi0": 1.0, "roi1": 2.0}, 1.0) == []

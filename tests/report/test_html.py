@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import rindices as ri
 from rindices.errors import StudyError
-from rindices.report import geometry, html
-from rindices.report.contents import read_contents
-from rindices.selection.patterns import interval
+from rindices.report import geometry, page
+from rindices.report.study_results import read_study_results
+from rindices.selection.patterns import compute_confidence_interval
 
 
 class Page(HTMLParser):
@@ -93,7 +93,7 @@ def test_every_figure_has_its_data(parsed: Page, study: Path) -> None:
 def test_patterns_are_the_models(parsed: Page, study: Path) -> None:
     model = ri.load(study / "model.safetensors")
     assert model.patterns_se is not None
-    low, high = interval(model.patterns, model.patterns_se, len(model.heads))
+    low, high = compute_confidence_interval(model.patterns, model.patterns_se, len(model.heads))
     for k in range(model.n_patterns):
         table = data_of(parsed, f"pattern_r{k + 1}")
         for q, severity in enumerate((0.25, 0.5, 0.75, 1.0)):
@@ -104,7 +104,7 @@ def test_patterns_are_the_models(parsed: Page, study: Path) -> None:
 
 
 def test_true_structures_are_named_first(study: Path, simulated: "ri.Simulated") -> None:  # type: ignore[name-defined]
-    contents = read_contents(study)
+    contents = read_study_results(study)
     truth = simulated.patterns.set_index("region")
     if len(contents.names) != truth.shape[1]:
         pytest.skip("agreement chose another number of patterns")
@@ -119,12 +119,12 @@ def test_a_report_is_the_same_again(study: Path, page: str) -> None:
 
 
 def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "available", lambda: False)
-    bare = html.render(read_contents(study))
+    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)
+    bare = page.render_report(read_study_results(study))
     parsed = Page(bare)
     assert not parsed.all("img")
     ranked = Page(bare.partition('id="patterns"')[2].partition("</section>")[0])
-    rows = html.TOP * read_contents(study).model.n_patterns
+    rows = page.TOP * read_study_results(study).model.n_patterns
     assert sum("fill" in i.get("class", "") for i in ranked.all("i")) == rows
     assert "rindices[brain]" in bare
 
@@ -148,7 +148,7 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
 
 
 def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "available", lambda: False)  # pictures take time
+    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)  # pictures take time
     for name in ("associations.tsv", "associations.json", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
@@ -187,14 +187,14 @@ def test_letters_can_be_read_in_both_themes() -> None:
 
 @given(st.floats(-5, 5))
 def test_numbers_on_colours_can_be_read(value: float) -> None:
-    cell = html._cell(value, 3.0)
+    cell = page._build_colour_cell(value, 3.0)
     ink = {"#000": "#000000", "#fff": "#ffffff"}[cell["ink"]]
     assert contrast(ink, cell["colour"]) >= 4.5
 
 
 @pytest.mark.parametrize(("value", "text"), [(-3.926, "−3.93"), (0.5, "+0.50"), (-0.001, "0.00")])  # noqa: RUF001
 def test_signed(value: float, text: str) -> None:
-    assert html.signed(value) == text
+    assert page.format_signed(value) == text
 
 
 def requests(page: Path, profile: Path) -> list[str]:

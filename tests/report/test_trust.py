@@ -15,10 +15,10 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.experiments.simulate import TASKS
-from rindices.report import geometry, words
-from rindices.report.contents import Contents, read_contents
-from rindices.report.trust import anything, read_trust
-from rindices.study.endings import NoPatternError
+from rindices.report import geometry, sentences
+from rindices.report.study_results import StudyResults, read_study_results
+from rindices.report.trust import build_trust_section, describe_overall_test
+from rindices.study.exceptions import NoPatternError
 from tests.report import test_html
 from tests.report.test_html import Page, data_of
 
@@ -42,7 +42,7 @@ def curve(*points: tuple[float, float, int]) -> dict[str, Any]:
     return {"n_patterns": min(found, 8), "level": 0.05, "overlap": 0.9, "curve": rows}
 
 
-def with_number(contents: Contents, **changes: Any) -> Contents:
+def with_number(contents: StudyResults, **changes: Any) -> StudyResults:
     number = contents.selection["number_of_patterns"] | changes
     return replace(contents, selection=contents.selection | {"number_of_patterns": number})
 
@@ -74,8 +74,10 @@ def test_the_figures_are_the_studys(page: str, study: Path) -> None:
 
 
 def test_filled_dots_are_those_beyond_chance(study: Path) -> None:
-    contents = with_number(read_contents(study), test=curve((9, 0.017, 59), (6, 0.04, 199), (3, 0.6, 19)), by_test=2)
-    trust = read_trust(contents)
+    contents = with_number(
+        read_study_results(study), test=curve((9, 0.017, 59), (6, 0.04, 199), (3, 0.6, 19)), by_test=2
+    )
+    trust = build_trust_section(contents)
     assert trust is not None
     assert "2 of 3 rows lie beyond chance" in trust.curve.alt
     assert trust.curve.svg.count("fill: var(--patient)") == 2
@@ -85,7 +87,7 @@ def test_filled_dots_are_those_beyond_chance(study: Path) -> None:
 
 @pytest.mark.parametrize(("p", "number", "told"), [(1 / 60, 59, "none"), (0.85, 20 - 1, "16"), (1.0, 19, "all")])
 def test_shuffles_are_counted(p: float, number: int, told: str) -> None:
-    (said,) = anything(curve((5, p, number)), SHUFFLES)
+    (said,) = describe_overall_test(curve((5, p, number)), SHUFFLES)
     assert f"shuffled {number} times among people alike in age and sex. " in said
     assert f"mean nothing, {told} made" in said
     assert said.startswith("Yes.") == (p < 0.05)
@@ -93,34 +95,34 @@ def test_shuffles_are_counted(p: float, number: int, told: str) -> None:
 
 def test_sites_are_told() -> None:
     test, sites = curve((5, 0.5, 19)), {"sites": {"a": {}}}
-    assert "among people of the same site." in anything(test, SHUFFLES | {"covariates": []} | sites)[0]
-    assert "alike in age and sex and of the same site." in anything(test, SHUFFLES | sites)[0]
-    assert "19 times. Of these" in anything(test, SHUFFLES | {"covariates": []})[0]
+    assert "among people of the same site." in describe_overall_test(test, SHUFFLES | {"covariates": []} | sites)[0]
+    assert "alike in age and sex and of the same site." in describe_overall_test(test, SHUFFLES | sites)[0]
+    assert "19 times. Of these" in describe_overall_test(test, SHUFFLES | {"covariates": []})[0]
 
 
 def test_numbers_that_differ_are_explained_and_doubted(study: Path) -> None:
-    contents = read_contents(study)
+    contents = read_study_results(study)
     why = "the test finds 8, which was not tried: try it with --patterns 8"
     every = curve(*[(9.0, 0.017, 59)] * 9)
-    trust = read_trust(with_number(contents, by_test=8, why=why, test=every))
+    trust = build_trust_section(with_number(contents, by_test=8, why=why, test=every))
     assert trust is not None
     assert trust.numbers == [(str(contents.model.n_patterns), "by agreement"), ("at least 8", "by the test")]
     assert "numbers differ" in trust.many[-1]
     assert trust.doubts[0] == f"Agreement and the test name different numbers of patterns. T{why[1:]}."
-    same = read_trust(with_number(contents, why=""))
+    same = build_trust_section(with_number(contents, why=""))
     assert same is not None
     assert same.many[-1] == "Both give the same number."
-    asked = read_trust(with_number(contents, forced=3, by_agreement=None, why=why))
+    asked = build_trust_section(with_number(contents, forced=3, by_agreement=None, why=why))
     assert asked is not None
     assert asked.numbers[0][1] == "asked for"
     assert asked.doubts[0].startswith("The study and the test name different numbers")
 
 
 def test_a_result_without_a_disease_opens_with_doubt(study: Path) -> None:
-    contents = with_number(read_contents(study), by_test=0, forced=3, test=curve((3.5, 0.85, 19)))
-    assert "nothing but chance" in words.found(contents)[0]
-    assert len(words.found(contents)) == 4
-    trust = read_trust(contents)
+    contents = with_number(read_study_results(study), by_test=0, forced=3, test=curve((3.5, 0.85, 19)))
+    assert "nothing but chance" in sentences.describe_findings(contents)[0]
+    assert len(sentences.describe_findings(contents)) == 4
+    trust = build_trust_section(contents)
     assert trust is not None
     assert trust.anything[0].startswith("That could not be shown.")
     assert "0 of 1 row" in trust.curve.alt
@@ -128,7 +130,7 @@ def test_a_result_without_a_disease_opens_with_doubt(study: Path) -> None:
 
 def test_doubtful_patterns_are_told_apart(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of a study whose second pattern nobody reproduces; what the user was told stands there once."""
-    monkeypatch.setattr(geometry, "available", lambda: False)
+    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)
     folder = tmp_path / "doubtful"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
     selection = json.loads((folder / "selection.json").read_text())
@@ -164,7 +166,7 @@ def test_single_people_have_widths_and_novelty(page: str, study: Path) -> None:
 
 
 def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "available", lambda: False)  # pictures take time
+    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)  # pictures take time
     folder = tmp_path / "old"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "cohort.json"))
     selection = json.loads((folder / "selection.json").read_text())

@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 from rindices.errors import InputError
 from rindices.selection.agreement import (
     agreement,
-    align,
+    align_columns,
     c_index,
     c_index_matrix,
     members_agreement,
@@ -122,7 +122,7 @@ def test_a_member_agrees_with_itself_in_any_order(m):
     r, order = rng.random((50, m)), rng.permutation(m)
     result = agreement(r, r[:, order])
     np.testing.assert_array_equal(r[:, order][:, result.matching], r)
-    np.testing.assert_array_equal(r[:, order][:, align(r[:, order], r)], r)
+    np.testing.assert_array_equal(r[:, order][:, align_columns(r[:, order], r)], r)
     assert result[:2] == pytest.approx((1.0, 1.0))
     assert np.isnan(result.difference) if m == 1 else result.difference == pytest.approx(1.0)
 
@@ -219,7 +219,7 @@ def test_tables_of_wrong_shape_are_refused():
         (lambda: pattern_c_index(r, r[:, :0]), "patterns in columns"),
         (lambda: pattern_c_index(r, r[:, :, None]), "people in rows"),
         (lambda: agreement(r, r[:, :2]), "as many patterns"),
-        (lambda: align(r, r[:5]), "same people"),
+        (lambda: align_columns(r, r[:5]), "same people"),
         (lambda: members_agreement(r), "members, people, patterns"),
         (lambda: members_agreement(r[None]), "at least two members"),
         (lambda: members_agreement([r, r[:, :2]]), "differ in shape"),

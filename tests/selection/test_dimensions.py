@@ -8,14 +8,14 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.linear_model import LinearRegression
 
 from rindices.selection.dimensions import (
-    Dimensions,
-    People,
+    DimensionEstimate,
+    ParticipantData,
+    compute_excess_and_shift,
+    compute_joint_p_value,
     count_dimensions,
-    excess_and_shift,
-    joint_p,
-    shrunk,
+    shrink_covariance,
 )
-from rindices.selection.relabel import Exchange, log_odds
+from rindices.selection.relabel import PermutationScheme, fit_log_odds
 
 Floats = NDArray[np.float64]
 
@@ -33,17 +33,19 @@ def cohort(
     return people, patient
 
 
-def found(people: Floats, patient: NDArray[np.bool_], design: Floats | None = None, **options: int) -> Dimensions:
+def found(
+    people: Floats, patient: NDArray[np.bool_], design: Floats | None = None, **options: int
+) -> DimensionEstimate:
     columns = np.ones((len(people), 1)) if design is None else np.column_stack([np.ones(len(people)), design])
-    odds = log_odds(columns[:, 1:], np.zeros((len(people), 0)), patient)
+    odds = fit_log_odds(columns[:, 1:], np.zeros((len(people), 0)), patient)
     strata = np.zeros(len(people), dtype=np.intp)
-    return count_dimensions(People(people, columns), patient, Exchange(odds, strata), **options)
+    return count_dimensions(ParticipantData(people, columns), patient, PermutationScheme(odds, strata), **options)
 
 
 def test_shrinkage_is_ledoit_wolf() -> None:
     people = cohort(0, 0)[0]
     centred = people - people.mean(axis=0)
-    own = shrunk(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
+    own = shrink_covariance(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
     np.testing.assert_allclose(own, ledoit_wolf(centred, assume_centered=True)[0], atol=1e-8)
 
 
@@ -52,7 +54,7 @@ def test_contrast_against_a_plain_computation() -> None:
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(len(people), 2))
     people = people + covariates @ rng.normal(size=(2, people.shape[1]))
-    contrast = People(people, np.column_stack([np.ones(len(people)), covariates])).contrast(patient)
+    contrast = ParticipantData(people, np.column_stack([np.ones(len(people)), covariates])).contrast(patient)
     adjusted = people - LinearRegression().fit(covariates[~patient], people[~patient]).predict(covariates)
     adjusted /= adjusted[~patient].std(axis=0)
     controls = ledoit_wolf(adjusted[~patient], assume_centered=True)[0]
@@ -64,35 +66,35 @@ def test_contrast_against_a_plain_computation() -> None:
     shift = adjusted[patient].mean(axis=0)
     error = 1 / (~patient).sum() + np.median(values) / patient.sum()
     expected = (values[-1] / np.median(values), shift @ np.linalg.solve(controls, shift) / error)
-    np.testing.assert_allclose(excess_and_shift(contrast), expected, rtol=1e-6)
+    np.testing.assert_allclose(compute_excess_and_shift(contrast), expected, rtol=1e-6)
     # labels that make patients the fewer take the other way to the same sums
-    swapped = People(people, np.ones((len(people), 1))).contrast(~patient)
+    swapped = ParticipantData(people, np.ones((len(people), 1))).contrast(~patient)
     plain = people - people[patient].mean(axis=0)
     np.testing.assert_allclose(swapped.scale, plain[patient].std(axis=0), rtol=1e-8)
 
 
 def test_what_is_taken_out_is_gone() -> None:
     people, patient = cohort(2, 2)
-    everyone = People(people, np.ones((len(people), 1)))
+    everyone = ParticipantData(people, np.ones((len(people), 1)))
     before = everyone.contrast(patient)
     width = people.shape[1]
     top = eigh(before.patients, before.controls, subset_by_index=[width - 2, width - 1])[1]
-    rest = everyone.without(patient, 2)
+    rest = everyone.remove_directions(patient, 2)
     np.testing.assert_allclose(rest.shifts / before.scale @ top, 0.0, atol=1e-9)
     low = eigh(before.patients, before.controls, eigvals_only=True)[: width - 2]
     others = eigh(before.patients, before.controls, subset_by_index=[0, width - 3])[1]
     kept = everyone.shifts / before.scale @ others  # in all other directions people are as they were
     np.testing.assert_allclose(rest.shifts / before.scale @ others, kept, atol=1e-9)
-    assert excess_and_shift(rest.contrast(patient))[0] < 1.5 * low[-1] / np.median(low)
+    assert compute_excess_and_shift(rest.contrast(patient))[0] < 1.5 * low[-1] / np.median(low)
 
 
 def test_joint_p_against_a_loop() -> None:
     values = np.random.default_rng(0).normal(size=(50, 2)).round(1)  # with ties
     reached = [min(int((values[:, q] >= row[q]).sum()) for q in range(2)) for row in values]
     expected = np.mean([other <= reached[0] for other in reached])
-    assert joint_p(values) == pytest.approx(expected)
+    assert compute_joint_p_value(values) == pytest.approx(expected)
     one = values[:, :1]
-    assert joint_p(one) == pytest.approx((one[:, 0] >= one[0, 0]).mean())
+    assert compute_joint_p_value(one) == pytest.approx((one[:, 0] >= one[0, 0]).mean())
 
 
 @pytest.mark.parametrize("patterns", [0, 1, 2, 4])
@@ -112,7 +114,7 @@ def test_a_weak_shift_of_everyone_is_found() -> None:
     people[patient] += 0.5 * people.std(axis=0) * np.sign(np.random.default_rng(3).normal(size=people.shape[1]))
     result = found(people, patient)
     assert result.number == 1
-    assert result.questions[0].p < 0.02
+    assert result.dimension_tests[0].p < 0.02
 
 
 @pytest.mark.parametrize("stretch", [0.7, 1.4])
@@ -135,7 +137,12 @@ def test_older_patients_whose_volumes_bend_with_age() -> None:
         patient = rng.uniform(size=300) < 1 / (1 + np.exp(-1.5 * age))
         design = np.column_stack([np.ones(300), age])
         fair += found(people, patient, age[:, None], most=1).number > 0
-        free += count_dimensions(People(people, design), patient, Exchange.freely(300), most=1).number > 0
+        free += (
+            count_dimensions(
+                ParticipantData(people, design), patient, PermutationScheme.unrestricted(300), most=1
+            ).number
+            > 0
+        )
     assert free >= 10
     assert fair <= 3
 
@@ -144,10 +151,10 @@ def test_same_seed_same_answer_and_the_last_question_is_answered_with_yes() -> N
     people, patient = cohort(2, 5)
     first, again = found(people, patient, seed=3), found(people, patient, seed=3)
     assert first == again
-    assert [question.patterns for question in first.questions] == [0, 1, 2]
-    assert [question.p <= first.level for question in first.questions] == [True, True, False]
+    assert [question.patterns for question in first.dimension_tests] == [0, 1, 2]
+    assert [question.p <= first.level for question in first.dimension_tests] == [True, True, False]
     # looks end a question early: at the 60th where nothing comes near, at any 20th where too much does
-    assert [question.relabellings for question in first.questions[:2]] == [59, 59]
-    assert first.questions[2].relabellings < 199
-    assert first.questions[2].relabellings % 20 == 19
-    assert first.questions[0].chance[0] < first.questions[0].chance[1] < first.questions[0].excess
+    assert [question.relabellings for question in first.dimension_tests[:2]] == [59, 59]
+    assert first.dimension_tests[2].relabellings < 199
+    assert first.dimension_tests[2].relabellings % 20 == 19
+    assert first.dimension_tests[0].chance[0] < first.dimension_tests[0].chance[1] < first.dimension_tests[0].excess

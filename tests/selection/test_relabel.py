@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from rindices.selection.relabel import Exchange, log_odds, overlap, relabellings
+from rindices.selection.relabel import PermutationScheme, draw_permuted_labels, estimate_overlap, fit_log_odds
 
 
 def test_labels_follow_their_conditional_law() -> None:
@@ -19,7 +19,7 @@ def test_labels_follow_their_conditional_law() -> None:
     draws = 5_000
     rng = np.random.default_rng(0)
     for _ in range(draws // 100):  # many hubs: draws of one hub are exchangeable, not independent of the start
-        for labels in relabellings(patient, Exchange(odds, np.zeros(6, dtype=np.intp)), 100, rng):
+        for labels in draw_permuted_labels(patient, PermutationScheme(odds, np.zeros(6, dtype=np.intp)), 100, rng):
             assert labels.sum() == 3
             counts[tuple(np.flatnonzero(labels))] += 1
     np.testing.assert_allclose([counts[s] / draws for s in sets], weights / weights.sum(), atol=0.02)
@@ -27,9 +27,11 @@ def test_labels_follow_their_conditional_law() -> None:
 
 def test_without_covariates_labels_are_permuted() -> None:
     patient = np.arange(40) < 10
-    odds = log_odds(np.zeros((40, 0)), np.zeros((40, 0)), patient)
+    odds = fit_log_odds(np.zeros((40, 0)), np.zeros((40, 0)), patient)
     np.testing.assert_array_equal(odds, 0.0)
-    drawn = np.array(list(relabellings(patient, Exchange.freely(40), 2000, np.random.default_rng(0))))
+    drawn = np.array(
+        list(draw_permuted_labels(patient, PermutationScheme.unrestricted(40), 2000, np.random.default_rng(0)))
+    )
     np.testing.assert_allclose(drawn.mean(axis=0), 0.25, atol=0.05)
 
 
@@ -38,7 +40,7 @@ def test_strata_keep_their_patients(alike: bool) -> None:
     rng = np.random.default_rng(4)
     strata, patient = rng.integers(3, size=300), rng.uniform(size=300) < 0.4
     odds = np.zeros(300) if alike else rng.normal(size=300)
-    drawn = np.array(list(relabellings(patient, Exchange(odds, strata), 50, rng)))
+    drawn = np.array(list(draw_permuted_labels(patient, PermutationScheme(odds, strata), 50, rng)))
     for stratum in range(3):
         np.testing.assert_array_equal(drawn[:, strata == stratum].sum(axis=1), patient[strata == stratum].sum())
     assert (drawn != patient).mean() > 0.3
@@ -48,7 +50,7 @@ def test_odds_are_those_of_a_logistic_regression() -> None:
     rng = np.random.default_rng(1)
     site = rng.integers(2, size=4000).astype(float)
     patient = rng.uniform(size=4000) < 1 / (1 + np.exp(-(2 * site - 1)))
-    odds = log_odds(np.zeros((4000, 0)), site[:, None], patient)
+    odds = fit_log_odds(np.zeros((4000, 0)), site[:, None], patient)
     plain = LogisticRegression(C=np.inf).fit(site[:, None], patient).decision_function(site[:, None])
     np.testing.assert_allclose(odds, plain, atol=0.01)
     np.testing.assert_allclose([odds[site == 0].mean(), odds[site == 1].mean()], [-1, 1], atol=0.15)
@@ -58,14 +60,16 @@ def test_odds_bend_with_age() -> None:
     rng = np.random.default_rng(2)
     age = rng.uniform(40, 80, 3000)
     patient = rng.uniform(size=3000) < np.where(np.abs(age - 60) < 10, 0.8, 0.2)  # the middle-aged are ill
-    odds = log_odds(age[:, None], np.zeros((3000, 0)), patient)
+    odds = fit_log_odds(age[:, None], np.zeros((3000, 0)), patient)
     assert odds[np.abs(age - 60) < 5].mean() > 1
     assert odds[np.abs(age - 60) > 15].mean() < -0.7
 
 
 def test_overlap() -> None:
     patient = np.arange(200) < 100
-    apart = log_odds(np.where(patient, 1.0, 0.0)[:, None] + np.arange(200)[:, None] / 1e6, np.zeros((200, 0)), patient)
+    apart = fit_log_odds(
+        np.where(patient, 1.0, 0.0)[:, None] + np.arange(200)[:, None] / 1e6, np.zeros((200, 0)), patient
+    )
     rng = np.random.default_rng(3)
-    assert overlap(patient, Exchange.freely(200), rng) > 0.95
-    assert overlap(patient, Exchange(apart, np.zeros(200, dtype=np.intp)), rng) < 0.2
+    assert estimate_overlap(patient, PermutationScheme.unrestricted(200), rng) > 0.95
+    assert estimate_overlap(patient, PermutationScheme(apart, np.zeros(200, dtype=np.intp)), rng) < 0.2

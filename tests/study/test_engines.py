@@ -21,11 +21,11 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.study import store as stores
-from rindices.study.config import Model, Queue, make_study
-from rindices.study.engines.base import Order
-from rindices.study.engines.choose import make_engine
-from rindices.study.engines.queues import CLUSTERS, QueueEngine, lifetime_of
-from rindices.study.engines.trainer import PausedError, Trainer
+from rindices.study.config import ModelConfig, QueueConfig, make_study
+from rindices.study.engines.base import TrainingJob
+from rindices.study.engines.queues import CLUSTER_CLASSES, QueueEngine, compute_worker_lifetime
+from rindices.study.engines.registry import make_engine
+from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess
 from rindices.study.plan import MemberSet, make_plan
 from rindices.study.store import RunStore
 from tests.study.helpers import STUDY, command, outputs, run
@@ -97,7 +97,7 @@ def test_a_deadly_set_is_given_up_and_the_rest_goes_on(folder: Path, tmp_path: P
     assert re.search(rf"1 member set of 4 could not be trained: m2-005-\w+ \({reason}, 4 times\)", message), message
     assert "Traceback" not in message
     assert len(sets(tmp_path)) == 3
-    begun = RunStore(tmp_path / "runs").noted("begun")
+    begun = RunStore(tmp_path / "runs").count_events("begun")
     assert [count for key, count in begun.items() if key.startswith("m2-005")] == [4]
 
 
@@ -168,7 +168,7 @@ def check_storm(folder: Path, out: Path, kills: int) -> str:
     """Return what happened, in a line."""
     lost = storm(folder, out, kills)
     store = RunStore(out / "runs")
-    begun, finished = store.noted("begun"), store.noted("finished")
+    begun, finished = store.count_events("begun"), store.count_events("finished")
     assert lost["worker"] == kills
     assert set(finished.values()) == {1}, "a set was trained to its end twice"
     assert set(begun) == set(finished)
@@ -216,34 +216,34 @@ def test_locks_of_the_dead(tmp_path: Path) -> None:
     host = socket.gethostname()
     for holder in (f'{{"host": "{host}", "pid": {gone.pid}}}', f'{{"host": "{host}", "pid": 1, "born": "long ago"}}'):
         lock.write_text(holder)
-        with store.hold():
+        with store.lock_folder():
             assert f'"pid": {os.getpid()}' in lock.read_text()
         assert not lock.exists()
     for holder, who in (('{"host": "elsewhere", "pid": 7}', "process 7 on elsewhere"), ("", "an unknown machine")):
         lock.write_text(holder)
-        with pytest.raises(StudyError, match=who), store.hold():
+        with pytest.raises(StudyError, match=who), store.lock_folder():
             pass
         assert lock.read_text() == holder
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def order(tmp_path: Path) -> TrainingJob:
     """A training that takes far longer than a test."""
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    (work,) = make_plan(Model(**LONG), 0, cohort.fingerprint())
+    (work,) = make_plan(ModelConfig(**LONG), 0, cohort.fingerprint())
     X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    return Order(work, tmp_path, RunStore(tmp_path).put_people(X, y))
+    return TrainingJob(work, tmp_path, RunStore(tmp_path).save_training_data(X, y))
 
 
 @pytest.mark.parametrize("end", ["asked", "abandoned"])
-def test_a_training_that_must_end_keeps_its_state(order: Order, end: str) -> None:
+def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) -> None:
     """SIGTERM at the end of the wall time, and the end of the worker that asked for it."""
-    trainer, store, ended = Trainer(), RunStore(order.folder), list[type]()
+    trainer, store, ended = TrainingProcess(), RunStore(order.folder), list[type]()
 
     def train() -> None:
         try:
             trainer.train(order)
-        except PausedError as error:
+        except TrainingPausedError as error:
             ended.append(type(error))
 
     thread = threading.Thread(target=train)
@@ -251,15 +251,15 @@ def test_a_training_that_must_end_keeps_its_state(order: Order, end: str) -> Non
     ((state, last),) = newest_states(order.folder, 1).items()
     time.sleep(0.5)
     if end == "asked":
-        trainer.ask_to_stop()
+        trainer.request_stop()
     else:
         assert trainer._process.stdin is not None
         trainer._process.stdin.close()
     thread.join(30)
     trainer.stop()
-    assert ended == [PausedError]
+    assert ended == [TrainingPausedError]
     assert state.stat().st_mtime_ns > last
-    assert 0 < store.partly([order.work]) < 0.5
+    assert 0 < store.sum_partial_progress([order.work]) < 0.5
 
 
 @pytest.mark.parametrize("engine", ["local", "dask"])
@@ -316,12 +316,12 @@ def test_an_unwritable_folder(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_slow_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, work = RunStore(tmp_path), make_plan(Model(**LONG), 0, "x")[0]
+    store, work = RunStore(tmp_path), make_plan(ModelConfig(**LONG), 0, "x")[0]
     late = threading.Timer(1.0, store.path(work).touch)
     late.start()
     store.wait_for(work)
     late.join()
-    monkeypatch.setattr(stores, "SLOW", 0.5)
+    monkeypatch.setattr(stores, "FILE_VISIBILITY_TIMEOUT", 0.5)
     store.path(work).unlink()
     with pytest.raises(StudyError, match="is not seen here"):
         store.wait_for(work)
@@ -342,7 +342,7 @@ def test_no_scheduler_and_no_packages(folder: Path, tmp_path: Path) -> None:
     assert 'the engine dask needs distributed, which is not installed: pip install "rindices[cluster]".' in done.stderr
 
 
-@pytest.mark.parametrize("system", list(CLUSTERS))
+@pytest.mark.parametrize("system", list(CLUSTER_CLASSES))
 def test_every_batch_system_by_the_same_door(system: str, tmp_path: Path) -> None:
     import dask_jobqueue
 
@@ -353,16 +353,16 @@ def test_every_batch_system_by_the_same_door(system: str, tmp_path: Path) -> Non
     assert isinstance(engine, QueueEngine)
     options = engine.options(tmp_path / "jobs")
     options.pop("scheduler_options")
-    job = getattr(dask_jobqueue, CLUSTERS[system]).job_cls(scheduler="tcp://x:1", name="w", **options)
+    job = getattr(dask_jobqueue, CLUSTER_CLASSES[system]).job_cls(scheduler="tcp://x:1", name="w", **options)
     script = job.job_script()
     for part in ("long", "brains", "--qos=low", "module load python", "--nworkers 4", "--lifetime 6900s"):
         assert part in script
 
 
 def test_workers_leave_before_the_wall_time_ends() -> None:
-    assert lifetime_of("12:00:00") == 12 * 3600 - 300
-    assert lifetime_of("00:20") == 1080
-    assert lifetime_of("2-00:00:00") == 2 * 86_400 - 300
+    assert compute_worker_lifetime("12:00:00") == 12 * 3600 - 300
+    assert compute_worker_lifetime("00:20") == 1080
+    assert compute_worker_lifetime("2-00:00:00") == 2 * 86_400 - 300
 
 
 @pytest.mark.parametrize(
@@ -379,13 +379,13 @@ def test_wrong_tables_of_batch_systems(run_: dict[str, object], offender: str, c
         make_study({"data": {"volumes": "v.csv"}, "run": run_})
     assert offender in str(caught.value)
     assert cure in str(caught.value)
-    assert Queue().walltime == "12:00:00"
+    assert QueueConfig().walltime == "12:00:00"
 
 
-def test_an_order_survives_the_way_to_its_process(order: Order) -> None:
-    from rindices.study.engines.trainer import _read, _written
+def test_an_order_survives_the_way_to_its_process(order: TrainingJob) -> None:
+    from rindices.study.engines.worker_process import _decode_job, _encode_job
 
-    again = _read(_written(order))
+    again = _decode_job(_encode_job(order))
     assert again == order
     assert isinstance(again.work, MemberSet)
     assert again.work.key == order.work.key

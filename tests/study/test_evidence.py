@@ -9,75 +9,77 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import write_cohort
-from rindices.experiments.trust_cohorts import NULLS, null_cohort
-from rindices.learners.reproduction import Reproduction
-from rindices.selection.dimensions import Dimensions, Question
+from rindices.experiments.trust_cohorts import NULL_COHORTS, simulate_null_cohort
+from rindices.learners.pattern_stability import PatternStability
+from rindices.selection.dimensions import DimensionEstimate, DimensionTest
 from rindices.study import evidence
 from rindices.study.evidence import (
-    cohort_dimensions,
-    doubts,
-    nothing_found,
-    number_record,
-    patterns_record,
-    shifts_of,
-    why_they_differ,
+    collect_study_warnings,
+    count_cohort_dimensions,
+    explain_disagreement,
+    is_null_result,
+    log_transform_volumes,
+    make_number_record,
+    make_patterns_record,
 )
-from rindices.study.outputs import OUTPUTS
+from rindices.study.outputs import OUTPUT_FILES
 from tests.study.helpers import run
 
 
 def test_the_true_number_is_found_whatever_the_unit() -> None:
     cohort = ri.simulate_cohort("basic", seed=0).cohort
-    found = cohort_dimensions(cohort)
+    found = count_cohort_dimensions(cohort)
     assert found.number == 3
     assert found.overlap > 0.95
     litres = replace(cohort, volumes=cohort.volumes / 1e6)
-    again = cohort_dimensions(litres)
-    np.testing.assert_allclose([q.excess for q in again.questions], [q.excess for q in found.questions], rtol=1e-6)
+    again = count_cohort_dimensions(litres)
+    np.testing.assert_allclose(
+        [q.excess for q in again.dimension_tests], [q.excess for q in found.dimension_tests], rtol=1e-6
+    )
 
 
 def test_groups_of_different_sites_cannot_be_compared() -> None:
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
     site = np.where(cohort.is_patient, "hospital", "school").astype(object)
-    found = cohort_dimensions(replace(cohort, people=cohort.people.assign(site=site)))
+    found = count_cohort_dimensions(replace(cohort, people=cohort.people.assign(site=site)))
     assert found.overlap == 0.0
     assert found.number == 0
-    assert not nothing_found(found)  # no ground to say that there is none
-    assert "can hardly compare" in str(doubts(number_record(found, (2, 3), 2), [])[1])
+    assert not is_null_result(found)  # no ground to say that there is none
+    assert "can hardly compare" in str(collect_study_warnings(make_number_record(found, (2, 3), 2), [])[1])
 
 
 def test_a_second_scan_adds_no_person() -> None:
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
     twice = np.repeat(np.arange(len(cohort)), 2)
     frames = (frame.iloc[twice].reset_index(drop=True) for frame in (cohort.volumes, cohort.people, cohort.covariates))
-    assert cohort_dimensions(type(cohort)(*frames)) == cohort_dimensions(cohort)
+    assert count_cohort_dimensions(type(cohort)(*frames)) == count_cohort_dimensions(cohort)
 
 
-@pytest.mark.parametrize("kind", list(NULLS))
+@pytest.mark.parametrize("kind", list(NULL_COHORTS))
 def test_misleading_cohorts_without_disease(kind: str) -> None:
-    assert [cohort_dimensions(null_cohort(kind, seed), seed).number for seed in range(3)].count(0) >= 2
+    assert [count_cohort_dimensions(simulate_null_cohort(kind, seed), seed).number for seed in range(3)].count(0) >= 2
 
 
 def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = ri.simulate_cohort("basic", seed=0).cohort
     seen = []
-    monkeypatch.setattr(evidence, "MOST_PEOPLE", 150)
+    monkeypatch.setattr(evidence, "MAX_PARTICIPANTS_PER_GROUP", 150)
     monkeypatch.setattr(evidence, "count_dimensions", lambda people, patient, *rest: seen.append(patient))
-    cohort_dimensions(cohort)
+    count_cohort_dimensions(cohort)
     assert (len(seen[0]), seen[0].sum()) == (300, 150)
 
 
 def test_shifts_are_logarithms_of_volumes_and_z_scores_stay() -> None:
     rng = np.random.default_rng(0)
     volumes = np.exp(rng.normal(8, 0.1, size=(50, 4)))
-    np.testing.assert_allclose(shifts_of(volumes), np.log(volumes / volumes.mean(axis=0)))
+    np.testing.assert_allclose(log_transform_volumes(volumes), np.log(volumes / volumes.mean(axis=0)))
     scores = rng.normal(size=(50, 4))
-    np.testing.assert_allclose(shifts_of(scores).std(axis=0), 1.0)
-    np.testing.assert_allclose(np.corrcoef(shifts_of(scores)[:, 0], scores[:, 0])[0, 1], 1.0)
+    np.testing.assert_allclose(log_transform_volumes(scores).std(axis=0), 1.0)
+    np.testing.assert_allclose(np.corrcoef(log_transform_volumes(scores)[:, 0], scores[:, 0])[0, 1], 1.0)
 
 
-DIMENSIONS = Dimensions(
-    2, tuple(Question(k, 5.0 - k, (3.0, 3.3), p, 199) for k, p in enumerate((0.005, 0.01, 0.4))), 0.05, 0.9
+DIMENSIONS = DimensionEstimate(
+    2, tuple(DimensionTest(k, 5.0 - k, (3.0, 3.3), p, 199) for k, p in enumerate((0.005, 0.01, 0.4))), 0.05, 0.9
 )
 
 
@@ -93,24 +95,24 @@ DIMENSIONS = Dimensions(
     ],
 )
 def test_why_they_differ(tested: int, tried: tuple[int, ...], agreed: int | None, words: str) -> None:
-    said = why_they_differ(tested, tried, agreed)
+    said = explain_disagreement(tested, tried, agreed)
     assert words in said
     assert bool(said) == bool(words)
 
 
 def test_records_are_plain_and_complete() -> None:
-    number = number_record(DIMENSIONS, (2, 3), 3)
+    number = make_number_record(DIMENSIONS, (2, 3), 3)
     assert (number["by_agreement"], number["by_test"], number["forced"]) == (3, 2, None)
     assert [point["p"] for point in number["test"]["curve"]] == [0.005, 0.01, 0.4]
-    assert number_record(DIMENSIONS, (4,), 4)["forced"] == 4
+    assert make_number_record(DIMENSIONS, (4,), 4)["forced"] == 4
     stability = np.array([[0.9, 0.2], [1.0, 0.4]])
     ends = np.array([[0.7, 0.0], [0.9, 0.2]])
-    patterns = patterns_record(Reproduction(stability, stability, np.array([0.8, 0.1]), ends))
+    patterns = make_patterns_record(PatternStability(stability, stability, np.array([0.8, 0.1]), ends))
     assert [p["name"] for p in patterns] == ["r1", "r2"]
     assert patterns[0]["stability"] == pytest.approx(0.95)
     assert patterns[1]["carriers_interval"] == [0.0, 0.2]
     json.dumps([number, patterns], allow_nan=False)
-    said = "\n".join(str(problem) for problem in doubts(number, patterns))
+    said = "\n".join(str(problem) for problem in collect_study_warnings(number, patterns))
     assert "different numbers" in said
     assert "few patients carry r2" in said
     assert "do not reproduce r2" in said
@@ -130,7 +132,7 @@ def test_a_null_cohort_ends_well(nothing: Path) -> None:
     out = nothing / "out"
     options += ["--out", out]
     out.mkdir()
-    for name in OUTPUTS:
+    for name in OUTPUT_FILES:
         (out / name).write_text("of an earlier study")
     done = run("fit", table, *options, report=True)
     assert done.returncode == 0, done.stderr

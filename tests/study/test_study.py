@@ -22,7 +22,7 @@ from rindices.cli.main import app
 from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.config import Model, make_study, merge_options, read_study, study_toml
+from rindices.study.config import ModelConfig, format_study_toml, make_study, merge_options, read_study
 from rindices.study.engines.base import run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.fit import fit_cohort
@@ -79,7 +79,7 @@ def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> Non
 def test_each_setting_is_announced_once(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     told: list[int] = []
-    model = Model(patterns=(2, 3), members=15, recipe="contrastive")
+    model = ModelConfig(patterns=(2, 3), members=15, recipe="contrastive")
     fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, agreed=lambda point, value: told.append(point.n_patterns))
     assert sorted(told) == [2, 3]
 
@@ -115,12 +115,12 @@ def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) ->
 
 
 def test_what_changes_the_fingerprint() -> None:
-    model = Model(recipe="paper", patterns=(3,), orthogonality=(0.2,))
+    model = ModelConfig(recipe="paper", patterns=(3,), orthogonality=(0.2,))
 
-    def keys(changed: Model = model, seed: int = 0, data: str = "x") -> list[str]:
+    def keys(changed: ModelConfig = model, seed: int = 0, data: str = "x") -> list[str]:
         return [work.key for work in make_plan(changed, seed, data)]
 
-    def with_(**changes: Any) -> Model:
+    def with_(**changes: Any) -> ModelConfig:
         return model.model_copy(update=changes)
 
     assert keys() == keys()
@@ -151,7 +151,7 @@ def test_one_value_in_the_table_changes_the_fingerprint(folder: Path) -> None:
 
 def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=1, recipe_changes=BRIEF)
+    model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=1, recipe_changes=BRIEF)
     first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
     assert first.card["recipe"]["values"]["max_steps"] == 40
@@ -165,7 +165,7 @@ BRIEF_DEFAULT = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_ev
 
 def test_recipe_default_through_the_store(tmp_path: Path) -> None:
     made = ri.simulate_cohort("small", seed=1)
-    model = Model(patterns=(3,), members=6, recipe_changes=BRIEF_DEFAULT)
+    model = ModelConfig(patterns=(3,), members=6, recipe_changes=BRIEF_DEFAULT)
     first = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
     names = ["r1", "r2", "r3"]
@@ -196,21 +196,21 @@ def test_recipe_default_through_the_store(tmp_path: Path) -> None:
 def test_lambda_is_the_recipes_where_it_is_left_open(
     changes: dict[str, Any], weights: tuple[float | None, ...]
 ) -> None:
-    plan = make_plan(Model(patterns=(2,), members=1, **changes), 0, "x")
+    plan = make_plan(ModelConfig(patterns=(2,), members=1, **changes), 0, "x")
     assert tuple(work.point.orthogonality for work in plan) == weights
 
 
 def test_a_learnt_copula_moves_after_the_held_steps() -> None:
-    values = resolve_recipe(Model(correlated=True))[1]
+    values = resolve_recipe(ModelConfig(correlated=True))[1]
     assert (values["correlated"], values["copula_after"]) == (True, values["held_steps"])
-    assert resolve_recipe(Model(recipe="paper", correlated=True))[1]["copula_after"] == 0
-    assert resolve_recipe(Model())[1]["copula_after"] > values["max_steps"]
+    assert resolve_recipe(ModelConfig(recipe="paper", correlated=True))[1]["copula_after"] == 0
+    assert resolve_recipe(ModelConfig())[1]["copula_after"] > values["max_steps"]
 
 
 def test_an_unstable_study_is_said_to_be(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     bars = {"max_steps": 40, "min_steps": 40}
-    model = Model(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
+    model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
     with pytest.raises(
         StudyError, match=r"no setting gave a stable result: M = 2, lambda = 0\.2: 0 of 2 members converged"
     ):
@@ -242,10 +242,10 @@ def test_plain_options_and_the_study_they_make(folder: Path) -> None:
 
 def test_study_file_round_trip(tmp_path: Path, folder: Path) -> None:
     study = read_study(folder / "study.toml")
-    (tmp_path / "s.toml").write_text(study_toml(study))
+    (tmp_path / "s.toml").write_text(format_study_toml(study))
     assert read_study(tmp_path / "s.toml") == study
     changed = make_study({"data": {"volumes": "v.csv"}, "model": {"recipe": "paper", "recipe_changes": BRIEF}})
-    (tmp_path / "t.toml").write_text(study_toml(changed))
+    (tmp_path / "t.toml").write_text(format_study_toml(changed))
     assert read_study(tmp_path / "t.toml") == changed
 
 
@@ -271,11 +271,11 @@ def test_wrong_study_files(tmp_path: Path, text: str, offender: str, cure: str) 
 
 
 def test_misspelt_recipe_values_are_suggested() -> None:
-    model = Model(recipe="paper", recipe_changes={"max_step": 5})
+    model = ModelConfig(recipe="paper", recipe_changes={"max_step": 5})
     with pytest.raises(ri.RindicesError, match="did you mean 'max_steps'"):
         make_plan(model, 0, "x")
     with pytest.raises(StudyError, match="contrastive has no max_steps"):
-        make_plan(Model(recipe="contrastive", recipe_changes={"max_steps": 5}), 0, "x")
+        make_plan(ModelConfig(recipe="contrastive", recipe_changes={"max_steps": 5}), 0, "x")
 
 
 @pytest.mark.parametrize("size", [(80, 100), (150, 200), (492, 900)])
@@ -390,7 +390,7 @@ def test_score(folder: Path) -> None:
 def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     X = ri.Preprocessing.fit(cohort).transform(cohort)
-    model = Model(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=7, recipe_changes=BRIEF)
+    model = ModelConfig(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=7, recipe_changes=BRIEF)
     plan = make_plan(model, 0, cohort.fingerprint())
     written = []
     for workers in (1, 2, 4):

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from rindices.tables.door import Examination, examine
 from rindices.tables.readers import make_request
-from rindices.tables.sources import Roles
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validation.validate import ValidationResult, validate_table
 
 
-def look(volumes: object, participants: object = None, **asked: object) -> Examination:
+def look(volumes: object, participants: object = None, **asked: object) -> ValidationResult:
     roles = {name: asked.pop(name) for name in ("id", "session", "group", "site") if name in asked}
     covariates = tuple(asked.pop("covariates", ()))  # type: ignore[arg-type]
-    request = make_request(volumes, participants, Roles(**roles, covariates=covariates), **asked)  # type: ignore[arg-type]
-    return examine(request)
+    request = make_request(volumes, participants, ColumnRoles(**roles, covariates=covariates), **asked)  # type: ignore[arg-type]
+    return validate_table(request)
 
 
 def write(frame: pd.DataFrame, path: Path, sep: str = ",") -> Path:
@@ -21,5 +21,5 @@ def write(frame: pd.DataFrame, path: Path, sep: str = ",") -> Path:
     return path
 
 
-def texts(result: Examination, severity: str | None = None) -> str:
+def texts(result: ValidationResult, severity: str | None = None) -> str:
     return "\n".join(str(p) for p in result.problems if severity in (None, str(p.severity)))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rindices.tables.muse import label, paper_codes, single_regions
+from rindices.tables.layout.muse import paper_codes, region_label, single_regions
 from tests.conftest import muse_volumes, participants_of
 from tests.tables.helpers import look, texts, write
 
@@ -21,8 +21,8 @@ def test_muse_table_is_the_papers_139_and_six_ventricles() -> None:
     assert {code for code, region in regions.items() if region.is_ventricle} == {4, 11, 49, 50, 51, 52}
     # odd is not always left: the basal forebrain is the exception
     assert (regions[75].side, regions[76].side, regions[47].side) == ("left", "right", "right")
-    assert label("MUSE_47") == "Hippocampus_R"
-    assert label("lh_insula_volume") == "lh_insula_volume"
+    assert region_label("MUSE_47") == "Hippocampus_R"
+    assert region_label("lh_insula_volume") == "lh_insula_volume"
 
 
 def test_ixi(shared: Path) -> None:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rindices.tables.ids import match_ids, normalise_id
 
-from rindices.tables.identity import core, match
 from tests.conftest import muse_volumes, participants_of
 from tests.tables.helpers import look, texts, write
 
@@ -18,20 +18,20 @@ from tests.tables.helpers import look, texts, write
     ["sub-007", "007", "sub-007_T1w.nii.gz", "/data/x/sub-007_T1.nii", "C:\\mri\\sub-007-T1", "7", "SUB-007"],
 )
 def test_core(spelling: str) -> None:
-    assert core(spelling) == "7"
+    assert normalise_id(spelling) == "7"
 
 
 def test_loose_matches_are_one_to_one() -> None:
-    found = match(["sub-01", "sub-02", "03_T1"], ["01", "02_T1w", "03"])
+    found = match_ids(["sub-01", "sub-02", "03_T1"], ["01", "02_T1w", "03"])
     assert found.pairs == {"sub-01": "01", "sub-02": "02_T1w", "03_T1": "03"}
-    assert match(["01", "1"], ["sub-01"]).ambiguous == ["01", "1"]
-    assert match(["sub-01"], ["01", "1"]).ambiguous == ["sub-01"]
-    assert match(["01"], ["01", "sub-01"]).pairs == {"01": "01"}  # exact comes first
+    assert match_ids(["01", "1"], ["sub-01"]).ambiguous == ["01", "1"]
+    assert match_ids(["sub-01"], ["01", "1"]).ambiguous == ["sub-01"]
+    assert match_ids(["01"], ["01", "sub-01"]).pairs == {"01": "01"}  # exact comes first
 
 
 def test_an_exact_match_is_not_given_away() -> None:
     """A loose twin of somebody who is matched exactly must not get the same row."""
-    found = match(["sub-01", "sub-01_T1"], ["sub-01"])
+    found = match_ids(["sub-01", "sub-01_T1"], ["sub-01"])
     assert found.pairs == {"sub-01": "sub-01"}
     assert found.ambiguous == ["sub-01_T1"]
 

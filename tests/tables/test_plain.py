@@ -11,9 +11,9 @@ import pytest
 import rindices as ri
 from rindices.errors import TableError
 from rindices.experiments.tasks import TASKS
-from rindices.tables.door import Examination, Request
-from rindices.tables.pieces import Opening, Size, pieces_of
-from rindices.tables.sources import Roles
+from rindices.tables.io.chunks import ChunkSize, OpenedTable, split_into_chunks
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validation.validate import TableRequest, ValidationResult
 
 pytest.importorskip("pyarrow")
 HEAD, PEOPLE, ROWS = 200, 600, 100
@@ -26,24 +26,26 @@ def people() -> pd.DataFrame:
     return pd.concat([made.people[["participant_id"]], made.covariates, made.volumes], axis=1)
 
 
-def judged(opening: Opening, path: Path) -> "list[Examination] | str":
+def judged(opening: OpenedTable, path: Path) -> "list[ValidationResult] | str":
     try:
-        return [one for piece in pieces_of(path, Size()) for one in opening.judge(piece, ROWS)]
+        return [one for piece in split_into_chunks(path, ChunkSize()) for one in opening.judge(piece, ROWS)]
     except TableError as error:
         return str(error)
 
 
-def both_ways(frame: pd.DataFrame, path: Path) -> "tuple[Opening, list[Examination] | str, list[Examination] | str]":
+def both_ways(
+    frame: pd.DataFrame, path: Path
+) -> "tuple[OpenedTable, list[ValidationResult] | str, list[ValidationResult] | str]":
     frame.to_parquet(path, index=False)
-    roles = Roles(covariates=("age", "sex", "icv"))
-    request = Request((path,), None, roles, measure="any", on_missing="error", find_groups=False)
-    opening = Opening.of(path, request, HEAD)
-    regions = opening.judged.cohort.regions if opening.judged.cohort else ()
-    opening = opening.narrowed(regions)
+    roles = ColumnRoles(covariates=("age", "sex", "icv"))
+    request = TableRequest((path,), None, roles, measure="any", on_missing="error", find_groups=False)
+    opening = OpenedTable.of(path, request, HEAD)
+    regions = opening.validation.cohort.regions if opening.validation.cohort else ()
+    opening = opening.select_regions(regions)
     return opening, judged(opening, path), judged(replace(opening, plain=None), path)
 
 
-def same(left: Examination, right: Examination) -> None:
+def same(left: ValidationResult, right: ValidationResult) -> None:
     assert left.keys == right.keys
     assert left.cohort is not None
     assert right.cohort is not None
@@ -120,16 +122,16 @@ def test_rows_with_anything_odd_are_examined(name: str, people: pd.DataFrame, tm
     assert swift[ODD // ROWS].problems == slow[ODD // ROWS].problems
 
 
-@pytest.mark.parametrize("asked", [{"roles": Roles(site="sex")}, {"find_groups": True}])
+@pytest.mark.parametrize("asked", [{"roles": ColumnRoles(site="sex")}, {"find_groups": True}])
 def test_tables_that_are_joined_or_labelled_are_examined(
     asked: dict[str, object], people: pd.DataFrame, tmp_path: Path
 ) -> None:
     path = tmp_path / "people.parquet"
     people.to_parquet(path, index=False)
-    request = Request((path,), None, Roles(), measure="any", find_groups=False)
+    request = TableRequest((path,), None, ColumnRoles(), measure="any", find_groups=False)
     for more, plain in (({}, True), (asked, False)):
-        opening = Opening.of(path, replace(request, **more), HEAD)
-        assert (opening.narrowed(["MUSE_47", "MUSE_48"]).plain is not None) == plain
+        opening = OpenedTable.of(path, replace(request, **more), HEAD)
+        assert (opening.select_regions(["MUSE_47", "MUSE_48"]).plain is not None) == plain
 
 
 def test_numbers_that_are_written_as_categories_are_examined(people: pd.DataFrame, tmp_path: Path) -> None:

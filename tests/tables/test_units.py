@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rindices.tables.units import Unit, guess_unit, strays
+from rindices.tables.validation.units import Unit, find_scale_outliers, guess_unit
 from tests.conftest import muse_volumes
 
 
@@ -30,7 +30,7 @@ def test_strays_are_found_where_they_are() -> None:
     values = np.full((10, 4), 2000.0)
     values[3, 1], values[7, 2] = 2.0, 2e6
     values[5, 0] = 0.0  # a zero is another problem
-    found = strays(values, np.median(values, axis=0))
+    found = find_scale_outliers(values, np.median(values, axis=0))
     assert (list(found.people), list(found.regions), found.cells) == ([3, 7], [1, 2], 2)
 
 
@@ -42,7 +42,7 @@ def test_no_values_at_all() -> None:
 def test_absurd_magnitudes_do_not_overflow() -> None:
     values = np.array([[1.0, 1.0], [1.9e154, 1.0], [2e300, 1.0]])
     assert guess_unit(values, np.median(values, axis=0)) is not Unit.STANDARDISED
-    assert strays(values, np.array([1e307, 1.0])).cells == 3
+    assert find_scale_outliers(values, np.array([1e307, 1.0])).cells == 3
 
 
 def test_infinite_and_missing_only() -> None:

@@ -5,17 +5,23 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
 
-from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, some_people, standardised
+from rindices._typing import FloatArray
+from rindices.analysis.tidy import (
+    SMALL_GROUP_SIZE,
+    check_columns,
+    false_discovery_rate,
+    find_index_columns,
+    join_by_id,
+    select_people,
+    standardise_columns,
+)
 from rindices.errors import AnalysisError
-from rindices.preprocess.residualise import codings_of, design_matrix
+from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID, SESSION
 
-Floats = NDArray[np.float64]
-
-MEANING = {
+COLUMN_DESCRIPTIONS = {
     "index": "R-index",
     "variable": "Clinical variable",
     "kind": "pearson, or point-biserial for a variable of two values",
@@ -30,7 +36,7 @@ MEANING = {
 }
 
 
-class Variable(NamedTuple):
+class CodedVariable(NamedTuple):
     """A clinical variable as numbers.
 
     Attributes
@@ -43,7 +49,7 @@ class Variable(NamedTuple):
         The value that counts as 1.
     """
 
-    values: Floats
+    values: FloatArray
     kind: str
     level: str = ""
 
@@ -57,7 +63,7 @@ class Correlation(NamedTuple):
     p: float
 
 
-def associate(
+def associate_indices(
     indices: pd.DataFrame,
     clinical: pd.DataFrame,
     *,
@@ -93,42 +99,44 @@ def associate(
     """
     if not 0 < confidence < 1:
         raise AnalysisError(f"confidence {confidence:g} is not between 0 and 1.")
-    names = index_names(indices)
-    chosen = some_people(indices, people)
-    beside = join(chosen, clinical)
-    adjusted = columns_of(clinical, covariates, "covariates")
+    names = find_index_columns(indices)
+    chosen = select_people(indices, people)
+    beside = join_by_id(chosen, clinical)
+    adjusted = check_columns(clinical, covariates, "covariates")
     aside = {ID, SESSION, GROUP, *names, *adjusted}
     wanted = [c for c in clinical.columns if c not in aside] if variables is None else variables
     rows = []
-    for variable in columns_of(clinical, wanted, "variables"):
-        coded = as_variable(beside[variable])
+    for variable in check_columns(clinical, wanted, "variables"):
+        coded = code_variable(beside[variable])
         known = np.isfinite(coded.values) & beside[adjusted].notna().all(axis=1).to_numpy()
-        design = _design(beside.loc[known, adjusted])
+        design = _make_design(beside.loc[known, adjusted])
         for name in names:
             severity = chosen[name].to_numpy(dtype=float)
             told = known & np.isfinite(severity)
-            found = correlate(severity[told], coded.values[told], design[told[known]], confidence)
-            note = _note(coded, coded.values[told], found)
+            found = compute_partial_correlation(severity[told], coded.values[told], design[told[known]], confidence)
+            note = _explain_weak_correlation(coded, coded.values[told], found)
             rows.append((name, variable, coded.kind, coded.level, int(told.sum()), *found, np.nan, note))
-    table = pd.DataFrame(rows, columns=list(MEANING))
+    table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
     return table.assign(q=false_discovery_rate(table["p"]))
 
 
-def as_variable(values: pd.Series) -> Variable:
+def code_variable(values: pd.Series) -> CodedVariable:
     """Return a column as numbers: two values, in words or not, become 0 and 1, the second in order being 1."""
     levels = sorted(values.dropna().unique())
     number = pd.api.types.is_numeric_dtype(values)
     if len(levels) == 2:
         coded = np.where(values.isna(), np.nan, (values == levels[1]).astype(float))
-        return Variable(coded, "point-biserial", f"{levels[1]:g}" if number else str(levels[1]))
+        return CodedVariable(coded, "point-biserial", f"{levels[1]:g}" if number else str(levels[1]))
     if number:
-        return Variable(values.to_numpy(dtype=float, na_value=np.nan), "pearson")
-    return Variable(np.full(len(values), np.nan), "")
+        return CodedVariable(values.to_numpy(dtype=float, na_value=np.nan), "pearson")
+    return CodedVariable(np.full(len(values), np.nan), "")
 
 
-def correlate(first: Floats, second: Floats, design: Floats, confidence: float = 0.95) -> Correlation:
+def compute_partial_correlation(
+    first: FloatArray, second: FloatArray, design: FloatArray, confidence: float = 0.95
+) -> Correlation:
     """Correlate two variables (N,) after taking the linear effect of a design (N, P) out of both."""
-    centred = standardised(design)
+    centred = standardise_columns(design)
     rank = int(np.linalg.matrix_rank(centred)) if centred.size else 0
     freedom = len(first) - 2 - rank
     nothing = Correlation(np.nan, np.nan, np.nan, np.nan)
@@ -150,11 +158,11 @@ def correlate(first: Floats, second: Floats, design: Floats, confidence: float =
     return Correlation(r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
 
 
-def _design(covariates: pd.DataFrame) -> Floats:
-    return design_matrix(codings_of(covariates), covariates)
+def _make_design(covariates: pd.DataFrame) -> FloatArray:
+    return build_design_matrix(derive_codings(covariates), covariates)
 
 
-def _note(variable: Variable, values: Floats, found: Correlation) -> str:
+def _explain_weak_correlation(variable: CodedVariable, values: FloatArray, found: Correlation) -> str:
     """Say in words what stands in the way of a correlation, or makes it weak."""
     if not variable.kind:
         return "more than two categories: make it a number or two categories"
@@ -165,6 +173,6 @@ def _note(variable: Variable, values: Floats, found: Correlation) -> str:
     if variable.kind == "point-biserial":
         ones = int(values.sum())
         smaller = min(ones, len(values) - ones)
-        if smaller < FEW // 2:
+        if smaller < SMALL_GROUP_SIZE // 2:
             return f"few people: {smaller} in the smaller group"
-    return f"few people: {len(values)}" if len(values) < FEW else ""
+    return f"few people: {len(values)}" if len(values) < SMALL_GROUP_SIZE else ""

@@ -14,18 +14,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices.errors import Findings, InputError, count, did_you_mean, named
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import Findings, InputError, did_you_mean, format_count, join_names
 from rindices.tables.cohort import ID, SESSION
 
-Floats = NDArray[np.float64]
-
-NOMINAL = 0.9
-_ENOUGH = 10  # degrees of freedom from which on the scatter about people's lines is used
-_LEAST_YEARS = 1e-6
+NOMINAL_COVERAGE = 0.9
+_MIN_DEGREES_OF_FREEDOM = 10  # degrees of freedom from which on the scatter about people's lines is used
+_MIN_YEARS = 1e-6
 
 
 @dataclass(frozen=True)
-class Change:
+class YearlyChange:
     """Change of R-indices per year.
 
     Attributes
@@ -47,9 +46,9 @@ class Change:
 
     table: pd.DataFrame
     names: list[str]
-    noise: Floats
+    noise: FloatArray
     freedom: int
-    from_lines: bool
+    noise_from_residuals: bool
     problems: Findings
 
     def summary(self) -> dict[str, Any]:
@@ -63,12 +62,12 @@ class Change:
             }
             for name, noise in zip(self.names, self.noise, strict=True)
         }
-        sizes = {"people": len(self.table), "visits": int(self.table["visits"].sum()), "interval": NOMINAL}
-        source = "scatter about lines" if self.from_lines else "spread of slopes between people"
+        sizes = {"people": len(self.table), "visits": int(self.table["visits"].sum()), "interval": NOMINAL_COVERAGE}
+        source = "scatter about lines" if self.noise_from_residuals else "spread of slopes between people"
         return sizes | {"indices": indices, "noise_from": source}
 
 
-def change_per_year(visits: pd.DataFrame, time: str) -> Change:
+def change_per_year(visits: pd.DataFrame, time: str) -> YearlyChange:
     """Return the change of each R-index per year.
 
     Parameters
@@ -82,43 +81,45 @@ def change_per_year(visits: pd.DataFrame, time: str) -> Change:
     names = [name for name in visits.columns if re.fullmatch(r"r\d+", name)]
     if not names:
         raise InputError("the table has no R-indices: give what apply or fit wrote, with columns r1, r2, ...")
-    years = years_of(visits, time)
-    rows = _usable(visits, years, names, findings)
+    years = convert_to_years(visits, time)
+    rows = _select_usable_visits(visits, years, names, findings)
     who, start = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)
-    lines = _Lines.of(years[rows], visits[names].to_numpy(dtype=float)[rows], start, len(who))
-    some = (lines.visits > 1) & (lines.spread > _LEAST_YEARS)
+    lines = _LinearTrends.of(years[rows], visits[names].to_numpy(dtype=float)[rows], start, len(who))
+    some = (lines.visits > 1) & (lines.spread > _MIN_YEARS)
     if not some.any():
         raise InputError(
             "nobody has two visits at different times: change needs repeat visits, told apart by session_id."
         )
     left = int((~some).sum())
     if left:
-        findings.note(f"{count(left, 'person has', 'people have')} a single visit (or time): left out")
-    noise, freedom, from_lines = _noise(lines, some)
+        findings.note(f"{format_count(left, 'person has', 'people have')} a single visit (or time): left out")
+    noise, freedom, from_lines = _estimate_visit_noise(lines, some)
     if not from_lines:
         findings.warn(
             "hardly anyone has three visits: intervals come from how much slopes differ between people",
             "",
             "They are too wide where people truly differ; a third visit would tell noise from change",
         )
-    return Change(_table(who, lines, some, names, noise, freedom), names, noise, freedom, from_lines, findings)
+    return YearlyChange(
+        _build_change_table(who, lines, some, names, noise, freedom), names, noise, freedom, from_lines, findings
+    )
 
 
 @dataclass(frozen=True)
-class _Lines:
+class _LinearTrends:
     """Least-squares lines: visits, years, spread (sum of squares of time) are (N,), slope and rest (N, M)."""
 
-    visits: Floats
-    years: Floats
-    spread: Floats
-    slope: Floats
-    rest: Floats
+    visits: FloatArray
+    years: FloatArray
+    spread: FloatArray
+    slope: FloatArray
+    rest: FloatArray
 
     @classmethod
-    def of(cls, time: Floats, values: Floats, person: NDArray[np.intp], people: int) -> "_Lines":
+    def of(cls, time: FloatArray, values: FloatArray, person: IntArray, people: int) -> "_LinearTrends":
         """Fit a line a person to values (V, M) at times (V,)."""
 
-        def total(x: Floats) -> Floats:
+        def total(x: FloatArray) -> FloatArray:
             found = np.zeros((people, *x.shape[1:]))
             np.add.at(found, person, x)
             return found
@@ -127,7 +128,7 @@ class _Lines:
         t = time - (total(time) / visits)[person]
         y = values - (total(values) / visits[:, None])[person]
         spread = total(t**2)
-        slope = total(t[:, None] * y) / np.maximum(spread, _LEAST_YEARS**2)[:, None]
+        slope = total(t[:, None] * y) / np.maximum(spread, _MIN_YEARS**2)[:, None]
         rest = total((y - slope[person] * t[:, None]) ** 2)
         first, last = np.full(people, np.inf), np.full(people, -np.inf)
         np.minimum.at(first, person, time)
@@ -135,10 +136,10 @@ class _Lines:
         return cls(visits, last - first, spread, slope, rest)
 
 
-def _noise(lines: _Lines, some: NDArray[np.bool_]) -> tuple[Floats, int, bool]:
+def _estimate_visit_noise(lines: _LinearTrends, some: BoolArray) -> tuple[FloatArray, int, bool]:
     """Return the noise of a visit (M,), its degrees of freedom, and whether lines told it."""
     freedom = int((lines.visits[some] - 2).sum())
-    if freedom >= _ENOUGH:
+    if freedom >= _MIN_DEGREES_OF_FREEDOM:
         return np.sqrt(lines.rest[some].sum(axis=0) / freedom), freedom, True
     weight, slope = lines.spread[some], lines.slope[some]  # noise of variance s2 gives slopes of variance s2 / spread
     people = int(some.sum())
@@ -148,12 +149,12 @@ def _noise(lines: _Lines, some: NDArray[np.bool_]) -> tuple[Floats, int, bool]:
     return np.sqrt(weight @ (slope - mean) ** 2 / (people - 1)), people - 1, False
 
 
-def _table(
-    who: NDArray[np.str_], lines: _Lines, some: NDArray[np.bool_], names: list[str], noise: Floats, freedom: int
+def _build_change_table(
+    who: NDArray[np.str_], lines: _LinearTrends, some: BoolArray, names: list[str], noise: FloatArray, freedom: int
 ) -> pd.DataFrame:
     from scipy.stats import t as student
 
-    half = student.ppf((1 + NOMINAL) / 2, freedom) * noise / np.sqrt(lines.spread[some])[:, None]
+    half = student.ppf((1 + NOMINAL_COVERAGE) / 2, freedom) * noise / np.sqrt(lines.spread[some])[:, None]
     columns = {ID: who[some], "visits": lines.visits[some].astype(int), "years": lines.years[some]}
     for place, name in enumerate(names):
         slope = lines.slope[some, place]
@@ -162,7 +163,7 @@ def _table(
     return pd.DataFrame(columns)
 
 
-def years_of(visits: pd.DataFrame, time: str) -> Floats:
+def convert_to_years(visits: pd.DataFrame, time: str) -> FloatArray:
     """Return when each visit was, (V,), in years."""
     if time not in visits:
         raise InputError(f"there is no column '{time}' of the time: {did_you_mean(time, list(visits.columns))}")
@@ -172,19 +173,19 @@ def years_of(visits: pd.DataFrame, time: str) -> Floats:
     dates = pd.to_datetime(values, errors="coerce", format="ISO8601")
     wrong = values[dates.isna() & values.notna()]
     if len(wrong):
-        raise InputError(f"{time} is neither years nor dates (2021-03-31): {named(wrong, 3)}.")
+        raise InputError(f"{time} is neither years nor dates (2021-03-31): {join_names(wrong, 3)}.")
     days = (dates - dates.min()) / pd.Timedelta(days=1)
     return np.asarray(days.to_numpy(dtype=float) / 365.25)
 
 
-def _usable(visits: pd.DataFrame, years: Floats, names: list[str], findings: Findings) -> NDArray[np.bool_]:
+def _select_usable_visits(visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings) -> BoolArray:
     rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(axis=1)
     if not rows.all():
         lacking = visits[ID][~rows]
         findings.warn(
-            f"{count(len(lacking), 'visit lacks', 'visits lack')} a time or an R-index: {named(lacking)}; left out"
+            f"{format_count(len(lacking), 'visit lacks', 'visits lack')} a time or an R-index: {join_names(lacking)}; left out"
         )
     twice = visits[rows].duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
     if twice.any():
-        raise InputError(f"visits stand more than once: {named(visits[rows][ID][twice])}. Keep one row a visit.")
+        raise InputError(f"visits stand more than once: {join_names(visits[rows][ID][twice])}. Keep one row a visit.")
     return np.asarray(rows)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit
@@ -15,21 +14,20 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from rindices.analysis.compare import controls_of
-from rindices.analysis.tidy import FEW, index_names, join
+from rindices._typing import FloatArray, IntArray
+from rindices.analysis.compare import find_controls
+from rindices.analysis.tidy import SMALL_GROUP_SIZE, find_index_columns, join_by_id
 from rindices.errors import AnalysisError
 from rindices.tables.cohort import ID, SESSION
 
-Floats = NDArray[np.float64]
-
-GRID: tuple[Mapping[str, Any], ...] = (
+PARAM_GRID: tuple[Mapping[str, Any], ...] = (
     {"svc__kernel": ["linear"], "svc__C": [0.001, 0.01, 0.1, 1.0]},
     {"svc__kernel": ["rbf"], "svc__C": [0.1, 1.0, 10.0], "svc__gamma": ["scale"]},
 )
-_INNER = 5
-_BOTH = "R-indices", "regions"
+_N_INNER_FOLDS = 5
+_FEATURE_SETS = "R-indices", "regions"
 
-MEANING = {
+COLUMN_DESCRIPTIONS = {
     "features": "What the classifier was given",
     "n_features": "How many numbers a person",
     "repeat": "Number of the split, the same for all features",
@@ -37,7 +35,7 @@ MEANING = {
     "kernel": "Kernel that the grid search chose",
     "C": "Penalty that the grid search chose",
 }
-SUMMARY_MEANING = {
+SUMMARY_COLUMN_DESCRIPTIONS = {
     "features": "What the classifier was given; a minus b: the difference on the same splits",
     "n_features": "How many numbers a person",
     "repeats": "Splits",
@@ -51,14 +49,14 @@ SUMMARY_MEANING = {
 }
 
 
-def classify(
+def classify_patients(
     indices: pd.DataFrame,
     regions: pd.DataFrame | None = None,
     *,
     repeats: int = 100,
     test_size: float = 0.2,
     seed: int = 0,
-    grid: Sequence[Mapping[str, Any]] = GRID,
+    grid: Sequence[Mapping[str, Any]] = PARAM_GRID,
     workers: int = 1,
 ) -> pd.DataFrame:
     """Train support vector machines on most people and try them on the others, many times.
@@ -88,21 +86,25 @@ def classify(
     DataFrame
         A row per features and split: ``features, n_features, repeat, auc, kernel, C``.
     """
-    features = _features(indices, regions)
-    y = (~controls_of(indices)).astype(np.intp)
+    features = _collect_features(indices, regions)
+    y = (~find_controls(indices)).astype(np.intp)
     least = int(min(y.sum(), len(y) - y.sum()))
-    if least < 2 * _INNER:
-        raise AnalysisError(f"{least} people in the smaller group are too few to classify: at least {2 * _INNER}.")
+    if least < 2 * _N_INNER_FOLDS:
+        raise AnalysisError(
+            f"{least} people in the smaller group are too few to classify: at least {2 * _N_INNER_FOLDS}."
+        )
     if repeats < 1 or not 0 < test_size < 1:
         raise AnalysisError("give at least one repeat and a share of people to leave out between 0 and 1.")
     splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))
     jobs = [(name, X, place) for name, X in features.items() for place in range(repeats)]
-    found = Parallel(n_jobs=workers)(delayed(_one)(X, y, *splits[place], seed, list(grid)) for _, X, place in jobs)
+    found = Parallel(n_jobs=workers)(
+        delayed(_score_split)(X, y, *splits[place], seed, list(grid)) for _, X, place in jobs
+    )
     rows = [(name, X.shape[1], place, *one) for (name, X, place), one in zip(jobs, found, strict=True)]
-    return pd.DataFrame(rows, columns=list(MEANING))
+    return pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
 
 
-def summarise(results: pd.DataFrame, indices: pd.DataFrame, test_size: float = 0.2) -> pd.DataFrame:
+def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float = 0.2) -> pd.DataFrame:
     """Return mean, standard deviation and interval of the AUC by features, and of differences between features.
 
     Splits share people, so their spread alone makes intervals too short; the variance is corrected for it.
@@ -112,21 +114,23 @@ def summarise(results: pd.DataFrame, indices: pd.DataFrame, test_size: float = 0
     columns: dict[str, tuple[Any, pd.Series]] = {name: (int(sizes[name]), wide[name]) for name in wide}
     for one, other in combinations(wide, 2):
         columns[f"{one} minus {other}"] = (pd.NA, wide[one] - wide[other])
-    controls = int(controls_of(indices).sum())
+    controls = int(find_controls(indices).sum())
     patients = len(indices) - controls
     small = min(controls, patients)
-    note = f"few people: {small} in the smaller group" if small < FEW else ""
+    note = f"few people: {small} in the smaller group" if small < SMALL_GROUP_SIZE else ""
     rows = [
-        (name, width, len(auc), controls, patients, *_interval(auc.to_numpy(), test_size), note)
+        (name, width, len(auc), controls, patients, *_compute_corrected_interval(auc.to_numpy(), test_size), note)
         for name, (width, auc) in columns.items()
     ]
-    return pd.DataFrame(rows, columns=list(SUMMARY_MEANING)).astype({"n_features": "Int64"})
+    return pd.DataFrame(rows, columns=list(SUMMARY_COLUMN_DESCRIPTIONS)).astype({"n_features": "Int64"})
 
 
-def _features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> dict[str, Floats]:
-    found = {_BOTH[0]: indices[index_names(indices)].to_numpy(dtype=float)}
+def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> dict[str, FloatArray]:
+    found = {_FEATURE_SETS[0]: indices[find_index_columns(indices)].to_numpy(dtype=float)}
     if regions is not None:
-        found[_BOTH[1]] = join(indices, regions).drop(columns=[ID, SESSION], errors="ignore").to_numpy(dtype=float)
+        found[_FEATURE_SETS[1]] = (
+            join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore").to_numpy(dtype=float)
+        )
     for name, values in found.items():
         lacking = int((~np.isfinite(values).all(axis=1)).sum())
         if lacking:
@@ -134,21 +138,21 @@ def _features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> dict[str, 
     return found
 
 
-def _classifier() -> Pipeline:
+def _make_classifier() -> Pipeline:
     return make_pipeline(StandardScaler(), SVC())
 
 
-def _one(
-    X: Floats, y: NDArray[np.intp], train: NDArray[np.intp], test: NDArray[np.intp], seed: int, grid: list[Any]
+def _score_split(
+    X: FloatArray, y: IntArray, train: IntArray, test: IntArray, seed: int, grid: list[Any]
 ) -> tuple[float, str, float]:
     """Return AUC, kernel and C of one split."""
-    folds = StratifiedKFold(_INNER, shuffle=True, random_state=seed)
-    search = GridSearchCV(_classifier(), grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])
+    folds = StratifiedKFold(_N_INNER_FOLDS, shuffle=True, random_state=seed)
+    search = GridSearchCV(_make_classifier(), grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])
     auc = roc_auc_score(y[test], search.decision_function(X[test]))
     return float(auc), str(search.best_params_["svc__kernel"]), float(search.best_params_["svc__C"])
 
 
-def _interval(values: Floats, test_size: float) -> tuple[float, float, float, float]:
+def _compute_corrected_interval(values: FloatArray, test_size: float) -> tuple[float, float, float, float]:
     """Return mean, standard deviation and the corrected 95 % interval."""
     if len(values) < 2:
         return float(values.mean()), np.nan, np.nan, np.nan

@@ -2,24 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
 
-from rindices.analysis.tidy import FEW, columns_of, false_discovery_rate, index_names, join, standardised
-from rindices.errors import AnalysisError, named
-from rindices.preprocess.residualise import codings_of, design_matrix
+from rindices._typing import AnyArray, BoolArray, FloatArray
+from rindices.analysis.tidy import (
+    SMALL_GROUP_SIZE,
+    check_columns,
+    false_discovery_rate,
+    find_index_columns,
+    join_by_id,
+    standardise_columns,
+)
+from rindices.errors import AnalysisError, join_names
+from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID, SESSION
-from rindices.tables.groups import CONTROL
+from rindices.tables.validation.groups import CONTROL
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.bool_]
-
-CUTS = (0.4, 0.7)
-MEANING = {
+SEVERITY_CUTS = (0.4, 0.7)
+COLUMN_DESCRIPTIONS = {
     "index": "R-index",
     "subgroup": "Patients by their value of this index, the other indices being low",
     "range": "The values of the index in the subgroup",
@@ -35,7 +39,7 @@ MEANING = {
     "q": "False discovery rate over the whole table (Benjamini and Hochberg)",
     "note": "What makes a number weak or absent",
 }
-_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
+_SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 
 
 @dataclass(frozen=True)
@@ -56,21 +60,23 @@ class Subgroup:
     index: str
     name: str
     range: str
-    rows: Rows
+    rows: BoolArray
 
 
-class Effects(NamedTuple):
-    """A difference between two groups, for each of R regions or voxels; see `MEANING`."""
+class GroupEffects(NamedTuple):
+    """A difference between two groups, for each of R regions or voxels; see `COLUMN_DESCRIPTIONS`."""
 
-    difference: Floats
-    effect: Floats
-    low: Floats
-    high: Floats
-    t: Floats
-    p: Floats
+    difference: FloatArray
+    effect: FloatArray
+    low: FloatArray
+    high: FloatArray
+    t: FloatArray
+    p: FloatArray
 
 
-def subgroups(indices: pd.DataFrame, cuts: Sequence[float] = CUTS, others_below: float | None = None) -> list[Subgroup]:
+def make_subgroups(
+    indices: pd.DataFrame, cuts: Sequence[float] = SEVERITY_CUTS, others_below: float | None = None
+) -> list[Subgroup]:
     """Return the paper's subgroups of patients, one after the other for each index.
 
     Parameters
@@ -82,12 +88,12 @@ def subgroups(indices: pd.DataFrame, cuts: Sequence[float] = CUTS, others_below:
     others_below : float, optional
         All other indices must be below this; the first cut, where left out.
     """
-    names = index_names(indices)
+    names = find_index_columns(indices)
     if not len(cuts) or list(cuts) != sorted(set(cuts)) or not np.isfinite(cuts).all():
-        raise AnalysisError(f"cuts must be different numbers in ascending order, not {named(cuts)}.")
+        raise AnalysisError(f"cuts must be different numbers in ascending order, not {join_names(cuts)}.")
     ceiling = cuts[0] if others_below is None else others_below
-    patient = ~controls_of(indices)
-    labels = _NAMES.get(len(cuts), tuple(str(place + 1) for place in range(len(cuts) + 1)))
+    patient = ~find_controls(indices)
+    labels = _SUBGROUP_NAMES.get(len(cuts), tuple(str(place + 1) for place in range(len(cuts) + 1)))
     found = []
     for name in names:
         others = indices[[other for other in names if other != name]].to_numpy(dtype=float)
@@ -95,15 +101,15 @@ def subgroups(indices: pd.DataFrame, cuts: Sequence[float] = CUTS, others_below:
         # as in the paper: below the first cut, above the last, and what is between
         place = np.searchsorted(cuts[1:], indices[name], side="left") + (indices[name] >= cuts[0]).to_numpy()
         for number, label in enumerate(labels):
-            found.append(Subgroup(name, label, _range(cuts, number), quiet & (place == number)))
+            found.append(Subgroup(name, label, _format_range(cuts, number), quiet & (place == number)))
     return found
 
 
-def compare(
+def compare_subgroups(
     indices: pd.DataFrame,
     regions: pd.DataFrame,
     *,
-    cuts: Sequence[float] = CUTS,
+    cuts: Sequence[float] = SEVERITY_CUTS,
     others_below: float | None = None,
     covariates: pd.DataFrame | None = None,
     confidence: float = 0.95,
@@ -117,7 +123,7 @@ def compare(
     regions : DataFrame
         ``participant_id`` and one column a region; joined by participant (and session).
     cuts, others_below
-        See `subgroups`.
+        See `make_subgroups`.
     covariates : DataFrame, optional
         ``participant_id`` and columns to adjust for, in the same linear model as the difference.
     confidence : float
@@ -126,27 +132,27 @@ def compare(
     Returns
     -------
     DataFrame
-        A row per index, subgroup and region; the columns are those of `MEANING`. A subgroup of fewer than two people
+        A row per index, subgroup and region; the columns are those of `COLUMN_DESCRIPTIONS`. A subgroup of fewer than two people
         has empty numbers. ``note`` says where people are few.
     """
-    beside = join(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
-    design = covariate_design(indices, covariates)
+    beside = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
+    design = make_covariate_design(indices, covariates)
     values = beside.to_numpy(dtype=float)
     known = np.isfinite(values).all(axis=1) & np.isfinite(design).all(axis=1)
-    control = controls_of(indices) & known
+    control = find_controls(indices) & known
     tables = []
-    for group in subgroups(indices, cuts, others_below):
+    for group in make_subgroups(indices, cuts, others_below):
         rows = group.rows & known
-        found = group_effects(values, rows, control, design, confidence)
+        found = estimate_group_effects(values, rows, control, design, confidence)
         who = {"index": group.index, "subgroup": group.name, "range": group.range, "region": list(beside.columns)}
         sizes = {"n": int(rows.sum()), "n_controls": int(control.sum())}
-        note = size_note(int(rows.sum()), int(control.sum()))
+        note = note_small_groups(int(rows.sum()), int(control.sum()))
         tables.append(pd.DataFrame(who | sizes | found._asdict() | {"q": np.nan, "note": note}))
     table = pd.concat(tables, ignore_index=True)
     return table.assign(q=false_discovery_rate(table["p"]))
 
 
-def controls_of(indices: pd.DataFrame) -> Rows:
+def find_controls(indices: pd.DataFrame) -> BoolArray:
     """Return (N,) who is a control; fewer than two cannot be compared with."""
     if GROUP not in indices:
         raise AnalysisError(f"R-indices need the column {GROUP} to know the controls.")
@@ -156,22 +162,27 @@ def controls_of(indices: pd.DataFrame) -> Rows:
     return control
 
 
-def covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None) -> Floats:
+def make_covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None) -> FloatArray:
     """Return the covariates of the people of ``indices`` as a design (N, P); NaN where something is missing."""
     if covariates is None:
         return np.zeros((len(indices), 0))
-    beside = join(indices, covariates).drop(columns=[ID, SESSION], errors="ignore")
-    names = columns_of(beside, list(beside.columns), "covariates")
+    beside = join_by_id(indices, covariates).drop(columns=[ID, SESSION], errors="ignore")
+    names = check_columns(beside, list(beside.columns), "covariates")
     known = beside[names].notna().all(axis=1).to_numpy()
-    coded = design_matrix(codings_of(beside.loc[known, names]), beside.loc[known, names])
+    coded = build_design_matrix(derive_codings(beside.loc[known, names]), beside.loc[known, names])
     design = np.full((len(indices), coded.shape[1]), np.nan)
     design[known] = coded
     return design
 
 
-def group_effects(
-    values: NDArray[Any], group: Rows, control: Rows, design: Floats, confidence: float = 0.95, block: int = 10_000
-) -> Effects:
+def estimate_group_effects(
+    values: AnyArray,
+    group: BoolArray,
+    control: BoolArray,
+    design: FloatArray,
+    confidence: float = 0.95,
+    block: int = 10_000,
+) -> GroupEffects:
     """Return the difference between two groups of people in each column of values.
 
     A linear model of the group and the covariates, equal variances. Without covariates it is Student's t. Hedges' g
@@ -189,7 +200,7 @@ def group_effects(
     """
     rows = group | control
     member = group[rows].astype(float)
-    covariates = standardised(design[rows])
+    covariates = standardise_columns(design[rows])
     apart = member - member.mean() if rows.any() else member
     rank = 0
     if covariates.size:
@@ -197,32 +208,34 @@ def group_effects(
         apart = apart - covariates @ np.linalg.lstsq(covariates, apart, rcond=None)[0]
     freedom = int(rows.sum()) - 2 - rank
     if min(group.sum(), control.sum()) < 2 or freedom < 2 or apart @ apart < 1e-9:
-        return Effects(*np.full((6, values.shape[1]), np.nan))
+        return GroupEffects(*np.full((6, values.shape[1]), np.nan))
     parts = [
-        _effects(values[rows, start : start + block], member, apart, covariates, freedom, confidence)
+        _estimate_effects(values[rows, start : start + block], member, apart, covariates, freedom, confidence)
         for start in range(0, values.shape[1], block)
     ]
-    return Effects(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return GroupEffects(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def membership(indices: pd.DataFrame, groups: Sequence[Subgroup]) -> pd.DataFrame:
+def tabulate_subgroups(indices: pd.DataFrame, groups: Sequence[Subgroup]) -> pd.DataFrame:
     """Return who is in which subgroup: ``participant_id`` (and ``session_id``), ``index``, ``subgroup``, ``range``."""
     keys = [name for name in (ID, SESSION) if name in indices]
     tables = [indices.loc[g.rows, keys].assign(index=g.index, subgroup=g.name, range=g.range) for g in groups]
     return pd.concat(tables, ignore_index=True)
 
 
-def size_note(people: int, controls: int) -> str:
+def note_small_groups(people: int, controls: int) -> str:
     """Say that a group is small."""
     if people < 2:
         return f"too few people: {people}"
-    small = [f"{number} {who}" for number, who in ((people, "patients"), (controls, "controls")) if number < FEW]
+    small = [
+        f"{number} {who}" for number, who in ((people, "patients"), (controls, "controls")) if number < SMALL_GROUP_SIZE
+    ]
     return f"few people: {', '.join(small)}" if small else ""
 
 
-def _effects(
-    values: NDArray[Any], member: Floats, apart: Floats, covariates: Floats, freedom: int, confidence: float
-) -> Effects:
+def _estimate_effects(
+    values: AnyArray, member: FloatArray, apart: FloatArray, covariates: FloatArray, freedom: int, confidence: float
+) -> GroupEffects:
     """Return the effects of a block of columns: values (N, R), the group free of covariates (N,), covariates (N, P)."""
     centred = values.astype(float) - values.mean(axis=0, dtype=float)
     slope = apart @ centred / (apart @ apart)
@@ -235,10 +248,10 @@ def _effects(
     t = slope / (sigma * np.sqrt(spread))
     g = slope / sigma * (1 - 3 / (4 * freedom - 1))
     width = special.ndtri((1 + confidence) / 2) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))
-    return Effects(slope, g, g - width, g + width, t, 2 * special.stdtr(freedom, -np.abs(t)))
+    return GroupEffects(slope, g, g - width, g + width, t, 2 * special.stdtr(freedom, -np.abs(t)))
 
 
-def _range(cuts: Sequence[float], number: int) -> str:
+def _format_range(cuts: Sequence[float], number: int) -> str:
     if number == 0:
         return f"below {cuts[0]:g}"
     if number == len(cuts):

@@ -5,18 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from rindices._typing import FloatArray, IntArray
 from rindices.errors import AnalysisError
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
-
-MEANING = {
+COLUMN_DESCRIPTIONS = {
     "split": "Number of the split into halves",
     "tested_on": "The half whose patients were looked at, 1 or 2; the other half's model has not seen them",
     "index": "R-index of the model of this half",
@@ -30,13 +27,13 @@ MEANING = {
 }
 
 
-class Reproduced(NamedTuple):
+class HalfSplitResult(NamedTuple):
     """A half-split study.
 
     Attributes
     ----------
     table : DataFrame
-        A row per split, half and pattern; the columns are those of `MEANING`.
+        A row per split, half and pattern; the columns are those of `COLUMN_DESCRIPTIONS`.
     unseen : DataFrame
         R-indices of everyone by the model of the half that they were not in, for the first split: ``participant_id``,
         ``group``, ``half``, ``r1`` to ``rM``. Those of the second half are in the order of the first half's patterns.
@@ -49,7 +46,9 @@ class Reproduced(NamedTuple):
     models: tuple[FittedModel, FittedModel]
 
 
-def reproduce(cohort: Cohort, fit: Callable[[Cohort], FittedModel], *, splits: int = 1, seed: int = 0) -> Reproduced:
+def reproduce_in_halves(
+    cohort: Cohort, fit: Callable[[Cohort], FittedModel], *, splits: int = 1, seed: int = 0
+) -> HalfSplitResult:
     """Fit both halves of a cohort apart and see whether they find the same.
 
     Parameters
@@ -66,19 +65,21 @@ def reproduce(cohort: Cohort, fit: Callable[[Cohort], FittedModel], *, splits: i
         raise AnalysisError("give at least one split.")
     tables, first = [], None
     for number in range(splits):
-        halves = tuple(cohort.take(rows) for rows in halve(cohort, seed + number))
+        halves = tuple(cohort.take(rows) for rows in split_into_halves(cohort, seed + number))
         models = (fit(halves[0]), fit(halves[1]))
         for place in (0, 1):
-            own = _compare(halves[place], models[place], models[1 - place])
+            own = _compare_models(halves[place], models[place], models[1 - place])
             own.insert(0, "tested_on", place + 1)
             own.insert(0, "split", number + 1)
             tables.append(own)
         first = first or (halves, models)
     assert first is not None
-    return Reproduced(pd.concat(tables, ignore_index=True)[list(MEANING)], _unseen(*first), first[1])
+    return HalfSplitResult(
+        pd.concat(tables, ignore_index=True)[list(COLUMN_DESCRIPTIONS)], _compute_held_out_indices(*first), first[1]
+    )
 
 
-def halve(cohort: Cohort, seed: int) -> tuple[Places, Places]:
+def split_into_halves(cohort: Cohort, seed: int) -> tuple[IntArray, IntArray]:
     """Return the people of two halves, as positions, groups (and sites, where large enough) spread evenly."""
     strata = cohort.people[GROUP].astype(str)
     if SITE in cohort.people:
@@ -92,10 +93,10 @@ def halve(cohort: Cohort, seed: int) -> tuple[Places, Places]:
     return np.sort(one), np.sort(other)
 
 
-def _compare(half: Cohort, own: FittedModel, other: FittedModel) -> pd.DataFrame:
+def _compare_models(half: Cohort, own: FittedModel, other: FittedModel) -> pd.DataFrame:
     """Hold two models' R-indices of the patients of a half against each other, pattern by pattern."""
     patients = half.take(half.is_patient)
-    here, there = (_indices(model, patients) for model in (own, other))
+    here, there = (_apply_model(model, patients) for model in (own, other))
     turned = here.shape[1] > there.shape[1]
     found = pattern_c_index(there, here) if turned else pattern_c_index(here, there)
     pairs = [(int(k), row) if turned else (row, int(k)) for row, k in enumerate(found.matching)]
@@ -108,19 +109,19 @@ def _compare(half: Cohort, own: FittedModel, other: FittedModel) -> pd.DataFrame
     return pd.DataFrame(rows).sort_values("index", ignore_index=True)
 
 
-def _indices(model: FittedModel, people: Cohort) -> Floats:
+def _apply_model(model: FittedModel, people: Cohort) -> FloatArray:
     return np.asarray(model.apply(people)[model.index_names], dtype=float)
 
 
-def _unseen(halves: tuple[Cohort, ...], models: tuple[FittedModel, FittedModel]) -> pd.DataFrame:
+def _compute_held_out_indices(halves: tuple[Cohort, ...], models: tuple[FittedModel, FittedModel]) -> pd.DataFrame:
     """Return everyone's R-indices by the other half's model, columns in the order of the first model's patterns."""
     order = np.arange(models[1].n_patterns)
     if models[0].n_patterns == models[1].n_patterns:
         patients = halves[0].take(halves[0].is_patient)
-        order = pattern_c_index(_indices(models[0], patients), _indices(models[1], patients)).matching
+        order = pattern_c_index(_apply_model(models[0], patients), _apply_model(models[1], patients)).matching
     tables = []
     for place, columns in ((0, order), (1, np.arange(models[0].n_patterns))):
-        values = _indices(models[1 - place], halves[place])[:, columns]
+        values = _apply_model(models[1 - place], halves[place])[:, columns]
         keys = [name for name in (ID, SESSION, GROUP) if name in halves[place].people]
         table = halves[place].people[keys].assign(half=place + 1)
         tables.append(table.assign(**{f"r{k + 1}": column for k, column in enumerate(values.T)}))

@@ -9,15 +9,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices.analysis.compare import CUTS, controls_of, covariate_design, group_effects, size_note, subgroups
-from rindices.analysis.tidy import false_discovery_rate, join
-from rindices.errors import AnalysisError, named, reason
+from rindices._typing import BoolArray, FloatArray
+from rindices.analysis.compare import (
+    SEVERITY_CUTS,
+    estimate_group_effects,
+    find_controls,
+    make_covariate_design,
+    make_subgroups,
+    note_small_groups,
+)
+from rindices.analysis.tidy import false_discovery_rate, join_by_id
+from rindices.errors import AnalysisError, describe_os_error, join_names
 from rindices.tables.cohort import ID
 
-Floats = NDArray[np.float64]
 Image = Any
 
-MEANING = {
+COLUMN_DESCRIPTIONS = {
     "index": "R-index",
     "subgroup": "Patients by their value of this index, the other indices being low",
     "range": "The values of the index in the subgroup",
@@ -37,13 +44,13 @@ _ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Voxels:
+class VoxelComparison:
     """A voxel-wise comparison.
 
     Attributes
     ----------
     table : DataFrame
-        A row per index and subgroup; the columns are those of `MEANING`.
+        A row per index and subgroup; the columns are those of `COLUMN_DESCRIPTIONS`.
     maps : mapping of str to image
         ``r1_high_effect`` (Hedges' g), ``r1_high_t`` and ``r1_high_significant`` (the effect where the false discovery
         rate is below 0.05, 0 elsewhere), and so on for each index and subgroup of two people or more.
@@ -57,11 +64,11 @@ def compare_voxels(
     indices: pd.DataFrame,
     images: pd.DataFrame,
     *,
-    cuts: Sequence[float] = CUTS,
+    cuts: Sequence[float] = SEVERITY_CUTS,
     others_below: float | None = None,
     covariates: pd.DataFrame | None = None,
     mask: str | Path | Image | None = None,
-) -> Voxels:
+) -> VoxelComparison:
     """Compare each voxel between each subgroup of patients and all controls.
 
     Parameters
@@ -72,38 +79,44 @@ def compare_voxels(
         ``participant_id`` and ``image``, the path of a NIfTI file; all of one grid. Masked, they are held in memory in
         single precision.
     cuts, others_below, covariates
-        See `rindices.analysis.compare.compare`.
+        See `rindices.analysis.compare.compare_subgroups`.
     mask : path or image, optional
         Voxels to look at; left out, those that vary and are not 0 in at least half of the people.
     """
-    _need_nilearn()
-    groups = subgroups(indices, cuts, others_below)
-    paths = join(indices, images)["image"]
-    design = covariate_design(indices, covariates)
+    _require_nilearn()
+    groups = make_subgroups(indices, cuts, others_below)
+    paths = join_by_id(indices, images)["image"]
+    design = make_covariate_design(indices, covariates)
     known = paths.notna().to_numpy() & np.isfinite(design).all(axis=1)
-    control = controls_of(indices) & known
+    control = find_controls(indices) & known
     if control.sum() < 2:
         raise AnalysisError(f"{control.sum()} controls with an image are too few to compare with: give more.")
     looked = known & (control | np.any([group.rows for group in groups], axis=0))
-    opened = _open(dict(zip(indices.loc[looked, ID], paths[looked], strict=True)))
-    inside = _mask(opened, mask)
-    values = _extract(opened, inside)
+    opened = _open_images(dict(zip(indices.loc[looked, ID], paths[looked], strict=True)))
+    inside = _make_mask(opened, mask)
+    values = _extract_voxels(opened, inside)
     rows: list[dict[str, Any]] = []
     maps: dict[str, Image] = {}
     for group in groups:
         chosen = (group.rows & known)[looked]
-        found = group_effects(values, chosen, control[looked], design[looked])
+        found = estimate_group_effects(values, chosen, control[looked], design[looked])
         row: dict[str, Any] = {"index": group.index, "subgroup": group.name, "range": group.range}
         row |= {"n": int(chosen.sum()), "n_controls": int(control.sum()), "voxels": values.shape[1]}
         q = false_discovery_rate(found.p)
-        rows.append(row | _summary(found.t, found.effect, q, inside) | {"note": size_note(row["n"], row["n_controls"])})
+        rows.append(
+            row
+            | _summarise_map(found.t, found.effect, q, inside)
+            | {"note": note_small_groups(row["n"], row["n_controls"])}
+        )
         if np.isfinite(found.t).any():
             kinds = {"effect": found.effect, "t": found.t, "significant": np.where(q < _ALPHA, found.effect, 0.0)}
-            maps |= {f"{group.index}_{group.name}_{kind}": _image(array, inside) for kind, array in kinds.items()}
-    return Voxels(pd.DataFrame(rows, columns=list(MEANING)), maps)
+            maps |= {
+                f"{group.index}_{group.name}_{kind}": _unmask_values(array, inside) for kind, array in kinds.items()
+            }
+    return VoxelComparison(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), maps)
 
 
-def write_maps(compared: Voxels, folder: Path) -> list[Path]:
+def write_maps(compared: VoxelComparison, folder: Path) -> list[Path]:
     """Write each map as ``NAME.nii.gz`` and return the paths."""
     paths = []
     try:
@@ -112,18 +125,20 @@ def write_maps(compared: Voxels, folder: Path) -> list[Path]:
             image.to_filename(folder / f"{name}.nii.gz")
             paths.append(folder / f"{name}.nii.gz")
     except OSError as error:
-        raise AnalysisError(f"cannot write maps to {folder} ({reason(error)}): give another --out.") from error
+        raise AnalysisError(
+            f"cannot write maps to {folder} ({describe_os_error(error)}): give another --out."
+        ) from error
     return paths
 
 
-def _need_nilearn() -> None:
+def _require_nilearn() -> None:
     try:
         import nilearn  # noqa: F401
     except ImportError as error:
         raise AnalysisError("voxel-wise comparison needs nilearn: pip install 'rindices[brain]'.") from error
 
 
-def _open(paths: Mapping[str, str]) -> dict[str, Image]:
+def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
     """Return the images by person, their voxels not read yet; refuse what is unreadable or of another grid, by name."""
     import nibabel
     from nibabel.filebasedimages import ImageFileError
@@ -136,31 +151,31 @@ def _open(paths: Mapping[str, str]) -> dict[str, Image]:
         except (OSError, ImageFileError, EOFError) as error:
             wrong.append(f"{who} ({path}: {str(error).splitlines()[0][:80]})")
     if wrong:
-        raise AnalysisError(f"images cannot be read: {named(wrong)}. Check the paths.")
+        raise AnalysisError(f"images cannot be read: {join_names(wrong)}. Check the paths.")
     first, reference = next(iter(opened.items()))
     if len(reference.shape) != 3:
-        raise AnalysisError(f"the image of {first} has the shape {_shape(reference)}: give one volume a person.")
-    other = [f"{who} ({_shape(image)})" for who, image in opened.items() if not _same_grid(image, reference)]
+        raise AnalysisError(f"the image of {first} has the shape {_format_grid(reference)}: give one volume a person.")
+    other = [f"{who} ({_format_grid(image)})" for who, image in opened.items() if not _has_same_grid(image, reference)]
     if other:
         raise AnalysisError(
-            f"images of another grid than that of {first} ({_shape(reference)}): {named(other)}. Resample all "
+            f"images of another grid than that of {first} ({_format_grid(reference)}): {join_names(other)}. Resample all "
             "images to one grid (same size, voxels and position)."
         )
     return opened
 
 
-def _same_grid(image: Image, reference: Image) -> bool:
+def _has_same_grid(image: Image, reference: Image) -> bool:
     return image.shape == reference.shape and np.allclose(image.affine, reference.affine, atol=1e-3)
 
 
-def _shape(image: Image) -> str:
+def _format_grid(image: Image) -> str:
     size = "x".join(str(number) for number in image.shape)
     voxel = "x".join(f"{number:g}" for number in np.abs(image.header.get_zooms()[:3]))
     corner = ", ".join(f"{number:g}" for number in image.affine[:3, 3])
     return f"{size}, {voxel} mm, from {corner}"
 
 
-def _mask(opened: Mapping[str, Image], mask: str | Path | Image | None) -> Image:
+def _make_mask(opened: Mapping[str, Image], mask: str | Path | Image | None) -> Image:
     """Return the mask as an image of the same grid."""
     import nibabel
     from nilearn.image import new_img_like
@@ -168,19 +183,19 @@ def _mask(opened: Mapping[str, Image], mask: str | Path | Image | None) -> Image
     first, reference = next(iter(opened.items()))
     if mask is not None:
         given: Image = nibabel.load(mask) if isinstance(mask, str | Path) else mask
-        if not _same_grid(given, reference):
+        if not _has_same_grid(given, reference):
             raise AnalysisError(
-                f"the mask has another grid ({_shape(given)}) than the image of {first} ({_shape(reference)})."
+                f"the mask has another grid ({_format_grid(given)}) than the image of {first} ({_format_grid(reference)})."
             )
         inside = np.asarray(given.dataobj) > 0
     else:
-        inside = _varying(opened)
+        inside = _find_varying_voxels(opened)
     if not inside.any():
         raise AnalysisError("no voxel is inside the mask: give another with --mask.")
     return new_img_like(reference, inside.astype("uint8"))
 
 
-def _varying(opened: Mapping[str, Image]) -> NDArray[np.bool_]:
+def _find_varying_voxels(opened: Mapping[str, Image]) -> BoolArray:
     """Return the voxels that vary, are numbers in everyone and not 0 in at least half of the people."""
     low: Any = np.inf
     high: Any = -np.inf
@@ -191,7 +206,7 @@ def _varying(opened: Mapping[str, Image]) -> NDArray[np.bool_]:
     return np.asarray((high > low) & np.isfinite(high - low) & (2 * filled >= len(opened)))
 
 
-def _extract(opened: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
+def _extract_voxels(opened: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
     """Return the voxels inside the mask, (N, V)."""
     from nilearn.masking import apply_mask
 
@@ -201,18 +216,20 @@ def _extract(opened: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
         values[place] = apply_mask(image, inside, dtype="f", ensure_finite=False)
     strange = [who for who, row in zip(opened, values, strict=True) if not np.isfinite(row).all()]
     if strange:
-        raise AnalysisError(f"images hold values that are no numbers inside the mask: {named(strange)}. Mend them.")
+        raise AnalysisError(
+            f"images hold values that are no numbers inside the mask: {join_names(strange)}. Mend them."
+        )
     return values
 
 
-def _image(values: Floats, inside: Image) -> Image:
+def _unmask_values(values: FloatArray, inside: Image) -> Image:
     """Return values (V,) as an image; voxels outside the mask, and those that do not vary, are 0."""
     from nilearn.masking import unmask
 
     return unmask(np.nan_to_num(values).astype(np.float32), inside)
 
 
-def _summary(t: Floats, effect: Floats, q: Floats, inside: Image) -> dict[str, Any]:
+def _summarise_map(t: FloatArray, effect: FloatArray, q: FloatArray, inside: Image) -> dict[str, Any]:
     """Return what stands in the table about a map (V,)."""
     if not np.isfinite(t).any():
         return {"significant": 0}

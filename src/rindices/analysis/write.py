@@ -8,7 +8,7 @@ import pandas as pd
 
 from rindices import __version__
 from rindices.atomic import write_atomically, write_json
-from rindices.errors import AnalysisError, reason
+from rindices.errors import AnalysisError, describe_os_error
 
 
 def write_table(table: pd.DataFrame, path: Path, meaning: dict[str, str], how: dict[str, Any]) -> None:
@@ -21,15 +21,17 @@ def write_table(table: pd.DataFrame, path: Path, meaning: dict[str, str], how: d
         write_atomically(path, text.encode())
         write_json(path.with_suffix(".json"), beside)
     except OSError as error:
-        raise AnalysisError(f"cannot write {path} ({reason(error)}): give another place with --out.") from error
+        raise AnalysisError(
+            f"cannot write {path} ({describe_os_error(error)}): give another place with --out."
+        ) from error
 
 
 def as_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain values for JSON; what is missing or not finite is null."""
-    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+    return [{str(name): _to_json_value(value) for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     if isinstance(value, np.generic):

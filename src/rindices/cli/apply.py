@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, say_problems, split
+from rindices.cli.console import print_json, print_problems, split_option
 from rindices.cli.options import Controls, Group, IdColumn, Json, Participants, Patients, Session, Site, Tables, Workers
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
-    from rindices.model.stream import Streamed
-    from rindices.tables.door import Request
+    from rindices.model.stream import StreamResult
+    from rindices.tables.validation.validate import TableRequest
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
-_EVERY = 10.0  # seconds between messages
+_SECONDS_BETWEEN_LINES = 10.0  # seconds between messages
 
 
 def apply(
@@ -46,24 +46,30 @@ def apply(
     grow with it, people keep their order, and the same command takes up a run that was interrupted.
     """
     from rindices.model.fitted import load
-    from rindices.tables.door import Request
-    from rindices.tables.pieces import files_of
-    from rindices.tables.sources import Roles
+    from rindices.tables.io.chunks import list_table_files
+    from rindices.tables.table import ColumnRoles
+    from rindices.tables.validation.validate import TableRequest
 
     if on_missing not in ("error", "drop"):
         raise typer.BadParameter("give error or drop", param_hint="--on-missing")
     if new_sites not in ("refuse", "controls"):
         raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
     learns = new_sites == "controls"
-    streams = not learns and len(tables) == 1 and files_of(tables[0]) is not None
-    _check_out(out, [model, *tables, *([participants] if participants else [])], streams)
+    streams = not learns and len(tables) == 1 and list_table_files(tables[0]) is not None
+    _check_output_path(out, [model, *tables, *([participants] if participants else [])], streams)
     fitted = load(model)
-    roles = Roles(id_column, session, group if learns else None, site, fitted.covariates)
-    labels = (split(controls), split(patients)) if learns else ((), ())
-    asked = Request(tuple(tables), participants, roles, *labels, split(exclude), "any", on_missing, find_groups=learns)
-    done = _stream(model, asked, out, workers) if streams else _at_once(fitted, asked, out, least if learns else None)
+    roles = ColumnRoles(id_column, session, group if learns else None, site, fitted.covariates)
+    labels = (split_option(controls), split_option(patients)) if learns else ((), ())
+    asked = TableRequest(
+        tuple(tables), participants, roles, *labels, split_option(exclude), "any", on_missing, find_groups=learns
+    )
+    done = (
+        _apply_in_chunks(model, asked, out, workers)
+        if streams
+        else _apply_in_memory(fitted, asked, out, least if learns else None)
+    )
     problems = [problem for problem in done.problems if not _is_about_training(problem.what)]
-    say_problems(problems)
+    print_problems(problems)
     people, novel, _ = done.counted
     if as_json:
         print_json({"people": people, "novel": novel, "out": str(out), "rows_per_second": round(done.rows_per_second)})
@@ -73,7 +79,7 @@ def apply(
         typer.echo(f"{people:,} people written to {out}, {share}{again}", err=True)
 
 
-def _check_out(out: Path, inputs: list[Path], streams: bool) -> None:
+def _check_output_path(out: Path, inputs: list[Path], streams: bool) -> None:
     """Refuse a place for the results that is an input, or that cannot be one."""
     if out.resolve() in [path.resolve() for path in inputs]:
         raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
@@ -86,7 +92,7 @@ def _check_out(out: Path, inputs: list[Path], streams: bool) -> None:
         raise typer.BadParameter(f"{out} is a file; give a folder, or a file with a suffix", param_hint="--out")
 
 
-def _stream(model: Path, asked: "Request", out: Path, workers: int) -> "Streamed":
+def _apply_in_chunks(model: Path, asked: "TableRequest", out: Path, workers: int) -> "StreamResult":
     """Apply in pieces, telling now and then how far it is."""
     from rindices.model.stream import apply_stream
 
@@ -95,14 +101,14 @@ def _stream(model: Path, asked: "Request", out: Path, workers: int) -> "Streamed
     def tell(people: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= _EVERY:
+        if now - last >= _SECONDS_BETWEEN_LINES:
             typer.echo(f"{people:,} people, {people / (now - start):,.0f} a second", err=True)
             last = now
 
     return apply_stream(model, asked, out, workers, tell=tell)
 
 
-def _at_once(fitted: "FittedModel", asked: "Request", out: Path, least: int | None) -> "Streamed":
+def _apply_in_memory(fitted: "FittedModel", asked: "TableRequest", out: Path, least: int | None) -> "StreamResult":
     """Apply with all people in memory: to tables that must be joined, a folder of subjects, or with new sites.
 
     Parameters
@@ -110,19 +116,19 @@ def _at_once(fitted: "FittedModel", asked: "Request", out: Path, least: int | No
     least : int or None
         Controls that a new site must have; None where new sites are refused.
     """
-    from rindices.model.indices import write_indices
-    from rindices.model.stream import Streamed
-    from rindices.tables.door import examine
+    from rindices.model.index_tables import write_indices
+    from rindices.model.stream import StreamResult
+    from rindices.tables.validation.validate import validate_table
 
     start = time.perf_counter()
-    result = examine(asked)
-    cohort = result.taken()
+    result = validate_table(asked)
+    cohort = result.cohort_or_raise()
     if least is not None:
         fitted = fitted.with_sites(cohort, least)
     indices, found, counted = fitted.assess(cohort)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
-    return Streamed(counted, [*found, *result.problems], 1, 0, rate)
+    return StreamResult(counted, [*found, *result.problems], 1, 0, rate)
 
 
 def _is_about_training(what: str) -> bool:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from rindices.cli.console import split
+from rindices.cli.console import split_option
 from rindices.cli.options import IdColumn, Json, Session
-from rindices.cli.results import settle, write_results
+from rindices.cli.results import raise_errors, write_results
 
 EPILOG = "Example: rindices associate results/r_indices.tsv clinical.tsv --covariates age,sex --out associations"
 
@@ -24,18 +24,18 @@ def associate(
     as_json: Json = False,
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
-    from rindices.analysis.associate import MEANING
-    from rindices.analysis.associate import associate as correlate
+    from rindices.analysis.associate import COLUMN_DESCRIPTIONS
+    from rindices.analysis.associate import associate_indices as correlate
     from rindices.errors import Findings
-    from rindices.tables.beside import read_beside
-    from rindices.tables.sources import Roles
+    from rindices.tables.io.indices import read_indices_with_variables
+    from rindices.tables.table import ColumnRoles
 
     findings = Findings()
-    found, beside = read_beside(indices, clinical, Roles(id_column, session), findings)
-    settle(findings)
-    adjusted = split(covariates)
-    table = correlate(found, beside, variables=split(variables) or None, covariates=adjusted, people=people)
+    found, beside = read_indices_with_variables(indices, clinical, ColumnRoles(id_column, session), findings)
+    raise_errors(findings)
+    adjusted = split_option(covariates)
+    table = correlate(found, beside, variables=split_option(variables) or None, covariates=adjusted, people=people)
     significant = int((table["q"] < 0.05).sum())
     told = f"{significant} of {len(table)} associations at a false discovery rate below 0.05"
     how = {"people": people, "covariates": list(adjusted)}
-    write_results(table, out / "associations.tsv", MEANING, how, as_json, told)
+    write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, how, as_json, told)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_json, split
+from rindices.cli.console import print_json, split_option
 from rindices.cli.options import Json, Workers
 
 EPILOG = "Example: rindices benchmark --suite paper --learners contrastive,nmf --cohorts 10 --out benchmark"
@@ -26,51 +26,53 @@ def benchmark(
 ) -> None:
     """Measure learners on cohorts with known truth, on people they were fitted on and people they have not seen."""
     from rindices.cli.progress import Progress
-    from rindices.experiments.benchmark import Plan, run
-    from rindices.experiments.benchmark import as_json as to_json
-    from rindices.experiments.figures import draw, markdown
+    from rindices.experiments.benchmark import BenchmarkPlan, run_benchmark
+    from rindices.experiments.benchmark import results_to_json as to_json
+    from rindices.experiments.figures import format_markdown, plot_benchmark
 
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
     if suite == "trust":
-        _trust(cohorts, split(tasks), out, workers, as_json)
+        _benchmark_trust(cohorts, split_option(tasks), out, workers, as_json)
         return
     if folds == 1:
         raise typer.BadParameter("give 0, or at least 2", param_hint="--folds")
     folder = data if data is not None else Path(os.pardir, "shared", "data")
-    plan = Plan(suite, split(learners) or ("contrastive",), cohorts, folds, folder, split(tasks))
+    plan = BenchmarkPlan(suite, split_option(learners) or ("contrastive",), cohorts, folds, folder, split_option(tasks))
     with Progress(f"benchmark {suite}") as progress:
-        results = run(plan, None if out is None else out / "runs", workers, progress.update)
+        results = run_benchmark(plan, None if out is None else out / "runs", workers, progress.update)
     if out is not None:
-        _write(out, to_json(results), markdown(results))
-        draw(results, out / "figure.png", f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)")
+        _write_result_files(out, to_json(results), format_markdown(results))
+        plot_benchmark(
+            results, out / "figure.png", f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)"
+        )
         typer.echo(f"results.json, table.md and figure.png written to {out}", err=True)
     if as_json:
         print_json(to_json(results))
     else:
-        typer.echo(markdown(results))
+        typer.echo(format_markdown(results))
 
 
-def _trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int, as_json: bool) -> None:
+def _benchmark_trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int, as_json: bool) -> None:
     """Measure what is found where there is nothing, one, two, three and five patterns, or a batch effect."""
     from rindices.cli.progress import Progress
-    from rindices.experiments.trust import PARTS, markdown, run_trust, trials
-    from rindices.experiments.trust import as_json as to_json
+    from rindices.experiments.trust import SUITE_PARTS, format_markdown, list_trials, run_trust_suite
+    from rindices.experiments.trust import results_to_json as to_json
 
     with Progress("benchmark trust") as progress:
-        results = run_trust(
-            trials(cohorts, parts or PARTS), None if out is None else out / "runs", workers, progress.update
+        results = run_trust_suite(
+            list_trials(cohorts, parts or SUITE_PARTS), None if out is None else out / "runs", workers, progress.update
         )
     if out is not None:
-        _write(out, to_json(results), markdown(results))
+        _write_result_files(out, to_json(results), format_markdown(results))
         typer.echo(f"results.json and table.md written to {out}", err=True)
     if as_json:
         print_json(to_json(results))
     else:
-        typer.echo(markdown(results))
+        typer.echo(format_markdown(results))
 
 
-def _write(out: Path, values: dict[str, Any], table: str) -> None:
+def _write_result_files(out: Path, values: dict[str, Any], table: str) -> None:
     """Write ``results.json`` and ``table.md``."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(values, indent=1) + "\n", "utf-8")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, say_problems
+from rindices.cli.console import print_json, print_problems
 from rindices.cli.options import Json, Participants
 
 if TYPE_CHECKING:
@@ -23,43 +23,45 @@ def change(
 ) -> None:
     """Write the change of R-indices per year of everyone with two visits or more, with 90 % intervals."""
     from rindices.analysis.change import change_per_year
-    from rindices.analysis.change_figure import draw_change
+    from rindices.analysis.change_figure import plot_change
     from rindices.atomic import write_json
-    from rindices.errors import TableError, reason
+    from rindices.errors import TableError, describe_os_error
 
-    visits = _visits(indices, participants, time)
+    visits = _read_visits(indices, participants, time)
     found = change_per_year(visits, time)
     about = found.summary()
     try:
         out.mkdir(parents=True, exist_ok=True)
         found.table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
         write_json(out / "change.json", about)
-        draw_change(found, visits, time, out / "change.png")
+        plot_change(found, visits, time, out / "change.png")
     except OSError as error:
-        raise TableError(f"cannot write to {out} ({reason(error)}): give another folder with --out.") from error
-    say_problems(found.problems)
+        raise TableError(
+            f"cannot write to {out} ({describe_os_error(error)}): give another folder with --out."
+        ) from error
+    print_problems(found.problems)
     if as_json:
         print_json({"out": str(out), **about})
     else:
         typer.echo(f"change per year of {len(found.table):,} people written to {out}", err=True)
 
 
-def _visits(indices: Path, participants: Path | None, time: str) -> "pd.DataFrame":
+def _read_visits(indices: Path, participants: Path | None, time: str) -> "pd.DataFrame":
     """Return a row a visit, with the time beside the R-indices."""
     import pandas as pd
 
     from rindices.errors import Findings, TableError
     from rindices.tables.cohort import ID, SESSION
-    from rindices.tables.people import join_people
-    from rindices.tables.sources import Roles, read_people
+    from rindices.tables.participants import join_participants
+    from rindices.tables.table import ColumnRoles, read_participants
 
     findings = Findings()
-    table = read_people(indices, Roles(), [], findings)
+    table = read_participants(indices, ColumnRoles(), [], findings)
     keys = {ID: table.ids} | ({} if table.sessions is None else {SESSION: table.sessions})
     frame = table.frame.drop(columns=[name for name in (*keys, table.id_column) if name in table.frame])
     frame = pd.concat([pd.DataFrame(keys), frame.reset_index(drop=True)], axis=1)
     if participants is not None:
-        people = join_people(table, participants, Roles(), findings)
+        people = join_participants(table, participants, ColumnRoles(), findings)
         column = people.find(time)
         if column is not None:
             frame[time] = people.frame[column].to_numpy()

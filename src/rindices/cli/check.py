@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, say_problems, split
+from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import (
     Controls,
     Covariates,
@@ -19,7 +19,7 @@ from rindices.cli.options import (
     Site,
     Tables,
 )
-from rindices.errors import named
+from rindices.errors import join_names
 
 EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
 
@@ -40,54 +40,61 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, and say what it is and what to fix."""
-    from rindices.tables.door import Request, examine
-    from rindices.tables.sources import Roles
+    from rindices.tables.table import ColumnRoles
+    from rindices.tables.validation.validate import TableRequest, validate_table
 
-    roles = Roles(id_column, session, group, site, split(covariates))
-    request = Request(
-        tuple(tables), participants, roles, split(controls), split(patients), split(exclude), measure, on_missing
+    roles = ColumnRoles(id_column, session, group, site, split_option(covariates))
+    request = TableRequest(
+        tuple(tables),
+        participants,
+        roles,
+        split_option(controls),
+        split_option(patients),
+        split_option(exclude),
+        measure,
+        on_missing,
     )
-    result = examine(request)
+    result = validate_table(request)
     if result.ok and result.controls and result.patients:
-        from rindices.experiments.small_sample import small_sample
+        from rindices.experiments.small_sample import check_sample_size
 
-        result = replace(result, problems=(*result.problems, *small_sample(result.controls, result.patients)))
+        result = replace(result, problems=(*result.problems, *check_sample_size(result.controls, result.patients)))
     if as_json:
-        print_json(_as_json(result))
+        print_json(_result_to_json(result))
     else:
-        say_problems(result.problems)
-        print_facts(_facts(result))
+        print_problems(result.problems)
+        print_facts(_list_facts(result))
     raise typer.Exit(0 if result.ok else 1)
 
 
-def _as_json(result: Any) -> dict[str, Any]:
+def _result_to_json(result: Any) -> dict[str, Any]:
     promised = ("format", "people", "controls", "patients", "regions", "covariates")
     names = (*promised, "sites", "icv", "unit", "aside", "kinds", "region_names")
     values = {name: getattr(result, name) for name in names}
     return values | {"problems": [problem.as_dict() for problem in result.problems]}
 
 
-def _facts(result: Any) -> list[tuple[str, str]]:
+def _list_facts(result: Any) -> list[tuple[str, str]]:
     groups = f"{result.controls:,} controls, {result.patients:,} patients" if result.controls is not None else ""
     aside = ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items())
     return [
         ("format", result.format or "unknown"),
         ("people", f"{result.people:,}" if result.people is not None else ""),
         ("groups", groups),
-        ("regions", f"{result.regions:,} ({result.unit}): {named(result.region_names)}" if result.regions else ""),
+        ("regions", f"{result.regions:,} ({result.unit}): {join_names(result.region_names)}" if result.regions else ""),
         ("not used", aside),
-        ("covariates", ", ".join(_covariate(name, result.kinds or {}) for name in result.covariates)),
+        ("covariates", ", ".join(_describe_covariate(name, result.kinds or {}) for name in result.covariates)),
         ("ICV", f"column {result.icv}" if result.icv else ""),
         ("sites", f"{result.sites:,}" if result.sites else ""),
-        ("verdict", _verdict(result)),
+        ("verdict", _summarise_verdict(result)),
     ]
 
 
-def _covariate(name: str, kinds: dict[str, str]) -> str:
+def _describe_covariate(name: str, kinds: dict[str, str]) -> str:
     return f"{name} ({kinds[name]})" if name in kinds else name
 
 
-def _verdict(result: Any) -> str:
+def _summarise_verdict(result: Any) -> str:
     if not result.ok:
         return "not ready: see the errors above"
     return "ready" if not any(problem.cure for problem in result.problems) else "ready, with what is said above"

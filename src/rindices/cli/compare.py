@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import split
+from rindices.cli.console import split_option
 from rindices.cli.options import (
     Controls,
     Covariates,
@@ -18,12 +18,12 @@ from rindices.cli.options import (
     Session,
     Tables,
 )
-from rindices.cli.results import read_images, read_people_and_regions, write_results
+from rindices.cli.results import read_images, read_indices_and_regions, write_results
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PEOPLE = {"participant_id": "Participant", "session_id": "Session"}
+ID_COLUMN_DESCRIPTIONS = {"participant_id": "Participant", "session_id": "Session"}
 EPILOG = "Example: rindices compare results/r_indices.tsv dlmuse.csv --participants participants.tsv --out compared"
 
 
@@ -48,25 +48,30 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare regions of subgroups of patients with controls: effect sizes, intervals, false discovery rate."""
-    from rindices.analysis.compare import MEANING, membership, subgroups
-    from rindices.analysis.compare import compare as compare_regions
-    from rindices.analysis.tidy import with_ids
+    from rindices.analysis.compare import COLUMN_DESCRIPTIONS, make_subgroups, tabulate_subgroups
+    from rindices.analysis.compare import compare_subgroups as compare_regions
+    from rindices.analysis.tidy import add_ids
     from rindices.analysis.write import write_table
-    from rindices.tables.sources import Roles
+    from rindices.tables.table import ColumnRoles
 
-    limits: dict[str, Any] = {"cuts": _numbers(cuts), "others_below": others_below}
-    roles = Roles(id_column, session, group, covariates=split(covariates))
-    labels = (split(controls), split(patients), split(exclude))
-    people, cohort = read_people_and_regions(indices, tables, participants, roles, labels)
-    adjusted = with_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
-    table = compare_regions(people, with_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
+    limits: dict[str, Any] = {"cuts": _parse_numbers(cuts), "others_below": others_below}
+    roles = ColumnRoles(id_column, session, group, covariates=split_option(covariates))
+    labels = (split_option(controls), split_option(patients), split_option(exclude))
+    people, cohort = read_indices_and_regions(indices, tables, participants, roles, labels)
+    adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
+    table = compare_regions(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
     how: dict[str, Any] = {**limits, "covariates": list(cohort.covariates.columns)}
     if images is not None:
         how |= {"maps": _compare_voxels(people, images, participants or tables[0], out, mask, adjusted, limits)}
-    write_table(membership(people, subgroups(people, **limits)), out / "subgroups.tsv", PEOPLE | MEANING, how)
+    write_table(
+        tabulate_subgroups(people, make_subgroups(people, **limits)),
+        out / "subgroups.tsv",
+        ID_COLUMN_DESCRIPTIONS | COLUMN_DESCRIPTIONS,
+        how,
+    )
     significant = int((table["q"] < 0.05).sum())
     told = f"{significant} of {len(table)} differences at a false discovery rate below 0.05"
-    write_results(table, out / "regions.tsv", MEANING, how, as_json, told)
+    write_results(table, out / "regions.tsv", COLUMN_DESCRIPTIONS, how, as_json, told)
 
 
 def _compare_voxels(
@@ -79,18 +84,18 @@ def _compare_voxels(
     limits: dict[str, Any],
 ) -> list[str]:
     """Compare the images of a column, write maps and a table of them, and return the maps' paths."""
-    from rindices.analysis.voxels import MEANING, compare_voxels, write_maps
+    from rindices.analysis.voxels import COLUMN_DESCRIPTIONS, compare_voxels, write_maps
     from rindices.analysis.write import write_table
 
     images = read_images(people, source, column)
     compared = compare_voxels(people, images, covariates=covariates, mask=mask, **limits)
     paths = [str(path) for path in write_maps(compared, out)]
-    write_table(compared.table, out / "voxels.tsv", MEANING, {**limits, "maps": paths})
+    write_table(compared.table, out / "voxels.tsv", COLUMN_DESCRIPTIONS, {**limits, "maps": paths})
     return paths
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def _parse_numbers(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(word) for word in split([text]))
+        return tuple(float(word) for word in split_option([text]))
     except ValueError as error:
         raise typer.BadParameter("give numbers such as 0.4,0.7", param_hint="--cuts") from error

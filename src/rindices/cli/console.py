@@ -11,7 +11,7 @@ from rindices.errors import Problem, Severity
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
-def say_problems(problems: Iterable[Problem]) -> None:
+def print_problems(problems: Iterable[Problem]) -> None:
     """Print each problem on a line of standard error, errors first."""
     order = list(reversed(Severity))
     for problem in sorted(problems, key=lambda problem: order.index(problem.severity)):
@@ -32,6 +32,6 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
         typer.echo(f"{typer.style(name.ljust(width), bold=True)}  {value}")
 
 
-def split(values: Sequence[str] | None) -> tuple[str, ...]:
+def split_option(values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the words of an option that may be repeated or hold commas."""
     return tuple(word.strip() for value in values or () for word in value.split(",") if word.strip())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, say_problems, split
+from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import (
     Controls,
     Covariates,
@@ -27,8 +27,8 @@ from rindices.cli.options import (
 if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.study.config import Study
-    from rindices.study.endings import NoPatternError
+    from rindices.study.config import StudyConfig
+    from rindices.study.exceptions import NoPatternError
     from rindices.study.store import RunStore
 
 EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
@@ -63,27 +63,38 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
-    data = {"participants": participants, "group": group, "controls": split(controls), "patients": split(patients)}
-    data |= {"covariates": split(covariates), "site": site, "harmonise": harmonise, "id": id_column, "session": session}
-    data |= {"exclude": split(exclude), "measure": measure, "on_missing": on_missing}
-    model: dict[str, Any] = {"patterns": split(patterns), "orthogonality": split(orthogonality)}
+    data = {
+        "participants": participants,
+        "group": group,
+        "controls": split_option(controls),
+        "patients": split_option(patients),
+    }
+    data |= {
+        "covariates": split_option(covariates),
+        "site": site,
+        "harmonise": harmonise,
+        "id": id_column,
+        "session": session,
+    }
+    data |= {"exclude": split_option(exclude), "measure": measure, "on_missing": on_missing}
+    model: dict[str, Any] = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     model |= {"members": members, "recipe": recipe}
     if max_steps is not None:
         model["recipe_changes"] = {"max_steps": max_steps}
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
-    study, folder = _study(source, data, model, run)
+    study, folder = _load_study(source, data, model, run)
     if dry_run:
-        _tell_plan(study, folder, out, as_json)
+        _print_plan(study, folder, out, as_json)
     else:
-        _run(study, folder, out, source[0], as_json, not no_report)
+        _run_study(study, folder, out, source[0], as_json, not no_report)
 
 
-def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]":
+def _load_study(source: list[Path], *sections: dict[str, Any]) -> "tuple[StudyConfig, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
     from rindices.study.config import make_study, merge_options
 
-    given = [{k: _plain(v) for k, v in section.items() if v not in (None, ())} for section in sections]
+    given = [{k: _to_config_value(v) for k, v in section.items() if v not in (None, ())} for section in sections]
     values = dict(zip(("data", "model", "run"), given, strict=True))
     if source[0].suffix == ".toml":
         if len(source) > 1:
@@ -96,38 +107,40 @@ def _study(source: list[Path], *sections: dict[str, Any]) -> "tuple[Study, Path]
         raise typer.BadParameter(str(error)) from error
 
 
-def _plain(value: Any) -> Any:
+def _to_config_value(value: Any) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
-def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
-    from rindices.errors import StudyError, reason
-    from rindices.report.html import write_report
-    from rindices.study.endings import NoPatternError
-    from rindices.study.engines.base import StoppedError
+def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
+    from rindices.errors import StudyError, describe_os_error
+    from rindices.report.page import write_report
+    from rindices.study.engines.base import StudyStoppedError
+    from rindices.study.exceptions import NoPatternError
     from rindices.study.store import RunStore
 
     start = time.monotonic()
-    cohort, problems = _read(study, folder)
+    cohort, problems = _read_cohort_and_problems(study, folder)
     store = RunStore(out / "runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
     try:
-        with store.hold():
+        with store.lock_folder():
             try:
-                model = _fit(study, cohort, problems, store, out, source)
+                model = _fit_study(study, cohort, problems, store, out, source)
             except NoPatternError as error:
                 page = str(write_report(out)) if with_report else None
-                _tell_nothing(error, out, page, time.monotonic() - start, as_json)
+                _print_null_result(error, out, page, time.monotonic() - start, as_json)
                 return
             page = str(write_report(out)) if with_report else None
-    except StoppedError as error:
+    except StudyStoppedError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
     except KeyboardInterrupt:
         typer.echo(f"interrupted; what is finished is in {store.folder}: run the same command again to go on", err=True)
         raise typer.Exit(3) from None
     except OSError as error:
-        raise StudyError(f"cannot write to {out} ({reason(error)}): make room or give another --out.") from error
+        raise StudyError(
+            f"cannot write to {out} ({describe_os_error(error)}): make room or give another --out."
+        ) from error
     chosen = dict(model.selection or {})["chosen"]
     result = {
         "n_patterns": model.n_patterns,
@@ -143,29 +156,29 @@ def _run(study: "Study", folder: Path, out: Path, source: Path, as_json: bool, w
     if as_json:
         print_json(result)
     else:
-        _tell(result, dict(model.selection or {}), out)
+        _print_result(result, dict(model.selection or {}), out)
 
 
-def _fit(
-    study: "Study", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
+def _fit_study(
+    study: "StudyConfig", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
 ) -> "FittedModel":
     """Run the study and write what it found."""
     from rindices.cli.progress import Progress
     from rindices.preprocess.pipeline import Preprocessing
-    from rindices.study.config import study_toml
-    from rindices.study.endings import NoPatternError, UnstableError
-    from rindices.study.engines.choose import make_engine
-    from rindices.study.evidence import doubts
+    from rindices.study.config import format_study_toml
+    from rindices.study.engines.registry import make_engine
+    from rindices.study.evidence import collect_study_warnings
+    from rindices.study.exceptions import NoPatternError, UnstableError
     from rindices.study.fit import fit_cohort
-    from rindices.study.outputs import clear_outputs, write_nothing, write_selection, write_study
+    from rindices.study.outputs import clear_outputs, write_null_result, write_selection, write_study
 
     clear_outputs(out)
     if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
-        (out / "study.toml").write_text(study_toml(study), "utf-8")
+        (out / "study.toml").write_text(format_study_toml(study), "utf-8")
     with Progress("fit") as progress:
 
         def agreed(point: Any, concordance: float) -> None:
-            progress.say(f"{_setting(point._asdict())}: members agree {concordance:.3f}")
+            progress.say(f"{_describe_setting(point._asdict())}: members agree {concordance:.3f}")
 
         watched = partial(
             fit_cohort, told=progress.update, agreed=agreed, say=progress.say, harmonise=study.data.harmonise
@@ -174,39 +187,39 @@ def _fit(
             model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
         except NoPatternError as error:
             review = Preprocessing.fit(cohort, study.data.harmonise).review(cohort)
-            write_nothing(out, error.selection, cohort, [*problems, *review])
+            write_null_result(out, error.selection, cohort, [*problems, *review])
             raise
         except UnstableError as error:
             write_selection(out, error.selection)
             raise
     review = model.preprocessing.review(cohort)
-    said = doubts(model.card["number_of_patterns"], model.card["pattern_evidence"])
-    say_problems([*review, *_doubts(model.card["pattern_scale"]), *said])
+    said = collect_study_warnings(model.card["number_of_patterns"], model.card["pattern_evidence"])
+    print_problems([*review, *_list_weak_pattern_problems(model.card["pattern_scale"]), *said])
     write_study(out, model, cohort, [*problems, *review, *said])
     return model
 
 
-def _doubts(scales: list[float]) -> "list[Problem]":
+def _list_weak_pattern_problems(scales: list[float]) -> "list[Problem]":
     """Return a warning for patterns on which members hardly agree."""
-    from rindices.errors import Problem, Severity, named
-    from rindices.study.evidence import weak_patterns
+    from rindices.errors import Problem, Severity, join_names
+    from rindices.study.evidence import list_weak_patterns
 
-    weak = weak_patterns(scales)
-    what = f"members hardly agree on {named(weak)}: fewer patterns may be enough"
+    weak = list_weak_patterns(scales)
+    what = f"members hardly agree on {join_names(weak)}: fewer patterns may be enough"
     return [Problem(Severity.WARNING, what)] if weak else []
 
 
-def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
-    told = _agreement(result["agreement"]["concordance"], *selection["chosen"]["concordance_interval"])
-    ties = ", ".join(_setting(setting) for setting in selection["ties"])
+def _print_result(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
+    told = _format_agreement(result["agreement"]["concordance"], *selection["chosen"]["concordance_interval"])
+    ties = ", ".join(_describe_setting(setting) for setting in selection["ties"])
     members = result["members"]
     print_facts(
         [
-            ("patterns", _number(result["n_patterns"], result["number_of_patterns"])),
+            ("patterns", _format_n_patterns(result["n_patterns"], result["number_of_patterns"])),
             ("lambda", "" if result["orthogonality"] is None else f"{result['orthogonality']:g}"),
             ("agreement", f"{told}, {selection['chosen']['agreement_between']}"),
             ("tied with", ties),
-            *((pattern["name"], _reality(pattern)) for pattern in result["patterns"]),
+            *((pattern["name"], _describe_pattern(pattern)) for pattern in result["patterns"]),
             ("members", f"{members['converged']} of {members['trained']} converged"),
             ("seconds", f"{result['seconds']:g}"),
             ("written", f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml"),
@@ -215,27 +228,27 @@ def _tell(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
     )
 
 
-def _agreement(concordance: float | None, low: float | None, high: float | None) -> str:
+def _format_agreement(concordance: float | None, low: float | None, high: float | None) -> str:
     """Return the agreement with its interval; fewer than three members have none."""
     if concordance is None:
         return "not known (one member)"
     return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _number(chosen: int, number: dict[str, Any]) -> str:
+def _format_n_patterns(chosen: int, number: dict[str, Any]) -> str:
     """Return the number of patterns and who says so."""
     found = f"test: {number['by_test']} (p = {number['test']['curve'][0]['p']:.3f} against none)"
     return f"{chosen} (as asked; {found})" if number["forced"] else f"{chosen} (agreement; {found})"
 
 
-def _reality(pattern: dict[str, Any]) -> str:
+def _describe_pattern(pattern: dict[str, Any]) -> str:
     return (
         f"carried by {pattern['carriers']:.0%} of patients; ranks unseen people alike in disjoint halves "
         f"{pattern['split_half']:.2f}, in bootstraps {pattern['stability']:.2f}"
     )
 
 
-def _tell_nothing(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
+def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
     """Say that there is no pattern, which is an answer and not a failure."""
     number = error.selection["number_of_patterns"]
     if as_json:
@@ -248,34 +261,34 @@ def _tell_nothing(error: "NoPatternError", out: Path, page: str | None, seconds:
     print_facts([("patterns", "no disease pattern found"), ("written", written), ("report", page or "")])
 
 
-def _setting(setting: dict[str, Any]) -> str:
+def _describe_setting(setting: dict[str, Any]) -> str:
     weight = "" if setting["orthogonality"] is None else f", lambda {setting['orthogonality']:g}"
     return f"{setting['n_patterns']} patterns{weight}"
 
 
-def read_cohort_of(study: "Study", folder: Path) -> Any:
+def read_study_cohort(study: "StudyConfig", folder: Path) -> Any:
     """Read the cohort; notes and warnings go to standard error."""
-    return _read(study, folder)[0]
+    return _read_cohort_and_problems(study, folder)[0]
 
 
-def _read(study: "Study", folder: Path) -> "tuple[Any, list[Problem]]":
+def _read_cohort_and_problems(study: "StudyConfig", folder: Path) -> "tuple[Any, list[Problem]]":
     """Read the cohort and what is to be said about it, which goes to standard error."""
-    from rindices.experiments.small_sample import small_sample
-    from rindices.tables.door import examine
+    from rindices.experiments.small_sample import check_sample_size
+    from rindices.tables.validation.validate import validate_table
 
-    result = examine(study.data.request(folder))
-    cohort = result.taken()
-    problems = [*result.problems, *small_sample(cohort.n_controls, cohort.n_patients)]
-    say_problems(problems)
+    result = validate_table(study.data.request(folder))
+    cohort = result.cohort_or_raise()
+    problems = [*result.problems, *check_sample_size(cohort.n_controls, cohort.n_patients)]
+    print_problems(problems)
     return cohort, problems
 
 
-def _tell_plan(study: "Study", folder: Path, out: Path, as_json: bool) -> None:
-    from rindices.study.estimate import estimate
+def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
+    from rindices.study.estimate import estimate_run_time
 
-    cohort = read_cohort_of(study, folder)
+    cohort = read_study_cohort(study, folder)
     model, run = study.model, study.run
-    result = estimate(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
+    result = estimate_run_time(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
     if as_json:
         print_json(result)
         return

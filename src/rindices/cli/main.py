@@ -22,7 +22,7 @@ from rindices.cli import (
     score,
     simulate,
 )
-from rindices.cli.console import say_problems
+from rindices.cli.console import print_problems
 from rindices.errors import RindicesError
 
 app = typer.Typer(
@@ -50,19 +50,19 @@ app.command("score", epilog=score.EPILOG)(score.score)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 
 
-_INTERRUPTED = 130  # what typer makes of Ctrl-C
+_INTERRUPT_EXIT_CODE = 130  # what typer makes of Ctrl-C
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"rindices {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _root(
+def _accept_global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
     """Accept the options that stand before a command."""
@@ -73,10 +73,10 @@ def run() -> None:
     try:
         app()
     except RindicesError as error:
-        say_problems(error.problems)
+        print_problems(error.problems)
         sys.exit(1)
     except SystemExit as end:
-        if end.code != _INTERRUPTED:
+        if end.code != _INTERRUPT_EXIT_CODE:
             raise
         typer.echo("interrupted; run the same command again", err=True)
         sys.exit(3)

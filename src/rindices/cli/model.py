@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, split
+from rindices.cli.console import print_facts, print_json, split_option
 from rindices.cli.options import Json
-from rindices.errors import named
+from rindices.errors import join_names
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -23,7 +23,7 @@ def show(
 ) -> None:
     """Say what a table must have to be used with a model, and where the model comes from."""
     from rindices.model.fitted import load
-    from rindices.model.schemas import SCHEMA
+    from rindices.model.schemas import SCHEMA_VERSION
 
     if as_json and as_card:
         raise typer.BadParameter("give --json or --card, not both")
@@ -34,8 +34,8 @@ def show(
         _print_card(model, codings)
         return
     if as_json:
-        own = {"schema": SCHEMA, "n_patterns": model.n_patterns, "regions": list(model.regions)}
-        own |= {"intervals": _intervals(model), "novelty": _novelty(model), "sums": dict(model.sums)}
+        own = {"schema": SCHEMA_VERSION, "n_patterns": model.n_patterns, "regions": list(model.regions)}
+        own |= {"intervals": _describe_intervals(model), "novelty": _describe_novelty(model), "sums": dict(model.sums)}
         own |= {"units": card.pop("unit", None), "covariates": codings}
         print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **card})
         return
@@ -43,25 +43,25 @@ def show(
     print_facts(
         [
             ("patterns", str(model.n_patterns)),
-            ("regions", f"{len(model.regions)} in {card.get('unit')}: {named(model.regions)}"),
+            ("regions", f"{len(model.regions)} in {card.get('unit')}: {join_names(model.regions)}"),
             ("sums", f"{len(model.sums)} of the regions are sums of columns, made by apply" if model.sums else ""),
-            ("covariates", ", ".join(_covariate(coding) for coding in codings) or "none"),
-            ("sites", _sites(model.preprocessing.to_dict().get("harmonise"))),
+            ("covariates", ", ".join(_describe_covariate(coding) for coding in codings) or "none"),
+            ("sites", _describe_sites(model.preprocessing.to_dict().get("harmonise"))),
             (
                 "trained on",
                 ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items()) or "not known",
             ),
-            ("intervals", _intervals(model) or "none: nothing is known of this model's error"),
-            ("novelty", _novelty(model)),
+            ("intervals", _describe_intervals(model) or "none: nothing is known of this model's error"),
+            ("novelty", _describe_novelty(model)),
             (
                 "agreement",
                 f"{agreement:.3f} ({card.get('agreement_between', 'members')}), {len(model.heads)} members"
                 if agreement is not None
                 else "",
             ),
-            ("test", _tested(card)),
-            ("recipe", _recipe(card)),
-            ("training", _training(card)),
+            ("test", _describe_test(card)),
+            ("recipe", _describe_recipe(card)),
+            ("training", _describe_training(card)),
             ("made by", f"rindices {card.get('rindices_version')}"),
             ("licence", str(card.get("licence", ""))),
             ("cite", str(card.get("citation", ""))),
@@ -101,7 +101,7 @@ def import_(
         model = import_published(path, name)
     else:
         assert regions is not None
-        model = import_checkpoint(path, read_region_list(regions), split(covariates), epoch)
+        model = import_checkpoint(path, read_region_list(regions), split_option(covariates), epoch)
     model.save(out)
     if as_json:
         needs = {"n_patterns": model.n_patterns, "regions": len(model.regions), "covariates": list(model.covariates)}
@@ -131,40 +131,40 @@ def export(
 
 
 def _print_card(model: "FittedModel", codings: list[dict[str, Any]]) -> None:
-    from rindices.model.card import model_card
+    from rindices.model.card import render_model_card
 
     facts = {
-        "covariates": ", ".join(_covariate(coding) for coding in codings) or "none",
-        "sites": _sites(model.preprocessing.to_dict().get("harmonise")) or "not harmonised",
-        "recipe": _recipe(dict(model.card)),
-        "intervals": _intervals(model) or "none",
-        "novelty": _novelty(model),
+        "covariates": ", ".join(_describe_covariate(coding) for coding in codings) or "none",
+        "sites": _describe_sites(model.preprocessing.to_dict().get("harmonise")) or "not harmonised",
+        "recipe": _describe_recipe(dict(model.card)),
+        "intervals": _describe_intervals(model) or "none",
+        "novelty": _describe_novelty(model),
     }
-    typer.echo(model_card(model, facts), nl=False)
+    typer.echo(render_model_card(model, facts), nl=False)
 
 
-def _intervals(model: "FittedModel") -> str | None:
+def _describe_intervals(model: "FittedModel") -> str | None:
     """Return what intervals rest on; None where there are none."""
     if model.intervals is None:
         return None
     return "90 %, from simulated truth on the training controls and the spread among members"
 
 
-def _novelty(model: "FittedModel") -> str:
+def _describe_novelty(model: "FittedModel") -> str:
     """Return what new people can be held against."""
     if model.training is not None and len(model.training.distances):
         return "regions and covariates, against the training people"
     return "ranges of covariates alone: nothing else is known of the training people"
 
 
-def _recipe(card: dict[str, Any]) -> str:
+def _describe_recipe(card: dict[str, Any]) -> str:
     recipe = card.get("recipe", {})
     if recipe.get("recipe") == "published":
         return f"imported from {recipe['values']['package']}, epoch {recipe['values']['epoch']:,}"
     return f"{recipe.get('recipe')}, seed {card.get('seed')}"
 
 
-def _tested(card: dict[str, Any]) -> str:
+def _describe_test(card: dict[str, Any]) -> str:
     """Return how many patterns the test found and how each fared with other people; empty for older models."""
     number, patterns = card.get("number_of_patterns"), card.get("pattern_evidence", [])
     if not number:
@@ -173,7 +173,7 @@ def _tested(card: dict[str, Any]) -> str:
     return f"{number['by_test']} patterns beyond chance; reproduced in disjoint halves: {halves}"
 
 
-def _training(card: dict[str, Any]) -> str:
+def _describe_training(card: dict[str, Any]) -> str:
     """Return how far members of recipe default went; empty for other recipes."""
     recipe = card.get("recipe", {})
     if recipe.get("recipe") != "default" or not card.get("member_steps"):
@@ -183,12 +183,12 @@ def _training(card: dict[str, Any]) -> str:
     return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
 
 
-def _sites(values: dict[str, Any] | None) -> str:
+def _describe_sites(values: dict[str, Any] | None) -> str:
     """Return the sites whose effects are known, and how they were learnt; empty where none were harmonised."""
-    return "" if values is None else f"{named(values['sites'])}, their effects learnt from {values['mode']}"
+    return "" if values is None else f"{join_names(values['sites'])}, their effects learnt from {values['mode']}"
 
 
-def _covariate(coding: dict[str, Any]) -> str:
+def _describe_covariate(coding: dict[str, Any]) -> str:
     if coding["kind"] == "numeric":
         return f"{coding['name']} ({coding['low']:g} to {coding['high']:g})"
-    return f"{coding['name']} ({named(coding['levels'])})"
+    return f"{coding['name']} ({join_names(coding['levels'])})"

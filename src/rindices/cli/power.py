@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rindices.cli.console import print_json, split
+from rindices.cli.console import print_json, split_option
 from rindices.cli.options import Covariates, Json, Workers
 
 EPILOG = "Example: rindices power --people 150+200,492+900 --rates 0.2,0.3 --covariates age,sex,icv --out power"
@@ -29,16 +29,24 @@ def power(
 ) -> None:
     """Simulate cohorts of several sizes and effects: accuracy, chance of the right number of patterns, intervals."""
     from rindices.cli.progress import Progress
-    from rindices.cli.simulate import read_healthy
-    from rindices.experiments.power import COHORTS, PEOPLE, RATES, Setting, draw_power, markdown, run_power
+    from rindices.cli.simulate import read_healthy_cohort
+    from rindices.experiments.power import (
+        GROUP_SIZES,
+        LOSS_RATES,
+        N_COHORTS,
+        PowerConfig,
+        format_markdown,
+        plot_power,
+        run_power,
+    )
 
-    healthy = None if controls is None else read_healthy(controls, participants, group, label, None)
-    setting = Setting(
-        _pairs(split(people)) or PEOPLE,
-        tuple(_rate(rate) for rate in split(rates)) or RATES,
+    healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, None)
+    setting = PowerConfig(
+        _parse_group_sizes(split_option(people)) or GROUP_SIZES,
+        tuple(_parse_rate(rate) for rate in split_option(rates)) or LOSS_RATES,
         patterns,
-        cohorts or COHORTS,
-        split(covariates),
+        cohorts or N_COHORTS,
+        split_option(covariates),
         healthy,
     )
     with Progress("power") as progress:
@@ -48,16 +56,16 @@ def power(
 
         out.mkdir(parents=True, exist_ok=True)
         (out / "power.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-        (out / "power.md").write_text(markdown(result), "utf-8")
-        draw_power(result, out / "power.png")
+        (out / "power.md").write_text(format_markdown(result), "utf-8")
+        plot_power(result, out / "power.png")
         typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
     if as_json:
         print_json(result)
     else:
-        typer.echo(markdown(result))
+        typer.echo(format_markdown(result))
 
 
-def _pairs(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     """Read 150+200."""
     pairs = []
     for text in texts:
@@ -68,7 +76,7 @@ def _pairs(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     try:
         return float(text)
     except ValueError:

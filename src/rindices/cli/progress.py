@@ -7,7 +7,7 @@ from typing import Self
 
 import typer
 
-_EVERY = 10.0  # seconds between lines where the output is not a terminal
+_SECONDS_BETWEEN_LINES = 10.0  # seconds between lines where the output is not a terminal
 
 
 class Progress:
@@ -35,19 +35,21 @@ class Progress:
             self._first = done if piece is None else done - 1  # pieces of an earlier run, which took no time now
         if done != self._done:
             self._done, self._moved = done, now
-        line = f"{self.title}: {int(done)} of {total}, {self._left(done - self._first, total - done, now)}"
+        line = f"{self.title}: {int(done)} of {total}, {self._format_time_left(done - self._first, total - done, now)}"
         if self._terminal:
             typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
-        elif line != self._line and (now - self._last >= _EVERY or (done == total and self._shown < total)):
+        elif line != self._line and (
+            now - self._last >= _SECONDS_BETWEEN_LINES or (done == total and self._shown < total)
+        ):
             typer.echo(line, err=True)
             self._last, self._shown, self._line = now, done, line
 
-    def _left(self, fresh: float, rest: float, now: float) -> str:
+    def _format_time_left(self, fresh: float, rest: float, now: float) -> str:
         """Return the time left at the pace up to the last advance; waiting since then counts down."""
         if fresh <= 0:
             return "begun"
         left = (self._moved - self._start) / fresh * rest - (now - self._moved)
-        return f"{_clock(max(left, 0.0))} left"
+        return f"{_format_duration(max(left, 0.0))} left"
 
     def say(self, line: str) -> None:
         """Print a line of its own, above the bar."""
@@ -63,7 +65,7 @@ class Progress:
             typer.echo("", err=True)
 
 
-def _clock(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

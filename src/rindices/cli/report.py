@@ -16,7 +16,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write report.html again: with the associations that ``associate --out DIR`` left, with brain pictures, ..."""
-    from rindices.report.html import write_report
+    from rindices.report.page import write_report
 
     path = write_report(folder)
     if as_json:

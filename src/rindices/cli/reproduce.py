@@ -19,19 +19,19 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Fit a study on each half of its people, and compare what both find in people that one of them has not seen."""
-    from rindices.analysis.reproduce import MEANING
-    from rindices.analysis.reproduce import reproduce as run
-    from rindices.cli.fit import read_cohort_of
+    from rindices.analysis.reproduce import COLUMN_DESCRIPTIONS
+    from rindices.analysis.reproduce import reproduce_in_halves as run
+    from rindices.cli.fit import read_study_cohort
     from rindices.cli.progress import Progress
-    from rindices.errors import AnalysisError, reason
-    from rindices.model.indices import write_indices
+    from rindices.errors import AnalysisError, describe_os_error
+    from rindices.model.index_tables import write_indices
     from rindices.study.config import read_study
-    from rindices.study.engines.choose import make_engine
+    from rindices.study.engines.registry import make_engine
     from rindices.study.fit import fit_cohort
     from rindices.study.store import RunStore
 
     study = read_study(source)
-    cohort = read_cohort_of(study, source.parent)
+    cohort = read_study_cohort(study, source.parent)
     store, first = RunStore(out / "runs"), study.run.seed if seed is None else seed
 
     def fit(half: Any) -> Any:
@@ -41,16 +41,18 @@ def reproduce(
             return fit_cohort(half, model, study.run.seed, store, **how)
 
     try:
-        with store.hold():
+        with store.lock_folder():
             found = run(cohort, fit, splits=splits, seed=first)
             write_indices(found.unseen.drop(columns="half"), out / "r_indices_unseen.tsv")
             for place, model in enumerate(found.models, start=1):
                 model.save(out / f"half{place}.safetensors")
     except OSError as error:
-        raise AnalysisError(f"cannot write to {out} ({reason(error)}): give another --out.") from error
+        raise AnalysisError(f"cannot write to {out} ({describe_os_error(error)}): give another --out.") from error
     except KeyboardInterrupt:
         typer.echo("interrupted; run the same command again to go on", err=True)
         raise typer.Exit(3) from None
     concordance = found.table["concordance"].mean()
     told = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
-    write_results(found.table, out / "halves.tsv", MEANING, {"splits": splits, "seed": first}, as_json, told)
+    write_results(
+        found.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, {"splits": splits, "seed": first}, as_json, told
+    )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rindices.cli.console import print_json, say_problems
+from rindices.cli.console import print_json, print_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
     from rindices.errors import Findings
     from rindices.tables.cohort import Cohort
-    from rindices.tables.sources import Roles
+    from rindices.tables.table import ColumnRoles
 
 
-def settle(findings: "Findings") -> None:
+def raise_errors(findings: "Findings") -> None:
     """Stop at errors, say everything else."""
     from rindices.errors import TableError
 
     if findings.errors():
         raise TableError(findings.errors())
-    say_problems(findings)
+    print_problems(findings)
 
 
-def read_people_and_regions(
+def read_indices_and_regions(
     indices: Path,
     tables: "Sequence[Path]",
     participants: Path | None,
-    roles: "Roles",
+    roles: "ColumnRoles",
     labels: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
 ) -> "tuple[pd.DataFrame, Cohort]":
     """Read R-indices and the regions of the same people; warnings are said.
@@ -40,21 +40,21 @@ def read_people_and_regions(
     labels : tuple of tuple of str
         Labels of controls and of patients, regions to leave out.
     """
-    from rindices.analysis.tidy import with_groups
-    from rindices.errors import Findings, Severity, count
-    from rindices.tables.beside import read_indices
-    from rindices.tables.door import Request, examine
+    from rindices.analysis.tidy import add_groups
+    from rindices.errors import Findings, Severity, format_count
+    from rindices.tables.io.indices import read_indices
+    from rindices.tables.validation.validate import TableRequest, validate_table
 
     findings = Findings()
     found = read_indices(indices, findings)
-    result = examine(Request(tuple(tables), participants, roles, *labels, measure="any", on_missing="drop"))
-    cohort = result.taken()
-    people = with_groups(found, cohort)
+    result = validate_table(TableRequest(tuple(tables), participants, roles, *labels, measure="any", on_missing="drop"))
+    cohort = result.cohort_or_raise()
+    people = add_groups(found, cohort)
     if len(people) < len(found):
-        absent = count(len(found) - len(people), "person is", "people are")
+        absent = format_count(len(found) - len(people), "person is", "people are")
         findings.warn(f"{absent} not in the tables, or lack a value there; left out", indices.name)
     findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
-    settle(findings)
+    raise_errors(findings)
     return people, cohort
 
 
@@ -63,11 +63,11 @@ def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFr
     import pandas as pd
 
     from rindices.errors import Findings, TableError, did_you_mean
-    from rindices.tables.sources import Roles, read_people
+    from rindices.tables.table import ColumnRoles, read_participants
 
     findings = Findings()
-    table = read_people(source, Roles(), list(people["participant_id"]), findings)
-    settle(findings)
+    table = read_participants(source, ColumnRoles(), list(people["participant_id"]), findings)
+    raise_errors(findings)
     if column not in table.frame:
         raise TableError(f"{source.name} has no column '{column}' of images: {did_you_mean(column, list(table.frame))}")
     paths = [str(source.parent / path) if isinstance(path, str) else None for path in table.frame[column]]

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, say_problems
+from rindices.cli.console import print_json, print_problems
 from rindices.cli.options import Json
 
 if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
-    from rindices.tables.door import Examination
+    from rindices.tables.validation.validate import ValidationResult
 
 EPILOG = "Example: rindices simulate --task basic --seed 0 --out demo"
 
@@ -30,15 +30,17 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Write volumes.csv, participants.tsv, truth.tsv and patterns.tsv of a cohort with known severities."""
-    from rindices.errors import SimulationError, reason
+    from rindices.errors import SimulationError, describe_os_error
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
-    healthy = None if controls is None else read_healthy(controls, participants, group, label, site)
+    healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, site)
     simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
     try:
         write_cohort(simulated, out)
     except OSError as error:
-        raise SimulationError(f"cannot write to {out} ({reason(error)}): give another folder with --out.") from error
+        raise SimulationError(
+            f"cannot write to {out} ({describe_os_error(error)}): give another folder with --out."
+        ) from error
     cohort = simulated.cohort
     if as_json:
         counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
@@ -48,24 +50,26 @@ def simulate(
         typer.echo(f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}", err=True)
 
 
-def read_healthy(
+def read_healthy_cohort(
     table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
 ) -> "Cohort":
     """Read the user's healthy people with every covariate that is there."""
     from rindices.errors import TableError
-    from rindices.tables.door import Request, examine
-    from rindices.tables.sources import Roles
+    from rindices.tables.table import ColumnRoles
+    from rindices.tables.validation.validate import TableRequest, validate_table
 
-    def read(covariates: tuple[str, ...]) -> "Examination":
-        roles = Roles(group=group, site=site, covariates=covariates)
+    def read(covariates: tuple[str, ...]) -> "ValidationResult":
+        roles = ColumnRoles(group=group, site=site, covariates=covariates)
         labels = (label,) if label else ()
         others = ("*",) if label else ()
-        return examine(Request((table,), participants, roles, labels, others, measure="any", on_missing="drop"))
+        return validate_table(
+            TableRequest((table,), participants, roles, labels, others, measure="any", on_missing="drop")
+        )
 
     result = read(read(()).covariates)
-    cohort = result.taken()
+    cohort = result.cohort_or_raise()
     unclear = [problem for problem in result.problems if "may hold the groups" in problem.what]
     if unclear:
         raise TableError(f"{unclear[0].what}: say who is healthy with --group COLUMN --label LABEL.")
-    say_problems(result.problems)
+    print_problems(result.problems)
     return cohort

@@ -12,15 +12,15 @@ from sklearn.model_selection import StratifiedKFold
 from rindices import __version__
 from rindices.errors import InputError
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
-from rindices.experiments.contenders import contender
-from rindices.experiments.pieces import Told, run_pieces
-from rindices.experiments.suites import Case, suite_tasks
-from rindices.learners.supervised import supervised_scores
+from rindices.experiments.cached_parallel import JobCallback, run_jobs
+from rindices.experiments.entrants import get_entrant
+from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
+from rindices.learners.baselines.supervised import cross_validate_supervised
 from rindices.selection.agreement import pattern_c_index
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What a benchmark measures: every learner on every cohort of every task."""
 
     suite: str
@@ -30,23 +30,23 @@ class Plan:
     data: Path | None = None
     tasks: tuple[str, ...] = ()
 
-    def jobs(self) -> list["Job"]:
+    def jobs(self) -> list["BenchmarkJob"]:
         """Return the independent pieces of work, in a fixed order."""
-        known = suite_tasks(self.suite, self.data)
+        known = get_suite_tasks(self.suite, self.data)
         unknown = [task for task in self.tasks if task not in known]
         if unknown:
             raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(known)}.")
         for learner in self.learners:
-            contender(learner)
+            get_entrant(learner)
         names = self.tasks or tuple(known)
-        return [Job(self, t, n, s) for t in names for n in self.learners for s in range(self.cohorts)]
+        return [BenchmarkJob(self, t, n, s) for t in names for n in self.learners for s in range(self.cohorts)]
 
 
 @dataclass(frozen=True)
-class Job:
+class BenchmarkJob:
     """One learner on one cohort."""
 
-    plan: Plan
+    plan: BenchmarkPlan
     task: str
     learner: str
     seed: int
@@ -58,7 +58,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchmarkResult:
     """What one learner reached on one cohort.
 
     Attributes
@@ -81,16 +81,18 @@ class Result:
     seconds: float
 
 
-def run(plan: Plan, store: Path | None = None, workers: int = -1, told: Told | None = None) -> list[Result]:
-    """Run a plan; finished pieces are kept in ``store`` and not run again; see `run_pieces`."""
-    records = run_pieces(plan.jobs(), _record, store, workers, told)
-    return [Result(**record) for record in records]
+def run_benchmark(
+    plan: BenchmarkPlan, store: Path | None = None, workers: int = -1, told: JobCallback | None = None
+) -> list[BenchmarkResult]:
+    """Run a plan; finished pieces are kept in ``store`` and not run again; see `run_jobs`."""
+    records = run_jobs(plan.jobs(), _measure_as_dict, store, workers, told)
+    return [BenchmarkResult(**record) for record in records]
 
 
-def measure(job: Job) -> Result:
+def measure_job(job: BenchmarkJob) -> BenchmarkResult:
     """Run one piece of work."""
-    case = suite_tasks(job.plan.suite, job.plan.data)[job.task](job.seed)
-    entrant = contender(job.learner)
+    case = get_suite_tasks(job.plan.suite, job.plan.data)[job.task](job.seed)
+    entrant = get_entrant(job.learner)
     if entrant.make is None:
         return _measure_supervised(job, case, entrant.supervised)
     if entrant.bound:
@@ -101,19 +103,19 @@ def measure(job: Job) -> Result:
     inferred = learner.fit(case.X, case.y).transform(patients)
     seconds = time.perf_counter() - start
     score = pattern_c_index(case.truth, inferred)
-    unseen = _unseen(job, case) if job.plan.folds and not entrant.slow else None
+    unseen = _score_held_out(job, case) if job.plan.folds and not entrant.slow else None
     agreement = getattr(learner, "agreement_", None)
     per_pattern = [float(value) for value in score.per_pattern]
-    return Result(job.task, job.learner, job.seed, score.mean, per_pattern, unseen, agreement, seconds)
+    return BenchmarkResult(job.task, job.learner, job.seed, score.mean, per_pattern, unseen, agreement, seconds)
 
 
-def _record(job: Job) -> dict[str, Any]:
-    return asdict(measure(job))
+def _measure_as_dict(job: BenchmarkJob) -> dict[str, Any]:
+    return asdict(measure_job(job))
 
 
-def _unseen(job: Job, case: Case) -> float:
+def _score_held_out(job: BenchmarkJob, case: BenchmarkCase) -> float:
     """Return the mean pattern-c-index over folds of people that the learner did not see."""
-    make = contender(job.learner).make
+    make = get_entrant(job.learner).make
     assert make is not None
     everyone = np.full((len(case.y), case.truth.shape[1]), np.nan)
     everyone[case.y == 1] = case.truth
@@ -126,25 +128,25 @@ def _unseen(job: Job, case: Case) -> float:
     return float(np.mean(scores))
 
 
-def _measure_bound(job: Job, case: Case, make: Callable[[int, int], Any]) -> Result:
+def _measure_bound(job: BenchmarkJob, case: BenchmarkCase, make: Callable[[int, int], Any]) -> BenchmarkResult:
     start = time.perf_counter()
     bound = practical_upper_bound(lambda size: make(size, job.seed), case.X, case.y, case.truth)
     seconds = time.perf_counter() - start
     per_pattern = [float(value) for value in bound.best.per_pattern]
-    return Result(job.task, job.learner, job.seed, bound.best.mean, per_pattern, None, None, seconds)
+    return BenchmarkResult(job.task, job.learner, job.seed, bound.best.mean, per_pattern, None, None, seconds)
 
 
-def _measure_supervised(job: Job, case: Case, model: Any) -> Result:
+def _measure_supervised(job: BenchmarkJob, case: BenchmarkCase, model: Any) -> BenchmarkResult:
     start = time.perf_counter()
-    predicted = supervised_scores(case.X[case.y == 1], case.truth, model, job.plan.folds or 5, job.seed)
+    predicted = cross_validate_supervised(case.X[case.y == 1], case.truth, model, job.plan.folds or 5, job.seed)
     score = supervised_c_index(case.truth, predicted)
     seconds = time.perf_counter() - start
-    return Result(job.task, job.learner, job.seed, score.train, [], score.test, None, seconds)
+    return BenchmarkResult(job.task, job.learner, job.seed, score.train, [], score.test, None, seconds)
 
 
-def summarise(results: Sequence[Result]) -> list[dict[str, Any]]:
+def summarise_results(results: Sequence[BenchmarkResult]) -> list[dict[str, Any]]:
     """Return mean and standard error per task and learner, for people seen and unseen."""
-    groups: dict[tuple[str, str], list[Result]] = {}
+    groups: dict[tuple[str, str], list[BenchmarkResult]] = {}
     for result in results:
         groups.setdefault((result.task, result.learner), []).append(result)
     return [
@@ -162,6 +164,6 @@ def _mean_se(values: Sequence[float], prefix: str) -> dict[str, Any]:
     return {f"{prefix}mean": float(np.mean(values)), f"{prefix}se": se, f"{prefix}n": len(values)}
 
 
-def as_json(results: Sequence[Result]) -> dict[str, Any]:
+def results_to_json(results: Sequence[BenchmarkResult]) -> dict[str, Any]:
     """Return results and summary in the shape that ``benchmark --json`` prints."""
-    return {"results": [asdict(result) for result in results], "summary": summarise(results)}
+    return {"results": [asdict(result) for result in results], "summary": summarise_results(results)}

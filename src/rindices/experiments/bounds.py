@@ -4,20 +4,19 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rindices._typing import FloatArray
 from rindices.errors import InputError
-from rindices.learners.supervised import SupervisedScores
+from rindices.learners.baselines.supervised import SupervisedPredictions
 from rindices.selection.agreement import PatternCIndex, c_index, pattern_c_index
 
 __all__ = ["SupervisedCIndex", "UpperBound", "practical_upper_bound", "supervised_c_index"]
 
-Floats = NDArray[np.float64]
-
 
 class _Learner(Protocol):
     def fit(self, X: ArrayLike, y: ArrayLike) -> object: ...
-    def transform(self, X: ArrayLike) -> Floats: ...
+    def transform(self, X: ArrayLike) -> FloatArray: ...
 
 
 class UpperBound(NamedTuple):
@@ -86,7 +85,7 @@ def practical_upper_bound(
     return UpperBound(scores[winner], winner, {size: s.mean for size, s in scores.items()})
 
 
-def supervised_c_index(truth: ArrayLike, scores: SupervisedScores) -> SupervisedCIndex:
+def supervised_c_index(truth: ArrayLike, scores: SupervisedPredictions) -> SupervisedCIndex:
     """Mean over folds of the pattern-c-index, on people seen and on people held out.
 
     Parameters
@@ -102,12 +101,12 @@ def supervised_c_index(truth: ArrayLike, scores: SupervisedScores) -> Supervised
     train, test = [], []
     for f, predicted in enumerate(scores.train):
         held = scores.fold == f
-        train.append(_own_columns(severities[~held], predicted[~held]))
-        test.append(_own_columns(severities[held], scores.test[held]))
+        train.append(_mean_column_c_index(severities[~held], predicted[~held]))
+        test.append(_mean_column_c_index(severities[held], scores.test[held]))
     return SupervisedCIndex(float(np.mean(train)), float(np.mean(test)))
 
 
-def _own_columns(truth: Floats, predicted: Floats) -> float:
+def _mean_column_c_index(truth: FloatArray, predicted: FloatArray) -> float:
     """Mean c-index of each column with its own prediction: no matching is needed."""
     columns = truth[:, None] if truth.ndim == 1 else truth
     return float(np.mean([c_index(a, b) for a, b in zip(columns.T, predicted.T, strict=True)]))

@@ -6,31 +6,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rindices import __version__
+from rindices._typing import FloatArray
 from rindices.errors import InputError, SimulationError
-from rindices.experiments.figures import COLOURS
-from rindices.experiments.pieces import Told, run_pieces
-from rindices.experiments.reference import LearntReference
+from rindices.experiments.cached_parallel import JobCallback, run_jobs
+from rindices.experiments.figures import PLOT_COLOURS
+from rindices.experiments.reference import FittedHealthyReference
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.tasks import MOST_PATTERNS, with_patterns
-from rindices.learners.contrastive import ContrastiveICA
+from rindices.experiments.tasks import MAX_PATTERNS, make_task_with_patterns
+from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.evidence import cohort_dimensions
+from rindices.study.evidence import count_cohort_dimensions
 from rindices.tables.cohort import Cohort
 
-Floats = NDArray[np.float64]
-
-PEOPLE = ((80, 100), (150, 200), (300, 400), (492, 900))
-RATES = (0.1, 0.2, 0.3)
-COHORTS = 6
+GROUP_SIZES = ((80, 100), (150, 200), (300, 400), (492, 900))
+LOSS_RATES = (0.1, 0.2, 0.3)
+N_COHORTS = 6
 FIRST_SEED = 10_000  # far from the seeds of the benchmark's suites, so that the two do not share people
 
 
 @dataclass(frozen=True)
-class Setting:
+class PowerConfig:
     """What a power study simulates.
 
     Attributes
@@ -48,25 +46,25 @@ class Setting:
         Healthy people whose distribution is simulated instead of the reference generator's.
     """
 
-    people: tuple[tuple[int, int], ...] = PEOPLE
-    rates: tuple[float, ...] = RATES
+    people: tuple[tuple[int, int], ...] = GROUP_SIZES
+    rates: tuple[float, ...] = LOSS_RATES
     patterns: int = 3
-    cohorts: int = COHORTS
+    cohorts: int = N_COHORTS
     covariates: tuple[str, ...] = ()
     healthy: Cohort | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if min(min(pair) for pair in self.people) < 10:
             raise InputError("give at least 10 controls and 10 patients.")
-        if not 1 <= self.patterns <= MOST_PATTERNS or not all(0 < rate < 1 for rate in self.rates):
-            raise InputError(f"give 1 to {MOST_PATTERNS} patterns, and rates between 0 and 1.")
+        if not 1 <= self.patterns <= MAX_PATTERNS or not all(0 < rate < 1 for rate in self.rates):
+            raise InputError(f"give 1 to {MAX_PATTERNS} patterns, and rates between 0 and 1.")
 
 
 @dataclass(frozen=True)
-class Draw:
+class PowerJob:
     """One simulated cohort of a power study."""
 
-    setting: Setting
+    setting: PowerConfig
     n_controls: int
     n_patients: int
     rate: float
@@ -81,7 +79,7 @@ class Draw:
 
 
 def run_power(
-    setting: Setting, store: Path | None = None, workers: int = -1, told: Told | None = None
+    setting: PowerConfig, store: Path | None = None, workers: int = -1, told: JobCallback | None = None
 ) -> dict[str, Any]:
     """Simulate all sizes and effects, and return a row for each.
 
@@ -93,8 +91,8 @@ def run_power(
         pattern) and ``width`` (of the 95 % interval of a person's severity, severities being 0 to 1).
     """
     pairs = [(n, m, rate) for rate in setting.rates for n, m in setting.people]
-    draws = [Draw(setting, *pair, FIRST_SEED + seed) for pair in pairs for seed in range(setting.cohorts)]
-    found = run_pieces(draws, measure, store, workers, told)
+    draws = [PowerJob(setting, *pair, FIRST_SEED + seed) for pair in pairs for seed in range(setting.cohorts)]
+    found = run_jobs(draws, measure_power_job, store, workers, told)
     rows = []
     for place, (n_controls, n_patients, rate) in enumerate(pairs):
         own = found[place * setting.cohorts : (place + 1) * setting.cohorts]
@@ -108,12 +106,12 @@ def run_power(
     return asked | {"rows": rows}
 
 
-def measure(draw: Draw) -> dict[str, Any]:
+def measure_power_job(draw: PowerJob) -> dict[str, Any]:
     """Simulate one cohort, learn from it, hold it against the truth."""
     setting = draw.setting
-    spec = with_patterns(setting.patterns)
+    spec = make_task_with_patterns(setting.patterns)
     task = replace(spec, n_controls=draw.n_controls, n_patients=draw.n_patients, rate=draw.rate)
-    reference = None if setting.healthy is None else LearntReference.fit(setting.healthy)
+    reference = None if setting.healthy is None else FittedHealthyReference.fit(setting.healthy)
     made = simulate_cohort(task, draw.seed, reference=reference)
     absent = [name for name in setting.covariates if name not in made.cohort.covariates]
     if absent:
@@ -122,12 +120,12 @@ def measure(draw: Draw) -> dict[str, Any]:
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     indices = ContrastiveICA(setting.patterns, draw.seed).fit(X, y).transform(X[y == 1])
     score = pattern_c_index(made.truth, indices)
-    number = cohort_dimensions(cohort, draw.seed).number
-    width = interval_width(made.truth, indices[:, score.matching])
+    number = count_cohort_dimensions(cohort, draw.seed).number
+    width = compute_interval_width(made.truth, indices[:, score.matching])
     return {"accuracy": score.mean, "right": number == setting.patterns, "any": number > 0, "width": width}
 
 
-def interval_width(truth: Floats, indices: Floats) -> float:
+def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:
     """Return the mean width of the 95 % interval of a severity, given its R-index: (N, M) x2."""
     widths = []
     for severity, index in zip(truth.T, indices.T, strict=True):
@@ -136,7 +134,7 @@ def interval_width(truth: Floats, indices: Floats) -> float:
     return float(np.mean(widths))
 
 
-def markdown(result: dict[str, Any]) -> str:
+def format_markdown(result: dict[str, Any]) -> str:
     """Return the rows as a table."""
     lines = ["| share lost | controls | patients | accuracy | right number | any pattern | interval |"]
     lines.append("|---|---|---|---|---|---|---|")
@@ -153,7 +151,7 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", foot, ""])
 
 
-def draw_power(result: dict[str, Any], path: Path) -> None:
+def plot_power(result: dict[str, Any], path: Path) -> None:
     """Draw accuracy, the chance of the right number and the intervals against the number of people, into a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -167,7 +165,7 @@ def draw_power(result: dict[str, Any], path: Path) -> None:
         "width": "width of a person's 95 % interval",
     }
     for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        for (rate, rows), colour in zip(frame.groupby("rate"), COLOURS, strict=False):
+        for (rate, rows), colour in zip(frame.groupby("rate"), PLOT_COLOURS, strict=False):
             people, error = rows["controls"] + rows["patients"], rows[f"{name}_se"].astype(float).fillna(0.0)
             axes.errorbar(
                 people, rows[name], error, color=colour, marker="o", ms=4, capsize=2, label=f"{rate:.0%} lost"

@@ -11,20 +11,19 @@ from typing import Protocol, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf
 
+from rindices._typing import FloatArray
 from rindices.errors import SimulationError
 from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import Cohort
-from rindices.tables.muse import region_name
+from rindices.tables.layout.muse import region_name
 
 AGE_CENTRE = 55.0
 LOG_ICV_CENTRE = float(np.log(1.4e6))
-Matrix = NDArray[np.float64]
 
 
-class Source(Protocol):
+class HealthyGenerator(Protocol):
     """Where healthy people come from."""
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -32,7 +31,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Reference:
+class HealthyReference:
     """Parameters of healthy people.
 
     Attributes
@@ -52,11 +51,11 @@ class Reference:
     """
 
     regions: tuple[str, ...]
-    coefficients: Matrix
-    root: Matrix
-    age: Matrix
+    coefficients: FloatArray
+    root: FloatArray
+    age: FloatArray
     male: float
-    icv: Matrix
+    icv: FloatArray
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Draw people: volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv``."""
@@ -72,7 +71,7 @@ class Reference:
 
 
 @dataclass(frozen=True, eq=False)
-class LearntReference:
+class FittedHealthyReference:
     """Healthy people like those of a table, as many as wanted: log volumes given the covariates, by a normal law.
 
     Attributes
@@ -90,9 +89,9 @@ class LearntReference:
 
     regions: tuple[str, ...]
     covariates: pd.DataFrame
-    mean: Matrix
+    mean: FloatArray
     residualiser: Residualiser
-    root: Matrix
+    root: FloatArray
 
     @classmethod
     def fit(cls, cohort: Cohort) -> Self:
@@ -116,7 +115,7 @@ class LearntReference:
 
 
 @cache
-def load_reference() -> Reference:
+def load_reference() -> HealthyReference:
     """Return the packaged parameters."""
     with as_file(files("rindices.experiments") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
         values = {name: stored[name] for name in stored.files}
@@ -124,7 +123,7 @@ def load_reference() -> Reference:
     correlation = np.eye(number)
     correlation[np.tril_indices(number, -1)] = values["correlation"]
     correlation = np.tril(correlation) + np.tril(correlation, -1).T
-    return Reference(
+    return HealthyReference(
         regions=tuple(region_name(int(code)) for code in values["codes"]),
         coefficients=values["coefficients"].astype(float),
         root=values["sd"].astype(float)[:, None] * np.linalg.cholesky(correlation),

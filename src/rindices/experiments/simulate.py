@@ -5,22 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import SimulationError, did_you_mean
-from rindices.experiments.reference import Source, load_reference
-from rindices.experiments.tasks import TASKS, Task
+from rindices.experiments.reference import HealthyGenerator, load_reference
+from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
-from rindices.tables.groups import CONTROL, PATIENT
+from rindices.tables.validation.groups import CONTROL, PATIENT
 
-Matrix = NDArray[np.float64]
 _CONTROL_SHARE = 0.4  # of a user's own healthy people, when patterns are put on the others
-_FLOOR = 0.01  # a site effect never takes a volume below this share of the region's mean
+_MIN_VOLUME_SHARE = 0.01  # a site effect never takes a volume below this share of the region's mean
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedCohort:
     """A cohort with its truth.
 
     Attributes
@@ -37,21 +36,21 @@ class Simulated:
     patterns: pd.DataFrame
 
     @property
-    def truth(self) -> Matrix:
+    def truth(self) -> FloatArray:
         """(patients, M) severities."""
         return np.asarray(self.severities.drop(columns=ID), dtype=float)
 
 
 def simulate_cohort(
-    task: str | Task = "basic",
+    task: str | SimulationTask = "basic",
     seed: int = 0,
     *,
     healthy: Cohort | None = None,
-    reference: Source | None = None,
+    reference: HealthyGenerator | None = None,
     sites: int = 0,
     site_shift: float = 0.5,
     site_scale: float = 0.2,
-) -> Simulated:
+) -> SimulatedCohort:
     """Make a cohort with known severities.
 
     Parameters
@@ -74,11 +73,11 @@ def simulate_cohort(
     -------
     Simulated
     """
-    spec = _task(task)
+    spec = _resolve_task(task)
     # one stream per purpose: adding sites does not change who gets which severity
     people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
-    volumes, people, covariates = _healthy_people(spec, healthy, reference or load_reference(), people_rng)
-    patient = _split(len(volumes), spec, healthy is not None, people_rng)
+    volumes, people, covariates = _draw_healthy_people(spec, healthy, reference or load_reference(), people_rng)
+    patient = _assign_patients(len(volumes), spec, healthy is not None, people_rng)
     patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
     severities = draw_severities(spec, int(patient.sum()), disease_rng)
     measured = volumes.to_numpy(dtype=float).copy()
@@ -86,17 +85,19 @@ def simulate_cohort(
     people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
     if sites:
         site = site_rng.integers(sites, size=len(people))
-        measured = _site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
+        measured = _add_site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
         people[SITE] = [f"site{number + 1}" for number in site]
     own = healthy is not None or reference is not None
     frame = pd.DataFrame(measured if own else measured.round(2), columns=volumes.columns)
     source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
-    return Simulated(Cohort(frame, people, covariates, source, unit), truth, _pattern_frame(frame, patterns, spec))
+    return SimulatedCohort(
+        Cohort(frame, people, covariates, source, unit), truth, _build_pattern_frame(frame, patterns, spec)
+    )
 
 
-def draw_severities(task: Task, number: int, rng: np.random.Generator) -> Matrix:
+def draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
     """Draw severities (N, M): Beta marginals joined by a Gaussian copula."""
     width = len(task.patterns)
     correlation = np.full((width, width), task.correlation)
@@ -106,8 +107,12 @@ def draw_severities(task: Task, number: int, rng: np.random.Generator) -> Matrix
 
 
 def apply_patterns(
-    volumes: Matrix, severities: Matrix, patterns: list[NDArray[np.intp]], task: Task, rng: np.random.Generator
-) -> Matrix:
+    volumes: FloatArray,
+    severities: FloatArray,
+    patterns: list[IntArray],
+    task: SimulationTask,
+    rng: np.random.Generator,
+) -> FloatArray:
     """Take volume away, v - v * s * N(1, noise) * rate, pattern after pattern: (N, R), (N, M) -> (N, R)."""
     changed = volumes.copy()
     for regions, severity in zip(patterns, severities.T, strict=True):
@@ -118,7 +123,7 @@ def apply_patterns(
     return changed
 
 
-def write_cohort(simulated: Simulated, folder: Path) -> None:
+def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
     """Write ``volumes.csv``, ``participants.tsv``, ``truth.tsv`` and ``patterns.tsv``."""
     folder.mkdir(parents=True, exist_ok=True)
     cohort = simulated.cohort
@@ -128,27 +133,27 @@ def write_cohort(simulated: Simulated, folder: Path) -> None:
     volumes = cohort.volumes.rename(columns=names)
     volumes.insert(0, ID, cohort.people[ID])
     people = pd.concat([cohort.people, cohort.covariates], axis=1)
-    _write(volumes, folder / "volumes.csv")
-    _write(people, folder / "participants.tsv")
-    _write(simulated.severities, folder / "truth.tsv")
-    _write(simulated.patterns, folder / "patterns.tsv")
+    _write_frame(volumes, folder / "volumes.csv")
+    _write_frame(people, folder / "participants.tsv")
+    _write_frame(simulated.severities, folder / "truth.tsv")
+    _write_frame(simulated.patterns, folder / "patterns.tsv")
 
 
-def _write(frame: pd.DataFrame, path: Path) -> None:
+def _write_frame(frame: pd.DataFrame, path: Path) -> None:
     separator = "," if path.suffix == ".csv" else "\t"
     frame.to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
 
 
-def _task(task: str | Task) -> Task:
-    if isinstance(task, Task):
+def _resolve_task(task: str | SimulationTask) -> SimulationTask:
+    if isinstance(task, SimulationTask):
         return task
     if task not in TASKS:
         raise SimulationError(f"there is no task '{task}': {did_you_mean(task, list(TASKS))}")
     return TASKS[task]
 
 
-def _healthy_people(
-    task: Task, healthy: Cohort | None, reference: Source, rng: np.random.Generator
+def _draw_healthy_people(
+    task: SimulationTask, healthy: Cohort | None, reference: HealthyGenerator, rng: np.random.Generator
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return volumes (N, R), people (ids, and sites of a user's own) and covariates (N, C) before disease."""
     if healthy is not None:
@@ -166,7 +171,7 @@ def _healthy_people(
     return volumes, pd.DataFrame({ID: [f"sub-{place + 1:0{digits}d}" for place in range(number)]}), covariates
 
 
-def _split(number: int, task: Task, own: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _assign_patients(number: int, task: SimulationTask, own: bool, rng: np.random.Generator) -> BoolArray:
     """Return (N,) who becomes a patient, at random, so that the order of ids says nothing."""
     controls = round(_CONTROL_SHARE * number) if own else task.n_controls
     patient = np.ones(number, dtype=bool)
@@ -174,7 +179,7 @@ def _split(number: int, task: Task, own: bool, rng: np.random.Generator) -> NDAr
     return patient
 
 
-def _place_patterns(task: Task, regions: tuple[str, ...], rng: np.random.Generator) -> list[NDArray[np.intp]]:
+def _place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.random.Generator) -> list[IntArray]:
     """Return the regions of each pattern as positions; random ones where the atlas is another."""
     known = {name: place for place, name in enumerate(regions)}
     if all(name in known for pattern in task.patterns for name in pattern):
@@ -183,19 +188,19 @@ def _place_patterns(task: Task, regions: tuple[str, ...], rng: np.random.Generat
     return [np.sort(rng.choice(len(regions), size=size, replace=False)) for size in sizes]
 
 
-def _site_effects(
-    measured: Matrix, healthy: Matrix, site: NDArray[np.intp], shift: float, scale: float, rng: np.random.Generator
-) -> Matrix:
+def _add_site_effects(
+    measured: FloatArray, healthy: FloatArray, site: IntArray, shift: float, scale: float, rng: np.random.Generator
+) -> FloatArray:
     """Shift and scale every region by site: (N, R), (N,) -> (N, R)."""
     number = int(site.max()) + 1
     shifts = rng.normal(0, shift, size=(number, measured.shape[1]))
     scales = np.exp(rng.normal(0, scale, size=(number, measured.shape[1])))
     mean, sd = healthy.mean(axis=0), healthy.std(axis=0)
     moved = mean + sd * shifts[site] + scales[site] * (measured - mean)
-    return np.asarray(np.maximum(moved, _FLOOR * mean) if (mean > 0).all() else moved)
+    return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
 
 
-def _pattern_frame(volumes: pd.DataFrame, patterns: list[NDArray[np.intp]], task: Task) -> pd.DataFrame:
+def _build_pattern_frame(volumes: pd.DataFrame, patterns: list[IntArray], task: SimulationTask) -> pd.DataFrame:
     effects = np.zeros((volumes.shape[1], len(patterns)))
     for k, regions in enumerate(patterns):
         effects[regions, k] = task.rate

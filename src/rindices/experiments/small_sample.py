@@ -7,11 +7,11 @@ from typing import Any
 
 from rindices.errors import Problem, Severity
 
-MILD = 0.2  # the share that the paper's mild task takes: less is not asked of a cohort
-ENOUGH = 0.8  # chance of finding the right number of patterns below which a cohort is called small
+MILD_RATE = 0.2  # the share that the paper's mild task takes: less is not asked of a cohort
+MIN_RECOVERY_RATE = 0.8  # chance of finding the right number of patterns below which a cohort is called small
 
 
-def small_sample(n_controls: int, n_patients: int) -> list[Problem]:
+def check_sample_size(n_controls: int, n_patients: int) -> list[Problem]:
     """Return a warning for a cohort whose size gave the right number of patterns too rarely in simulation."""
     table = json.loads((files("rindices.experiments") / "data" / "power.json").read_text("utf-8"))
     fitting = [row for row in table["rows"] if row["controls"] <= n_controls and row["patients"] <= n_patients]
@@ -22,17 +22,19 @@ def small_sample(n_controls: int, n_patients: int) -> list[Problem]:
             f"({smallest['controls']} and {smallest['patients']})"
         )
         return [Problem(Severity.WARNING, what, "", "The command rindices power says what to expect")]
-    weak = [row for row in _at_largest(fitting) if row["right"] < ENOUGH and row["rate"] >= MILD]
-    return [_quote(weak[-1])] if weak else []
+    weak = [
+        row for row in _select_largest_size(fitting) if row["right"] < MIN_RECOVERY_RATE and row["rate"] >= MILD_RATE
+    ]
+    return [_make_warning(weak[-1])] if weak else []
 
 
-def _at_largest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _select_largest_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of the largest size among them."""
     largest = max((row["controls"] + row["patients"] for row in rows), default=0)
     return [row for row in rows if row["controls"] + row["patients"] == largest]
 
 
-def _quote(row: dict[str, Any]) -> Problem:
+def _make_warning(row: dict[str, Any]) -> Problem:
     what = (
         f"a small cohort (with {row['controls']} controls and {row['patients']} patients, simulated patterns that take "
         f"{row['rate']:.0%} of a region were ranked {row['accuracy']:.2f} (0.5 is chance) and their number found in "

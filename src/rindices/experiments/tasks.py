@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from rindices.tables.muse import region_name, single_regions
+from rindices.tables.layout.muse import region_name, single_regions
 
 _SMALL_OVERLAP = (
     "Amygdala Hippocampus EntorhinalArea InferiorTemporalGyrus ParahippocampalGyrus ParietalOperculum TemporalPole",
@@ -17,18 +17,18 @@ _LARGE_OVERLAP = (
     _SMALL_OVERLAP[1] + " Amygdala",
     _SMALL_OVERLAP[2] + " MiddleFrontalGyrus",
 )
-_SCARCE = (
+_FEW_REGIONS = (
     "Amygdala Hippocampus",
     "MiddleFrontalGyrus OpercularPartInferiorFrontalGyrus",
     "AngularGyrus SuperiorParietalLobule",
 )
-_FURTHER = (
+_EXTRA_PATTERNS = (
     "Caudate Putamen Pallidum ThalamusProper AccumbensArea BasalForebrain AnteriorInsula",
     "Cuneus LingualGyrus CalcarineCortex OccipitalPole Precuneus PosteriorCingulateGyrus OccipitalFusiformGyrus",
 )
 
 
-def _both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def _expand_both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return the region names of patterns: each named structure counts left and right."""
     codes = {region.label: code for code, region in single_regions().items()}
     return tuple(
@@ -37,7 +37,7 @@ def _both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 
 @dataclass(frozen=True)
-class Task:
+class SimulationTask:
     """A kind of simulated cohort.
 
     Attributes
@@ -57,7 +57,7 @@ class Task:
         Regions of a pattern begin to lose at severities spread from 0 to this; 0: all at once.
     """
 
-    patterns: tuple[tuple[str, ...], ...] = _both_sides(_SMALL_OVERLAP)
+    patterns: tuple[tuple[str, ...], ...] = _expand_both_sides(_SMALL_OVERLAP)
     n_controls: int = 492
     n_patients: int = 900
     rate: float = 0.3
@@ -67,33 +67,33 @@ class Task:
     last_onset: float = 0.0
 
 
-_BASIC = Task()
-PAPER = ("basic", "overlap", "scarce", "noise", "mild")
-STRESS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22", "staged", "hard", "small", "tiny")
+_BASIC_TASK = SimulationTask()
+PAPER_TASKS = ("basic", "overlap", "scarce", "noise", "mild")
+STRESS_TASKS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22", "staged", "hard", "small", "tiny")
 TASKS = MappingProxyType(
     {
-        "basic": _BASIC,
-        "overlap": replace(_BASIC, patterns=_both_sides(_LARGE_OVERLAP)),
-        "scarce": replace(_BASIC, patterns=_both_sides(_SCARCE)),
-        "noise": replace(_BASIC, noise=0.2),
-        "mild": replace(_BASIC, rate=0.2),
-        "corr03": replace(_BASIC, correlation=0.3),
-        "corr05": replace(_BASIC, correlation=0.5),
-        "corr07": replace(_BASIC, correlation=0.7),
-        "beta13": replace(_BASIC, beta=(1.0, 3.0)),
-        "beta31": replace(_BASIC, beta=(3.0, 1.0)),
-        "beta22": replace(_BASIC, beta=(2.0, 2.0)),
-        "staged": replace(_BASIC, last_onset=0.6),
-        "hard": replace(_BASIC, correlation=0.5, beta=(1.0, 3.0), last_onset=0.6),
-        "small": replace(_BASIC, n_controls=150, n_patients=200),
-        "tiny": replace(_BASIC, n_controls=80, n_patients=100),
-        "null": replace(_BASIC, patterns=()),
+        "basic": _BASIC_TASK,
+        "overlap": replace(_BASIC_TASK, patterns=_expand_both_sides(_LARGE_OVERLAP)),
+        "scarce": replace(_BASIC_TASK, patterns=_expand_both_sides(_FEW_REGIONS)),
+        "noise": replace(_BASIC_TASK, noise=0.2),
+        "mild": replace(_BASIC_TASK, rate=0.2),
+        "corr03": replace(_BASIC_TASK, correlation=0.3),
+        "corr05": replace(_BASIC_TASK, correlation=0.5),
+        "corr07": replace(_BASIC_TASK, correlation=0.7),
+        "beta13": replace(_BASIC_TASK, beta=(1.0, 3.0)),
+        "beta31": replace(_BASIC_TASK, beta=(3.0, 1.0)),
+        "beta22": replace(_BASIC_TASK, beta=(2.0, 2.0)),
+        "staged": replace(_BASIC_TASK, last_onset=0.6),
+        "hard": replace(_BASIC_TASK, correlation=0.5, beta=(1.0, 3.0), last_onset=0.6),
+        "small": replace(_BASIC_TASK, n_controls=150, n_patients=200),
+        "tiny": replace(_BASIC_TASK, n_controls=80, n_patients=100),
+        "null": replace(_BASIC_TASK, patterns=()),
     }
 )
 
-MOST_PATTERNS = len(_SMALL_OVERLAP) + len(_FURTHER)
+MAX_PATTERNS = len(_SMALL_OVERLAP) + len(_EXTRA_PATTERNS)
 
 
-def with_patterns(number: int) -> Task:
+def make_task_with_patterns(number: int) -> SimulationTask:
     """Return the basic task with 1 to 5 patterns: the paper's three, then a subcortical and an occipital one."""
-    return replace(_BASIC, patterns=_both_sides((*_SMALL_OVERLAP, *_FURTHER))[:number])
+    return replace(_BASIC_TASK, patterns=_expand_both_sides((*_SMALL_OVERLAP, *_EXTRA_PATTERNS))[:number])

@@ -5,25 +5,23 @@ from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from rindices.experiments.simulate import Simulated, simulate_cohort
-from rindices.experiments.tasks import TASKS, Task, with_patterns
+from rindices._typing import FloatArray
+from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
+from rindices.experiments.tasks import TASKS, SimulationTask, make_task_with_patterns
 from rindices.tables.cohort import GROUP, SITE, Cohort
-from rindices.tables.groups import CONTROL, PATIENT
+from rindices.tables.validation.groups import CONTROL, PATIENT
 
-Floats = NDArray[np.float64]
-
-OLDER = 1.2  # log odds of being a patient per standard deviation of age above the mean, half of it below
-SITES, SITE_ODDS = 5, 1.5  # log odds of being a patient from the first site to the last
-WIDER = 1.2  # patients' normal variation against controls', in standard deviations
-SHARES = (0.1, 0.3)  # of patients who went through another batch
+AGE_LOG_ODDS = 1.2  # log odds of being a patient per standard deviation of age above the mean, half of it below
+N_SITES, SITE_LOG_ODDS = 5, 1.5  # log odds of being a patient from the first site to the last
+PATIENT_SPREAD = 1.2  # patients' normal variation against controls', in standard deviations
+BATCH_SHARES = (0.1, 0.3)  # of patients who went through another batch
 BATCH_SHIFT = 0.5  # standard deviations of a region's shift, as of a site
-PATTERNS = (1, 2, 3, 5)
+PATTERN_COUNTS = (1, 2, 3, 5)
 
 
 @dataclass(frozen=True)
-class NullKind:
+class NullCohortSpec:
     """A kind of cohort in which patients are controls, and how labels depend on who people are."""
 
     n_controls: int
@@ -33,20 +31,20 @@ class NullKind:
     wider: bool = False
 
 
-NULLS = MappingProxyType(
+NULL_COHORTS = MappingProxyType(
     {
-        "492 + 900": NullKind(492, 900),
-        "150 + 200": NullKind(150, 200),
-        "site effects, sites unequal in patients": NullKind(492, 900, sites=SITES),
-        "patients older, age adjusted": NullKind(492, 900, older=True),
-        "patients vary more in all directions": NullKind(492, 900, wider=True),
+        "492 + 900": NullCohortSpec(492, 900),
+        "150 + 200": NullCohortSpec(150, 200),
+        "site effects, sites unequal in patients": NullCohortSpec(492, 900, sites=N_SITES),
+        "patients older, age adjusted": NullCohortSpec(492, 900, older=True),
+        "patients vary more in all directions": NullCohortSpec(492, 900, wider=True),
     }
 )
 
 
-def null_cohort(kind: str, seed: int) -> Cohort:
+def simulate_null_cohort(kind: str, seed: int) -> Cohort:
     """Make a cohort without disease."""
-    spec = NULLS[kind]
+    spec = NULL_COHORTS[kind]
     task = replace(TASKS["null"], n_controls=spec.n_controls, n_patients=spec.n_patients)
     cohort = simulate_cohort(task, seed, sites=spec.sites).cohort
     rng = np.random.default_rng([seed, 10])
@@ -54,32 +52,34 @@ def null_cohort(kind: str, seed: int) -> Cohort:
     if spec.older:
         age = cohort.covariates["age"].to_numpy(dtype=float)
         years = (age - age.mean()) / age.std()
-        odds += OLDER * np.where(years > 0, years, years / 2)
+        odds += AGE_LOG_ODDS * np.where(years > 0, years, years / 2)
     if spec.sites:
-        odds += SITE_ODDS / (spec.sites - 1) * cohort.people[SITE].str.removeprefix("site").astype(float).to_numpy()
+        odds += SITE_LOG_ODDS / (spec.sites - 1) * cohort.people[SITE].str.removeprefix("site").astype(float).to_numpy()
     drawn = np.argsort(odds + rng.gumbel(size=len(odds)))[::-1][: spec.n_patients]
     labels = np.full(len(cohort), CONTROL, dtype=object)
     labels[drawn] = PATIENT
     relabelled = replace(cohort, people=cohort.people.assign(**{GROUP: labels}))
-    return _wider(relabelled) if spec.wider else relabelled
+    return _widen_patient_spread(relabelled) if spec.wider else relabelled
 
 
-def _wider(cohort: Cohort) -> Cohort:
+def _widen_patient_spread(cohort: Cohort) -> Cohort:
     """Stretch what covariates do not explain in patients' logarithms."""
     logs = np.log(cohort.volumes.to_numpy(dtype=float))
     covariates = cohort.covariates.assign(icv=np.log(cohort.covariates["icv"].astype(float)))
     design = pd.get_dummies(covariates, drop_first=True).astype(float).assign(one=1.0).to_numpy()
     expected = design @ np.linalg.lstsq(design, logs, rcond=None)[0]
-    stretch = np.where(cohort.is_patient, WIDER, 1.0)[:, None]
+    stretch = np.where(cohort.is_patient, PATIENT_SPREAD, 1.0)[:, None]
     return replace(cohort, volumes=pd.DataFrame(np.exp(expected + stretch * (logs - expected)), columns=cohort.regions))
 
 
-def pattern_task(number: int, rate: float) -> Task:
+def make_pattern_task(number: int, rate: float) -> SimulationTask:
     """Return a task like basic with another number of patterns."""
-    return replace(with_patterns(number), rate=rate)
+    return replace(make_task_with_patterns(number), rate=rate)
 
 
-def batch_cohort(seed: int, task: Task, share: float, shift: float = BATCH_SHIFT) -> tuple[Simulated, Floats]:
+def simulate_batch_cohort(
+    seed: int, task: SimulationTask, share: float, shift: float = BATCH_SHIFT
+) -> tuple[SimulatedCohort, FloatArray]:
     """Make a cohort some of whose patients went through another batch; return it and who did, (patients,)."""
     made = simulate_cohort(task, seed)
     rng = np.random.default_rng([seed, 11])

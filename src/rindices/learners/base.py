@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.threads import one_thread
+from rindices.threads import limit_blas_threads
 
-__all__ = ["Learner", "RandomState", "nonzero"]
+__all__ = ["Learner", "RandomState", "handle_zeros_in_scale"]
 
-Floats = NDArray[np.float64]
 RandomState = int | np.random.RandomState | None
 
 
@@ -27,7 +27,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     n_features_in_: int
-    patterns_: Floats
+    patterns_: FloatArray
 
     def __init__(self, n_patterns: int = 3, random_state: RandomState = None) -> None:
         self.n_patterns = n_patterns
@@ -48,15 +48,15 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         regions, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        patient = _patients(labels)
+        patient = _validate_labels(labels)
         self._check_n_patterns()
         self.control_mean_ = regions[~patient].mean(axis=0)
-        self.control_scale_ = _spread(regions[~patient])
-        with one_thread():
+        self.control_scale_ = _compute_control_sd(regions[~patient])
+        with limit_blas_threads():
             self._learn(regions, patient)
         return self
 
-    def transform(self, X: ArrayLike) -> Floats:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """R-indices of people, seen in ``fit`` or not.
 
         Parameters
@@ -72,15 +72,15 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._infer(self._prepare(regions))
 
     @abstractmethod
-    def _prepare(self, regions: Floats) -> Floats:
+    def _prepare(self, regions: FloatArray) -> FloatArray:
         """(N, R) volumes to the (N, R) numbers that are decomposed."""
 
     @abstractmethod
-    def _learn(self, regions: Floats, patient: NDArray[np.bool_]) -> None:
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         """Set ``patterns_`` and what `_infer` needs."""
 
     @abstractmethod
-    def _infer(self, prepared: Floats) -> Floats:
+    def _infer(self, prepared: FloatArray) -> FloatArray:
         """(N, R) prepared people to (N, M) R-indices."""
 
     def get_feature_names_out(self, input_features: object = None) -> "NDArray[np.object_]":
@@ -88,10 +88,10 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array([f"r{k + 1}" for k in range(len(self.patterns_))], dtype=object)
 
-    def _z_scores(self, regions: Floats) -> Floats:
+    def _z_scores(self, regions: FloatArray) -> FloatArray:
         return np.asarray((regions - self.control_mean_) / self.control_scale_, dtype=np.float64)
 
-    def _seed(self) -> int:
+    def _draw_seed(self) -> int:
         """One number for whatever generator the method takes."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -110,7 +110,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _patients(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _validate_labels(labels: IntArray) -> BoolArray:
     """Who is a patient, (N,) -> (N,); refuses labels other than 0 and 1."""
     found = np.unique(labels)
     if not np.isin(found, [0, 1]).all():
@@ -126,11 +126,11 @@ def _patients(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
     return patient
 
 
-def _spread(controls: Floats) -> Floats:
+def _compute_control_sd(controls: FloatArray) -> FloatArray:
     """Return the standard deviation of each region among controls."""
-    return nonzero(controls.std(axis=0))
+    return handle_zeros_in_scale(controls.std(axis=0))
 
 
-def nonzero(scale: Floats) -> Floats:
+def handle_zeros_in_scale(scale: FloatArray) -> FloatArray:
     """1 in place of 0: a region that never varies then stays constant instead of NaN."""
     return np.where(scale > 0, scale, 1.0)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class TrainingOutcome(StrEnum):
     """Why a member stopped."""
 
     CONVERGED = "converged"

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from rindices.errors import named
+from rindices.errors import join_names
 from rindices.model.fitted import FittedModel
-from rindices.model.schemas import SCHEMA
+from rindices.model.schemas import SCHEMA_VERSION
 
-UNKNOWN = "not known"
-_LARGEST = 8  # regions named for each pattern
+UNKNOWN_TEXT = "not known"
+_N_LARGEST_REGIONS = 8  # regions named for each pattern
 
 
-def model_card(model: FittedModel, facts: dict[str, str]) -> str:
+def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     """Return the card of a model.
 
     Parameters
@@ -25,48 +25,50 @@ def model_card(model: FittedModel, facts: dict[str, str]) -> str:
     """
     card = dict(model.card)
     names = model.index_names
-    known = {name: _cell(value) for name, value in facts.items()}
+    known = {name: _escape_cell(value) for name, value in facts.items()}
     text = Template(files("rindices.model").joinpath("card.md").read_text("utf-8"))
     return text.substitute(
         known,
         title=f"{model.n_patterns} R-indices from {len(model.regions)} regions",
-        version=str(card.get("rindices_version", UNKNOWN)),
+        version=str(card.get("rindices_version", UNKNOWN_TEXT)),
         n_patterns=str(model.n_patterns),
         names=", ".join(names),
         n_regions=str(len(model.regions)),
-        unit=_cell(card.get("unit")),
+        unit=_escape_cell(card.get("unit")),
         members=str(len(model.heads)),
-        schema=str(SCHEMA),
-        fingerprint=_cell(card.get("fingerprint")),
-        licence=_cell(card.get("licence") or "_to be written_"),
-        meaning=_meaning(card),
-        trained_on=_cell(", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
-        source=_cell(card.get("source")),
-        agreement=_cell(_agreement(card)),
-        patterns="\n".join(f"| {name} | {_cell(_largest(model, k))} |" for k, name in enumerate(names)),
+        schema=str(SCHEMA_VERSION),
+        fingerprint=_escape_cell(card.get("fingerprint")),
+        licence=_escape_cell(card.get("licence") or "_to be written_"),
+        meaning=_describe_scale(card),
+        trained_on=_escape_cell(", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
+        source=_escape_cell(card.get("source")),
+        agreement=_escape_cell(_format_agreement(card)),
+        patterns="\n".join(
+            f"| {name} | {_escape_cell(_list_largest_regions(model, k))} |" for k, name in enumerate(names)
+        ),
         regions=", ".join(f"`{region}`" for region in model.regions),
-        citation=str(card.get("citation") or UNKNOWN),
+        citation=str(card.get("citation") or UNKNOWN_TEXT),
     )
 
 
-def _cell(value: Any) -> str:
+def _escape_cell(value: Any) -> str:
     """Return text that stays in its cell of a table."""
-    return str(value or UNKNOWN).replace("|", "\\|").replace("\n", " ")
+    return str(value or UNKNOWN_TEXT).replace("|", "\\|").replace("\n", " ")
 
 
-def _meaning(card: dict[str, Any]) -> str:
+def _describe_scale(card: dict[str, Any]) -> str:
     if card.get("trained_on"):
         return "0 is the average control, 1 the patients' 98th percentile; values are not cut at either end."
     return "Values are those of the imported model; their scale is its own."
 
 
-def _agreement(card: dict[str, Any]) -> str:
+def _format_agreement(card: dict[str, Any]) -> str:
     concordance = dict(card.get("agreement") or {}).get("concordance")
     return "" if concordance is None else f"{concordance:.3f} (c-index, {card.get('agreement_between', 'members')})"
 
 
-def _largest(model: FittedModel, pattern: int) -> str:
+def _list_largest_regions(model: FittedModel, pattern: int) -> str:
     """Return the regions that change most in a pattern, with their change."""
     change = model.patterns[-1, pattern]
-    order = np.argsort(-np.abs(change))[:_LARGEST]
-    return named([f"{model.regions[int(place)]} {change[place]:+.1f}" for place in order], _LARGEST)
+    order = np.argsort(-np.abs(change))[:_N_LARGEST_REGIONS]
+    return join_names([f"{model.regions[int(place)]} {change[place]:+.1f}" for place in order], _N_LARGEST_REGIONS)

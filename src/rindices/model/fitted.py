@@ -9,31 +9,37 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from rindices.blocks import in_blocks
-from rindices.errors import ModelError, PreprocessingError, Problem, Severity, did_you_mean, named, reason
-from rindices.learners.heads import ContrastiveHead, SurrealHead, inference
-from rindices.model.files import write_file
-from rindices.model.intervals import Intervals
-from rindices.model.novelty import NoveltyCount, Reference, Training, table_warning
-from rindices.model.schemas import SCHEMA, read_parts
-from rindices.model.sums import Sums, combine
-from rindices.preprocess.harmonise import LEAST
+from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices.blocks import apply_in_blocks
+from rindices.errors import (
+    ModelError,
+    PreprocessingError,
+    Problem,
+    Severity,
+    describe_os_error,
+    did_you_mean,
+    join_names,
+)
+from rindices.learners.inference import ContrastiveHead, SurrealHead, make_inference_function
+from rindices.model.intervals import CalibratedIntervals
+from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
+from rindices.model.safetensors_io import write_safetensors
+from rindices.model.schemas import SCHEMA_VERSION, read_model_parts
+from rindices.model.summed_regions import RegionSums, add_summed_regions
+from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
-
-Floats = NDArray[np.float64]
 
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
     "heterogeneous disease-related imaging patterns. ICLR 2022."
 )
-_FAR = 30.0  # control standard deviations: a table whose typical person is this far off has another scale
+_MAX_MEDIAN_SHIFT = 30.0  # control standard deviations: a table whose typical person is this far off has another scale
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     """R-indices of people, what their reader should know, and how many are novel."""
 
     table: pd.DataFrame
@@ -72,13 +78,13 @@ class FittedModel:
     preprocessing: Preprocessing
     heads: tuple[ContrastiveHead | SurrealHead, ...]
     orders: tuple[tuple[int, ...], ...]
-    patterns: Floats
-    training: Training | None
+    patterns: FloatArray
+    training: TrainingDistribution | None
     card: Mapping[str, Any]
     selection: Mapping[str, Any] | None = field(default=None, compare=False)
-    sums: Sums = field(default_factory=dict)
-    intervals: Intervals | None = None
-    patterns_se: Floats | None = None
+    sums: RegionSums = field(default_factory=dict)
+    intervals: CalibratedIntervals | None = None
+    patterns_se: FloatArray | None = None
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
@@ -120,26 +126,26 @@ class FittedModel:
         """
         return self.assess(cohort).table
 
-    def assess(self, cohort: Cohort) -> Applied:
+    def assess(self, cohort: Cohort) -> ApplyResult:
         """Do as `apply`, and say what a reader should know of these people."""
-        combined, notes = combine(cohort, self.sums)
+        combined, notes = add_summed_regions(cohort, self.sums)
         self._check_regions(combined)
-        problems = self._reviewed(combined)
+        problems = self._review_or_raise(combined)
         found = self._infer(combined, whole=True)
-        problems = [*table_warning(found.counted), *self._not_known(), *notes, *problems]
+        problems = [*make_table_warning(found.counted), *self._note_missing_outputs(), *notes, *problems]
         return found._replace(problems=problems)
 
-    def assess_piece(self, cohort: Cohort) -> Applied:
+    def assess_chunk(self, cohort: Cohort) -> ApplyResult:
         """Do as `assess` for more people of a table whose first ones were assessed.
 
         What is said of a table as a whole (its unit, its typical person, how many are novel) was said of the first
         ones, or is said of the sum of all pieces; a piece is not judged on its own.
         """
-        combined, _ = combine(cohort, self.sums)
-        self._reviewed(combined, whole=False)
+        combined, _ = add_summed_regions(cohort, self.sums)
+        self._review_or_raise(combined, whole=False)
         return self._infer(combined, whole=False)
 
-    def _reviewed(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
+    def _review_or_raise(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
         """Return what the adjustment finds in these people; refuse those it cannot do."""
         problems = self.preprocessing.review(cohort, whole)
         errors = [problem for problem in problems if problem.severity is Severity.ERROR]
@@ -147,13 +153,13 @@ class FittedModel:
             raise PreprocessingError(errors)
         return problems
 
-    def _infer(self, cohort: Cohort, whole: bool) -> Applied:
+    def _infer(self, cohort: Cohort, whole: bool) -> ApplyResult:
         """Return the table of people with the regions of the model, and their novelty."""
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
-        def prepared(rows: NDArray[np.intp]) -> Floats:
-            return in_blocks(self.preprocessing.prepare_block, *(array[rows] for array in inputs))
+        def prepared(rows: IntArray) -> FloatArray:
+            return apply_in_blocks(self.preprocessing.prepare_block, *(array[rows] for array in inputs))
 
         if whole:
             self._check_scale(prepared(np.arange(len(volumes))))
@@ -163,9 +169,9 @@ class FittedModel:
         columns = {name: cohort.people[name].array for name in names} | self._columns(members)
         columns |= {} if found.tail is None else {"novelty": found.tail}
         columns |= {"novel": found.novel, "novel_because": found.texts}
-        return Applied(pd.DataFrame(columns), [], NoveltyCount.of(found))
+        return ApplyResult(pd.DataFrame(columns), [], NoveltyCount.of(found))
 
-    def with_sites(self, cohort: Cohort, least: int = LEAST) -> Self:
+    def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of sites it has not seen, learnt from their own controls.
 
         Parameters
@@ -175,19 +181,19 @@ class FittedModel:
         least : int
             Controls that a new site must have; a site with fewer is refused by name.
         """
-        combined, _ = combine(cohort, self.sums)
+        combined, _ = add_summed_regions(cohort, self.sums)
         self._check_regions(combined)
         return replace(self, preprocessing=self.preprocessing.with_sites(combined, least))
 
-    def infer(self, values: Floats) -> Floats:
+    def infer(self, values: FloatArray) -> FloatArray:
         """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
-        return _mean(self.infer_members(values))
+        return _average_members(self.infer_members(values))
 
-    def infer_members(self, values: Floats) -> Floats:
+    def infer_members(self, values: FloatArray) -> FloatArray:
         """Return each member's R-indices of prepared people, in the consensus's order: (N, R) -> (S, N, M)."""
-        return self._ordered(in_blocks(self._inference, values))
+        return self._ordered(apply_in_blocks(self._inference, values))
 
-    def _measured(self, inputs: Sequence[NDArray[Any]]) -> tuple[Floats, Floats | None]:
+    def _measured(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray | None]:
         """Return each member's R-indices (S, N, M) and distances from training (N,), all in one go over the people.
 
         Parameters
@@ -195,37 +201,37 @@ class FittedModel:
         inputs : sequence of (N, ...)
             As the preprocessing takes them.
         """
-        training = self.training if self._reference.knows_distances else None
+        training = self.training if self._reference.has_distances else None
 
-        def one_block(*block: NDArray[Any]) -> Floats:
+        def one_block(*block: AnyArray) -> FloatArray:
             values = self.preprocessing.prepare_block(*block)
             members = self._inference(values)
             if training is None:
                 return members
-            return np.concatenate([members.T, training.distance_block(values)[None]]).T
+            return np.concatenate([members.T, training.compute_block_distances(values)[None]]).T
 
-        found = in_blocks(one_block, *inputs)
+        found = apply_in_blocks(one_block, *inputs)
         if training is None:
             return self._ordered(found), None
         return self._ordered(found[:, :-1]), found[:, -1]
 
-    def _ordered(self, found: Floats) -> Floats:
+    def _ordered(self, found: FloatArray) -> FloatArray:
         """Return members' R-indices that stand side by side (N, S * M) as (S, N, M), in the consensus's order."""
         columns = found.T.reshape(len(self.heads), self.n_patterns, len(found))
         ordered = np.stack([own[list(order)] for own, order in zip(columns, self.orders, strict=True)])
         return ordered.transpose(0, 2, 1)
 
-    def _columns(self, members: Floats) -> dict[str, Any]:
+    def _columns(self, members: FloatArray) -> dict[str, Any]:
         """Return the R-indices of members (S, N, M) as one, with intervals, by the name of their column."""
-        indices = _mean(members)
+        indices = _average_members(members)
         columns: dict[str, Any] = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            ends = self.intervals.around(indices, _mean(np.square(members - indices)))
+            ends = self.intervals.compute_bounds(indices, _average_members(np.square(members - indices)))
             for name, low, high in zip(self.index_names, *(end.T for end in ends), strict=True):
                 columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns
 
-    def _not_known(self) -> list[Problem]:
+    def _note_missing_outputs(self) -> list[Problem]:
         """Return what the table of R-indices lacks because the model does not know it."""
         lacking = [] if self.intervals is not None else ["intervals (its error was never measured)"]
         if self.training is None or not len(self.training.distances):
@@ -233,14 +239,14 @@ class FittedModel:
         return [Problem(Severity.NOTE, f"this model has no {' and no '.join(lacking)}")] if lacking else []
 
     @cached_property
-    def _inference(self) -> Callable[[Floats], Floats]:
-        return inference(self.heads)
+    def _inference(self) -> Callable[[FloatArray], FloatArray]:
+        return make_inference_function(self.heads)
 
     @cached_property
-    def _reference(self) -> Reference:
+    def _reference(self) -> NoveltyDetector:
         pre = self.preprocessing
         ranges = self.card.get("covariate_ranges", {})
-        return Reference(self.regions, pre.standardiser.mean, pre.residualiser.codings, ranges, self.training)
+        return NoveltyDetector(self.regions, pre.standardiser.mean, pre.residualiser.codings, ranges, self.training)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one ``.safetensors`` file."""
@@ -251,49 +257,49 @@ class FittedModel:
         if self.patterns_se is not None:
             arrays |= {"patterns_se": self.patterns_se}
         for name, part in (("training", self.training), ("intervals", self.intervals)):
-            arrays |= {} if part is None else {f"{name}.{key}": array for key, array in _arrays(part).items()}
+            arrays |= {} if part is None else {f"{name}.{key}": array for key, array in _collect_arrays(part).items()}
         metadata = dict(self.card) | self.preprocessing.to_dict()
-        metadata |= {"schema": SCHEMA, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
+        metadata |= {"schema": SCHEMA_VERSION, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
         metadata |= {"members": len(self.heads), "orders": [list(order) for order in self.orders]}
         metadata |= {"sums": {region: list(parts) for region, parts in self.sums.items()}}
         metadata |= {"training_distances": None if self.training is None else len(self.training.distances)}
         metadata |= {"interval_knots": None if self.intervals is None else self.intervals.knots.shape[1]}
         try:
-            write_file(Path(path), arrays, metadata)
+            write_safetensors(Path(path), arrays, metadata)
         except OSError as error:
-            raise ModelError(f"cannot write {path} ({reason(error)}): check the folder.") from error
+            raise ModelError(f"cannot write {path} ({describe_os_error(error)}): check the folder.") from error
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model; a damaged, hostile or foreign file is refused with one line."""
-        return cls(**read_parts(Path(path)))
+        return cls(**read_model_parts(Path(path)))
 
     def _check_regions(self, cohort: Cohort) -> None:
         missing = [name for name in self.regions if name not in cohort.volumes]
         extra = [name for name in cohort.regions if name not in set(self.regions)]
         if missing:
             hint = did_you_mean(missing[0], extra) if extra else f"the model needs {len(self.regions)} regions"
-            raise ModelError(f"{len(missing)} regions are missing: {named(missing)} ({hint}).")
+            raise ModelError(f"{len(missing)} regions are missing: {join_names(missing)} ({hint}).")
         if extra:
             raise ModelError(
-                f"{len(extra)} columns are not regions of this model: {named(extra)}. Leave them out: --exclude "
+                f"{len(extra)} columns are not regions of this model: {join_names(extra)}. Leave them out: --exclude "
                 f"{','.join(extra)}."
             )
         unit = self.card.get("unit")
         if cohort.unit != unit and "unknown" not in (unit, cohort.unit):
             raise ModelError(f"the table is in {cohort.unit}, the model was trained on {unit}: convert the table.")
 
-    def _check_scale(self, values: Floats) -> None:
+    def _check_scale(self, values: FloatArray) -> None:
         off = np.abs(np.median(values, axis=0) - CONTROL_MEAN) / CONTROL_SD
-        wrong = np.flatnonzero(off > _FAR)
+        wrong = np.flatnonzero(off > _MAX_MEDIAN_SHIFT)
         if wrong.size:
             names = [f"{self.regions[int(place)]} ({off[place]:.0f} sd)" for place in wrong]
             raise ModelError(
-                f"{wrong.size} regions are scaled differently than in training: {named(names)}. Check their unit."
+                f"{wrong.size} regions are scaled differently than in training: {join_names(names)}. Check their unit."
             )
 
 
-def _mean(members: Floats) -> Floats:
+def _average_members(members: FloatArray) -> FloatArray:
     """Return the mean (N, M) of members (S, N, M), added one by one: numpy may add otherwise where N is 1."""
     return np.asarray(reduce(np.add, members) / len(members))
 
@@ -303,5 +309,5 @@ def load(path: str | PathLike[str]) -> FittedModel:
     return FittedModel.load(path)
 
 
-def _arrays(part: Training | Intervals) -> dict[str, Floats]:
+def _collect_arrays(part: TrainingDistribution | CalibratedIntervals) -> dict[str, FloatArray]:
     return {field.name: getattr(part, field.name) for field in fields(part)}

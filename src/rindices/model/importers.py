@@ -10,31 +10,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rindices import __version__
-from rindices.errors import ModelError, did_you_mean, named
-from rindices.learners.heads import SEVERITIES, PublishedHead, leaky
+from rindices._typing import FloatArray
+from rindices.errors import ModelError, did_you_mean, join_names
+from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.residualise import Categorical, Coding, Numeric, Residualiser
+from rindices.preprocess.residualise import CategoricalCovariate, CovariateCoding, NumericCovariate, Residualiser
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
-from rindices.tables.muse import paper_codes, region_name
+from rindices.tables.layout.muse import paper_codes, region_name
 
 if TYPE_CHECKING:
-    from rindices.learners.surreal.published import Checkpoint
+    from rindices.learners.surreal.upstream_checkpoint import UpstreamCheckpoint
 
-Floats = NDArray[np.float64]
 
-_UNPAIRED = (35, 71, 72, 73, 95)
-_AGEING = (
+_UNPAIRED_CODES = (35, 71, 72, 73, 95)
+_AGEING_CITATION = (
     "Yang Z, et al. Brain aging patterns in a large and diverse cohort of 49,482 individuals. "
     "Nature Medicine, 2024. doi:10.1038/s41591-024-03144-x."
 )
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedModel:
     """What a published checkpoint does not say of itself.
 
     Attributes
@@ -54,24 +53,24 @@ class Published:
     digest: str
 
 
-PUBLISHED = {
-    "ad_2rindices": Published(
+PUBLISHED_MODELS = {
+    "ad_2rindices": PublishedModel(
         ("sex=F/M", "age"), (0, 1), CITATION, "263ac82a6aa31b5e3999d8c8abde4263a56765e0b86352ed407f54456edaa494"
     ),
-    "brain_aging_5rindices": Published(
+    "brain_aging_5rindices": PublishedModel(
         ("sex=F/M", "icv"),
         (0, 4, 1, 2, 3),
-        f"{_AGEING} {CITATION}",
+        f"{_AGEING_CITATION} {CITATION}",
         "6fb565bb1faa80447293369205ec575d79e2da76be810f4e7aad48ef2a8d8528",
     ),
 }
 
 
-def published_regions() -> tuple[str, ...]:
+def list_published_regions() -> tuple[str, ...]:
     """Return the 72 regions of the published models: five as they are, then sums of consecutive pairs."""
-    rest = [code for code in paper_codes() if code not in _UNPAIRED]
+    rest = [code for code in paper_codes() if code not in _UNPAIRED_CODES]
     pairs = zip(rest[::2], rest[1::2], strict=True)
-    return (*map(region_name, _UNPAIRED), *("+".join(map(region_name, pair)) for pair in pairs))
+    return (*map(region_name, _UNPAIRED_CODES), *("+".join(map(region_name, pair)) for pair in pairs))
 
 
 def import_published(path: Path, name: str) -> FittedModel:
@@ -81,19 +80,19 @@ def import_published(path: Path, name: str) -> FittedModel:
     ----------
     name : {'ad_2rindices', 'brain_aging_5rindices'}
     """
-    if name not in PUBLISHED:
-        raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED))}")
-    known = PUBLISHED[name]
-    from rindices.learners.surreal.published import read_checkpoint
+    if name not in PUBLISHED_MODELS:
+        raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
+    known = PUBLISHED_MODELS[name]
+    from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
 
-    checkpoint = read_checkpoint(path)
-    if digest(checkpoint) != known.digest:
+    checkpoint = read_upstream_checkpoint(path)
+    if hash_checkpoint(checkpoint) != known.digest:
         raise ModelError(
             f"{path.name} is a checkpoint, but its numbers are not those of the published {name}: get the file again, "
             "or import it as a model of your own with --regions."
         )
     more = {"name": name, "source": "dlmuse", "unit": "mm3", "licence": "MIT", "citation": known.citation}
-    return _build(checkpoint, published_regions(), known.covariates, known.order, more)
+    return _build_model(checkpoint, list_published_regions(), known.covariates, known.order, more)
 
 
 def import_checkpoint(
@@ -111,17 +110,19 @@ def import_checkpoint(
     epoch : int, optional
         Which of the saved epochs; may be left out where there is one.
     """
-    from rindices.learners.surreal.published import read_checkpoint
+    from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
 
-    checkpoint = read_checkpoint(path, epoch)
-    names = [_region(text) for text in regions]
+    checkpoint = read_upstream_checkpoint(path, epoch)
+    names = [_parse_region(text) for text in regions]
     if len(names) != checkpoint.n_regions or len(set(names)) != len(names):
         raise ModelError(
             f"the checkpoint has {checkpoint.n_regions} regions, {len(set(names))} different ones were named: give the "
             "columns of the table it was trained on, in order."
         )
     order = tuple(range(checkpoint.n_patterns))
-    return _build(checkpoint, names, covariates, order, {"source": "table", "unit": "unknown", "citation": CITATION})
+    return _build_model(
+        checkpoint, names, covariates, order, {"source": "table", "unit": "unknown", "citation": CITATION}
+    )
 
 
 def read_region_list(path: Path) -> list[str]:
@@ -133,7 +134,7 @@ def read_region_list(path: Path) -> list[str]:
     return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]
 
 
-def digest(checkpoint: "Checkpoint") -> str:
+def hash_checkpoint(checkpoint: "UpstreamCheckpoint") -> str:
     """Return a hash of the numbers that inference uses."""
     found = hashlib.sha256(repr((checkpoint.n_regions, checkpoint.n_patterns)).encode())
     for array in (checkpoint.mean, checkpoint.sd, checkpoint.low, checkpoint.high, checkpoint.beta):
@@ -144,8 +145,8 @@ def digest(checkpoint: "Checkpoint") -> str:
     return found.hexdigest()
 
 
-def _build(
-    checkpoint: "Checkpoint",
+def _build_model(
+    checkpoint: "UpstreamCheckpoint",
     regions: Sequence[str],
     covariates: Sequence[str],
     order: tuple[int, ...],
@@ -156,7 +157,7 @@ def _build(
             f"the checkpoint was corrected for {len(checkpoint.low)} covariates, {len(covariates)} were named: give "
             "them in the order of training, e.g. --covariates sex=F/M,age."
         )
-    codings = tuple(map(_coding, covariates, checkpoint.low, checkpoint.high))
+    codings = tuple(map(_parse_covariate, covariates, checkpoint.low, checkpoint.high))
     span = (checkpoint.high - checkpoint.low)[:, None]
     residualiser = Residualiser(codings, checkpoint.low, checkpoint.beta / span)
     preprocessing = Preprocessing(tuple(regions), residualiser, Standardiser(checkpoint.mean, checkpoint.sd))
@@ -169,47 +170,47 @@ def _build(
         "rindices_version": __version__,
     }
     sums = {region: tuple(region.split("+")) for region in regions if "+" in region}
-    patterns = _curves(checkpoint)[:, list(order)]
-    return FittedModel(preprocessing, (_head(checkpoint),), (order,), patterns, None, about | card, sums=sums)
+    patterns = _compute_pattern_changes(checkpoint)[:, list(order)]
+    return FittedModel(preprocessing, (_build_head(checkpoint),), (order,), patterns, None, about | card, sums=sums)
 
 
-def _head(checkpoint: "Checkpoint") -> PublishedHead:
+def _build_head(checkpoint: "UpstreamCheckpoint") -> UpstreamHead:
     """G of the checkpoint; its layers are stored as (outputs, inputs), ours as (inputs, outputs)."""
     g1 = np.concatenate([checkpoint.g1["model.1.weight"].T, checkpoint.g1["model.1.bias"][None]])
     layers: dict[str, Any] = {}
     for place, layer in enumerate(("model.0", "model.2", "model.4"), start=1):
         layers[f"g2_weight{place}"] = checkpoint.g2[f"{layer}.weight"].T
         layers[f"g2_bias{place}"] = checkpoint.g2[f"{layer}.bias"][None]
-    return PublishedHead(g1=g1, **layers)
+    return UpstreamHead(g1=g1, **layers)
 
 
-def _curves(checkpoint: "Checkpoint") -> Floats:
+def _compute_pattern_changes(checkpoint: "UpstreamCheckpoint") -> FloatArray:
     """Return the change of the average control under each pattern alone, (Q, M, R), in control standard deviations."""
     f = {name: array.astype(np.float64) for name, array in checkpoint.f.items()}
     average = np.full(checkpoint.n_regions, CONTROL_MEAN)
-    code = leaky(f["model.2.weight"] @ leaky(f["model.0.weight"] @ average))
-    alone = np.multiply.outer(SEVERITIES, np.eye(checkpoint.n_patterns))
+    code = leaky_relu(f["model.2.weight"] @ leaky_relu(f["model.0.weight"] @ average))
+    alone = np.multiply.outer(SEVERITY_LEVELS, np.eye(checkpoint.n_patterns))
     gate = 1.0 / (1.0 + np.exp(-(alone @ f["model.4.add_noise.0.weight"].T + f["model.4.add_noise.0.bias"])))
-    change = leaky(leaky((code * gate) @ f["model.5.weight"].T) @ f["model.7.weight"].T)
+    change = leaky_relu(leaky_relu((code * gate) @ f["model.5.weight"].T) @ f["model.7.weight"].T)
     return np.asarray(change / CONTROL_SD)
 
 
-def _coding(text: str, low: float, high: float) -> Coding:
+def _parse_covariate(text: str, low: float, high: float) -> CovariateCoding:
     name, _, labels = text.partition("=")
     if not labels:
-        return Numeric(name, float(low), float(high))
+        return NumericCovariate(name, float(low), float(high))
     levels = tuple(labels.split("/"))
     if len(levels) != 2 or (low, high) != (0.0, 1.0):
         raise ModelError(
             f"{text}: two categories coded 0 and 1 are written {name}=A/B; the checkpoint has {name} from {low:g} to "
             f"{high:g}."
         )
-    return Categorical(name, levels)
+    return CategoricalCovariate(name, levels)
 
 
-def _region(text: str) -> str:
+def _parse_region(text: str) -> str:
     """Return the name of a region or sum, bare numbers read as MUSE codes."""
     parts = [part.strip() for part in text.split("+")]
     if not all(parts):
-        raise ModelError(f"'{text}' is no region: give a name, or names joined by +, e.g. {named(['47+48'])}.")
+        raise ModelError(f"'{text}' is no region: give a name, or names joined by +, e.g. {join_names(['47+48'])}.")
     return "+".join(region_name(int(part)) if part.isdecimal() else part for part in parts)

@@ -11,22 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rindices.learners.heads import SEVERITIES, Head
+from rindices._typing import FloatArray
+from rindices.learners.inference import SEVERITY_LEVELS, Head
 
-Floats = NDArray[np.float64]
-
-NOMINAL = 0.9
-EXCESS = 1.1  # of normal variation in new people, against the controls that the inverse was fitted to
-EXPRESSION = 0.28  # of the severities' spread: how differently people of one severity show the pattern
-_KNOTS = 15
-_PEOPLE = 20_000  # simulated
-_NEIGHBOURS = 0.1  # share of the simulated people who speak for a knot
+NOMINAL_COVERAGE = 0.9
+NOISE_INFLATION = 1.1  # of normal variation in new people, against the controls that the inverse was fitted to
+EXPRESSION_SD = 0.28  # of the severities' spread: how differently people of one severity show the pattern
+_N_KNOTS = 15
+_N_SIMULATED = 20_000  # simulated
+_NEIGHBOUR_SHARE = 0.1  # share of the simulated people who speak for a knot
 
 
 @dataclass(frozen=True)
-class Intervals:
+class CalibratedIntervals:
     """What a rank is worth and how far it strays.
 
     Attributes
@@ -41,12 +39,12 @@ class Intervals:
         How often the variance among members counts.
     """
 
-    knots: Floats
-    low: Floats
-    middle: Floats
-    high: Floats
-    error: Floats
-    members: Floats
+    knots: FloatArray
+    low: FloatArray
+    middle: FloatArray
+    high: FloatArray
+    error: FloatArray
+    members: FloatArray
 
     @staticmethod
     def shapes(n_patterns: int, n_knots: int) -> dict[str, tuple[int, ...]]:
@@ -54,7 +52,7 @@ class Intervals:
         per_knot = ("knots", "low", "middle", "high")
         return dict.fromkeys(per_knot, (n_patterns, n_knots)) | {"error": (n_patterns,), "members": ()}
 
-    def around(self, indices: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    def compute_bounds(self, indices: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the intervals, each (N, M), of R-indices (N, M) with a variance (N, M) among members."""
         ends = []
         wider = np.sqrt(1.0 + self.members * variance / self.error**2)
@@ -64,20 +62,20 @@ class Intervals:
             ends.append(outer(end, indices))
         return ends[0], ends[1]
 
-    def _at(self, offsets: Floats, indices: Floats) -> Floats:
+    def _at(self, offsets: FloatArray, indices: FloatArray) -> FloatArray:
         columns = [np.interp(indices[:, k], self.knots[k], offsets[k]) for k in range(indices.shape[1])]
         return np.stack(columns).T
 
 
-def calibrate(
-    infer: Callable[[Floats], Floats],
+def calibrate_intervals(
+    infer: Callable[[FloatArray], FloatArray],
     head: Head,
-    patterns: Floats,
-    controls: Floats,
-    patients: Floats,
+    patterns: FloatArray,
+    controls: FloatArray,
+    patients: FloatArray,
     share: float,
     seed: int,
-) -> Intervals:
+) -> CalibratedIntervals:
     """Measure the error of the inverse on simulated truth.
 
     Parameters
@@ -87,7 +85,7 @@ def calibrate(
     head : Head
         Of a member, which knows how a change adds to a person.
     patterns : (Q, M, R)
-        Change of regions at `SEVERITIES`, in control standard deviations.
+        Change of regions at `SEVERITY_LEVELS`, in control standard deviations.
     controls, patients : (N, R)
         Prepared.
     share : float
@@ -96,27 +94,27 @@ def calibrate(
     """
     rng = np.random.default_rng([seed, 5])
     inferred = infer(patients)
-    z = _draw(inferred, _PEOPLE, rng)
-    change = _change(patterns, z)
-    people = head.changed(controls[rng.integers(len(controls), size=_PEOPLE)], change)
-    signal = infer(head.changed(np.broadcast_to(controls.mean(axis=0), change.shape), change))
-    found = signal + EXCESS * (infer(people) - signal)
-    found = found + EXPRESSION * signal.std(axis=0) * rng.standard_normal(found.shape)
-    columns = [_column(z[:, k], found[:, k], inferred[:, k]) for k in range(z.shape[1])]
+    z = _draw_severities(inferred, _N_SIMULATED, rng)
+    change = _interpolate_change(patterns, z)
+    people = head.apply_change(controls[rng.integers(len(controls), size=_N_SIMULATED)], change)
+    signal = infer(head.apply_change(np.broadcast_to(controls.mean(axis=0), change.shape), change))
+    found = signal + NOISE_INFLATION * (infer(people) - signal)
+    found = found + EXPRESSION_SD * signal.std(axis=0) * rng.standard_normal(found.shape)
+    columns = [_calibrate_pattern(z[:, k], found[:, k], inferred[:, k]) for k in range(z.shape[1])]
     knots, low, middle, high, error = (np.stack(part) for part in zip(*columns, strict=True))
-    return Intervals(knots, low, middle, high, error, np.array(share / (1 - share) if share < 1 else 1.0))
+    return CalibratedIntervals(knots, low, middle, high, error, np.array(share / (1 - share) if share < 1 else 1.0))
 
 
-def _draw(inferred: Floats, number: int, rng: np.random.Generator) -> Floats:
+def _draw_severities(inferred: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
     """Return ranks of severities (number, M), uniform, as correlated as the patients' R-indices (N, M)."""
     order = np.argsort(np.argsort(inferred, axis=0, kind="stable"), axis=0, kind="stable")
     rows = rng.integers(len(inferred), size=number)
     return np.asarray((order[rows] + rng.random((number, inferred.shape[1]))) / len(inferred))
 
 
-def _change(patterns: Floats, z: Floats) -> Floats:
+def _interpolate_change(patterns: FloatArray, z: FloatArray) -> FloatArray:
     """Return the change (N, R) at severities z (N, M), in control standard deviations."""
-    levels = np.array([0.0, *SEVERITIES])
+    levels = np.array([0.0, *SEVERITY_LEVELS])
     curves = np.concatenate([np.zeros_like(patterns[:1]), patterns])
     change = np.zeros((len(z), patterns.shape[2]))
     for k in range(z.shape[1]):
@@ -126,7 +124,9 @@ def _change(patterns: Floats, z: Floats) -> Floats:
     return change
 
 
-def _column(z: Floats, found: Floats, inferred: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+def _calibrate_pattern(
+    z: FloatArray, found: FloatArray, inferred: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return knots, low, middle, high (K,) and error () of one pattern.
 
     Parameters
@@ -141,9 +141,9 @@ def _column(z: Floats, found: Floats, inferred: Floats) -> tuple[Floats, Floats,
     ranks[order] = (np.arange(len(found)) + 0.5) / len(found)
     truth, seen = np.quantile(inferred, z), np.quantile(inferred, ranks)
     off = (truth - seen)[order]
-    half = max(1, int(_NEIGHBOURS * len(off) / 2))
-    centres = np.linspace(0.0, 1.0, _KNOTS)
-    tails = ((1 - NOMINAL) / 2, 0.5, (1 + NOMINAL) / 2)
+    half = max(1, int(_NEIGHBOUR_SHARE * len(off) / 2))
+    centres = np.linspace(0.0, 1.0, _N_KNOTS)
+    tails = ((1 - NOMINAL_COVERAGE) / 2, 0.5, (1 + NOMINAL_COVERAGE) / 2)
     ends = []
     for centre in centres:
         middle = int(centre * (len(off) - 1))

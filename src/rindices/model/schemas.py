@@ -11,24 +11,24 @@ import numpy as np
 
 from rindices import __version__
 from rindices.errors import ModelError
-from rindices.learners.heads import HEADS, SEVERITIES, ContrastiveHead, SurrealHead
-from rindices.model.files import read_arrays, read_metadata
-from rindices.model.intervals import Intervals
-from rindices.model.novelty import Training
+from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, ContrastiveHead, SurrealHead
+from rindices.model.intervals import CalibratedIntervals
+from rindices.model.novelty import TrainingDistribution
+from rindices.model.safetensors_io import read_arrays, read_metadata
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 
-SCHEMA = 2
+SCHEMA_VERSION = 2
 """The schema that is written now."""
-_NEEDED = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "orders")
+_REQUIRED_METADATA = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "orders")
 
 
-def read_parts(path: Path) -> dict[str, Any]:
+def read_model_parts(path: Path) -> dict[str, Any]:
     """Return the parts of the model in a file, by the name that `FittedModel` has for them."""
     metadata = read_metadata(path)
     schema = metadata.get("schema")
     if type(schema) is not int or schema not in _READERS:
-        newer = type(schema) is int and schema > SCHEMA
+        newer = type(schema) is int and schema > SCHEMA_VERSION
         cure = "update rindices" if newer else "the file is damaged"
         raise ModelError(f"{path.name} has schema {schema!r}, this is rindices {__version__}: {cure}.")
     return _READERS[schema](path, metadata)
@@ -36,12 +36,12 @@ def read_parts(path: Path) -> dict[str, Any]:
 
 def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Read the first schema: preprocessing, members, patterns, mean and covariance of the training people."""
-    return _read(path, metadata, {"training.mean": 1, "training.covariance": 2}, {})
+    return _read_model(path, metadata, {"training.mean": 1, "training.covariance": 2}, {})
 
 
 def _read_schema_2(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Read the second schema: sums of regions, distances among training people, intervals; the last two may lack."""
-    distances, knots = (_size_or_none(path, metadata, name) for name in ("training_distances", "interval_knots"))
+    distances, knots = (_read_optional_size(path, metadata, name) for name in ("training_distances", "interval_knots"))
     known = {} if distances is None else {"training.mean": 1, "training.covariance": 2}
     try:
         sums = {region: tuple(parts) for region, parts in metadata["sums"].items()}
@@ -55,14 +55,14 @@ def _read_schema_2(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     more: dict[str, tuple[int, ...]] = {} if distances is None else {"training.distances": (distances,)}
     patterns = metadata.get("n_patterns")
     if knots is not None and type(patterns) is int:
-        more |= {f"intervals.{name}": shape for name, shape in Intervals.shapes(patterns, knots).items()}
-    return _read(path, metadata, known, more) | {"sums": sums}
+        more |= {f"intervals.{name}": shape for name, shape in CalibratedIntervals.shapes(patterns, knots).items()}
+    return _read_model(path, metadata, known, more) | {"sums": sums}
 
 
 _READERS = {1: _read_schema_1, 2: _read_schema_2}
 
 
-def _read(
+def _read_model(
     path: Path, metadata: Mapping[str, Any], by_region: Mapping[str, int], more: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Return the parts of a model by name.
@@ -74,13 +74,13 @@ def _read(
     more : mapping of str to tuple of int
         Arrays of these shapes that it must hold.
     """
-    absent = [name for name in _NEEDED if name not in metadata]
+    absent = [name for name in _REQUIRED_METADATA if name not in metadata]
     if absent:
         raise ModelError(f"{path.name}: its metadata lack {', '.join(absent)}; the file is damaged.")
     try:
-        sizes = _sizes(metadata)
-        kind = HEADS[metadata["kind"]]
-        expected = _expected(kind, metadata, *sizes)
+        sizes = _read_sizes(metadata)
+        kind = HEADS_BY_KIND[metadata["kind"]]
+        expected = _list_expected_shapes(kind, metadata, *sizes)
         orders = tuple(tuple(int(place) for place in order) for order in metadata["orders"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelError(f"{path.name}: its metadata make no sense ({error!r}); the file is damaged.") from error
@@ -88,27 +88,27 @@ def _read(
     if len(orders) != members or any(sorted(order) != list(range(patterns)) for order in orders):
         raise ModelError(f"{path.name}: the order of its patterns makes no sense; the file is damaged.")
     arrays = read_arrays(path, expected | {name: (regions,) * axes for name, axes in by_region.items()} | dict(more))
-    training, intervals = (_below(f"{name}.", arrays) for name in ("training", "intervals"))
+    training, intervals = (_select_prefix(f"{name}.", arrays) for name in ("training", "intervals"))
     return {
         "preprocessing": Preprocessing.from_parts(metadata, arrays),
-        "heads": tuple(kind.from_arrays(_below(f"member{place}.", arrays)) for place in range(members)),
+        "heads": tuple(kind.from_arrays(_select_prefix(f"member{place}.", arrays)) for place in range(members)),
         "orders": orders,
         "patterns": arrays["patterns"],
         "patterns_se": arrays.get("patterns_se"),
-        "training": Training(**training) if training else None,
-        "card": _card(metadata),
-        "intervals": Intervals(**intervals) if intervals else None,
+        "training": TrainingDistribution(**training) if training else None,
+        "card": _extract_card(metadata),
+        "intervals": CalibratedIntervals(**intervals) if intervals else None,
     }
 
 
-def _size_or_none(path: Path, metadata: Mapping[str, Any], name: str) -> int | None:
+def _read_optional_size(path: Path, metadata: Mapping[str, Any], name: str) -> int | None:
     value = metadata.get(name, "nothing")
     if value is not None and (type(value) is not int or not 0 <= value <= 1_000_000):
         raise ModelError(f"{path.name}: its {name} cannot be {value!r:.50}; the file is damaged.")
     return value
 
 
-def _sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
+def _read_sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return regions, patterns and members, each a sane number."""
     regions = metadata["regions"]
     if not isinstance(regions, list) or not all(isinstance(name, str) for name in regions):
@@ -119,7 +119,7 @@ def _sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
     return sizes
 
 
-def _expected(
+def _list_expected_shapes(
     kind: type[ContrastiveHead] | type[SurrealHead],
     metadata: Mapping[str, Any],
     regions: int,
@@ -133,7 +133,7 @@ def _expected(
         "residualise.coefficients": (columns, regions),
         "standardise.mean": (regions,),
         "standardise.sd": (regions,),
-        "patterns": (len(SEVERITIES), patterns, regions),
+        "patterns": (len(SEVERITY_LEVELS), patterns, regions),
     }
     if metadata.get("interval_over") is not None:
         shapes["patterns_se"] = shapes["patterns"]
@@ -144,11 +144,11 @@ def _expected(
     return shapes
 
 
-def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def _select_prefix(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _card(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _extract_card(metadata: Mapping[str, Any]) -> dict[str, Any]:
     own = {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
     own |= {"sums", "training_distances", "interval_knots"}
     return {name: value for name, value in metadata.items() if name not in own}

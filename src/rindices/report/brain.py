@@ -11,22 +11,20 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from rindices.report.geometry import NOWHERE, UNNAMED, Atlas, View, best_atlas
-from rindices.report.places import Place, drawn
-
-Floats = NDArray[np.float64]
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.report.geometry import OUTSIDE_BRAIN, UNLABELLED, Atlas, BrainView, select_atlas
+from rindices.report.region_names import BrainStructure, locate_regions
 
 COLOUR_MAP = "RdBu"
-_NEUTRAL = np.array([0.82, 0.82, 0.82])
-_PALETTE = 192
-_OUTLINE = 0.62  # brightness of the line between two regions
+_NEUTRAL_GREY = np.array([0.82, 0.82, 0.82])
+_N_PALETTE_COLOURS = 192
+_OUTLINE_BRIGHTNESS = 0.62  # brightness of the line between two regions
 
 
 @dataclass(frozen=True)
-class Picture:
+class BrainImage:
     """One coloured view: what is seen, and the image as a data URI with its size on the page."""
 
     name: str
@@ -36,7 +34,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Canvas:
+class AtlasMatch:
     """What can be drawn for the regions of a model.
 
     Attributes
@@ -50,24 +48,24 @@ class Canvas:
     """
 
     atlas: Atlas | None
-    drawn: Mapping[str, Place]
-    undrawn: tuple[str, ...]
+    drawn: Mapping[str, BrainStructure]
+    undrawn_regions: tuple[str, ...]
 
 
-def canvas(regions: tuple[str, ...]) -> Canvas:
+def match_atlas(regions: tuple[str, ...]) -> AtlasMatch:
     """Return what can be drawn for these regions."""
-    places = drawn(regions)
-    atlas = best_atlas(places.values())
+    places = locate_regions(regions)
+    atlas = select_atlas(places.values())
     if atlas is None:
-        return Canvas(None, {}, regions)
+        return AtlasMatch(None, {}, regions)
     seen = atlas.seen()
     shown = {region: where for region, where in places.items() if where in seen}
-    return Canvas(atlas, shown, tuple(region for region in regions if region not in shown))
+    return AtlasMatch(atlas, shown, tuple(region for region in regions if region not in shown))
 
 
-def pictures(
-    board: Canvas, effects: Mapping[str, float], limit: float, which: str = "all", shrink: int = 1
-) -> list[Picture]:
+def render_views(
+    board: AtlasMatch, effects: Mapping[str, float], limit: float, which: str = "all", shrink: int = 1
+) -> list[BrainImage]:
     """Return the views of a canvas, coloured by effect.
 
     Parameters
@@ -93,39 +91,39 @@ def pictures(
         "slices": board.atlas.slices,
         "outside": (board.atlas.cortex[0], board.atlas.cortex[-1]),
     }[which]
-    return [_picture(view, values, limit, shrink) for view in views]
+    return [_render_view(view, values, limit, shrink) for view in views]
 
 
-def colour_of(effect: float, limit: float) -> str:
+def effect_to_hex(effect: float, limit: float) -> str:
     """Return the colour of an effect as ``#rrggbb``."""
     from matplotlib.colors import to_hex
 
-    return str(to_hex(colours(np.array([effect]), limit)[0]))
+    return str(to_hex(effects_to_rgb(np.array([effect]), limit)[0]))
 
 
-def colours(effects: Floats, limit: float) -> Floats:
+def effects_to_rgb(effects: FloatArray, limit: float) -> FloatArray:
     """Return the colours (N, 3) of effects (N,); grey where there is none."""
     from matplotlib import colormaps
 
     scaled = np.clip(0.5 + effects / (2 * limit), 0, 1)
     found = np.asarray(colormaps[COLOUR_MAP](np.nan_to_num(scaled, nan=0.5)))[:, :3]
-    return np.where(np.isnan(effects)[:, None], _NEUTRAL, found)
+    return np.where(np.isnan(effects)[:, None], _NEUTRAL_GREY, found)
 
 
-def paint(view: View, values: Floats, limit: float) -> Floats:
+def paint_view(view: BrainView, values: FloatArray, limit: float) -> FloatArray:
     """Return a view as colours with opacity, (H, W, 4), values (P,) being the effect at each place of the atlas."""
-    table = np.vstack([colours(values, limit), _NEUTRAL, np.zeros(3)])
-    index = np.where(view.places == NOWHERE, len(table) - 1, view.places)
-    index = np.where(view.places == UNNAMED, len(table) - 2, index)
+    table = np.vstack([effects_to_rgb(values, limit), _NEUTRAL_GREY, np.zeros(3)])
+    index = np.where(view.places == OUTSIDE_BRAIN, len(table) - 1, view.places)
+    index = np.where(view.places == UNLABELLED, len(table) - 2, index)
     known = (view.places >= 0) & ~np.isnan(np.append(values, np.nan)[view.places])
     # on slices regions keep their full colour and the rest is anatomy; on the cortex all is lit
     light = np.where(known, 0.75 + 0.25 * view.shade, view.shade) if view.is_slice else view.shade
-    light = np.where(_edges(view.places) & known, light * _OUTLINE, light)
-    opacity = (view.places != NOWHERE).astype(float)
+    light = np.where(_find_region_edges(view.places) & known, light * _OUTLINE_BRIGHTNESS, light)
+    opacity = (view.places != OUTSIDE_BRAIN).astype(float)
     return np.dstack([table[index] * light[..., None], opacity])
 
 
-def _edges(places: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _find_region_edges(places: IntArray) -> BoolArray:
     """Return the pixels whose right or lower neighbour is of another region, (H, W)."""
     edge = np.zeros(places.shape, dtype=bool)
     edge[:, :-1] |= places[:, :-1] != places[:, 1:]
@@ -133,22 +131,22 @@ def _edges(places: NDArray[np.intp]) -> NDArray[np.bool_]:
     return edge
 
 
-def _picture(view: View, values: Floats, limit: float, shrink: int) -> Picture:
-    painted = paint(view, values, limit)
+def _render_view(view: BrainView, values: FloatArray, limit: float, shrink: int) -> BrainImage:
+    painted = paint_view(view, values, limit)
     image = Image.fromarray(np.round(255 * painted).astype(np.uint8))
     size = (max(1, view.places.shape[1] // shrink), max(1, view.places.shape[0] // shrink))
     image = image.resize(size, Image.Resampling.BOX) if shrink > 1 else image
-    return Picture(view.name, data_uri(image), size[0] // 2, size[1] // 2)
+    return BrainImage(view.name, encode_png_uri(image), size[0] // 2, size[1] // 2)
 
 
-def data_uri(image: Image.Image) -> str:
+def encode_png_uri(image: Image.Image) -> str:
     """Return a Pillow image as PNG of few colours in a data URI."""
     file = io.BytesIO()
-    image.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(file, "PNG", optimize=True)
+    image.quantize(_N_PALETTE_COLOURS, method=Image.Quantize.FASTOCTREE).save(file, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 @cache
-def colour_stops(number: int = 11) -> tuple[str, ...]:
+def list_colour_stops(number: int = 11) -> tuple[str, ...]:
     """Return the colours of the bar, from full loss to full gain."""
-    return tuple(colour_of(value, 1.0) for value in np.linspace(-1, 1, number))
+    return tuple(effect_to_hex(value, 1.0) for value in np.linspace(-1, 1, number))

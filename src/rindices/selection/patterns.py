@@ -4,13 +4,12 @@ Shape letters: S members, Q severities, M patterns, R regions.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t
 
-Floats = NDArray[np.float64]
+from rindices._typing import FloatArray
 
 
-def standard_error(members: Floats, share: float) -> Floats:
+def compute_standard_error(members: FloatArray, share: float) -> FloatArray:
     """Return the standard error of the mean of members' patterns: (S, Q, M, R) -> (Q, M, R).
 
     Members that each see a share of the people are the draws of a delete-d jackknife: what one fit on all people would
@@ -29,7 +28,9 @@ def standard_error(members: Floats, share: float) -> Floats:
     return np.asarray(np.sqrt(factor * members.var(axis=0, ddof=1)))
 
 
-def interval(centre: Floats, error: Floats, n_members: int, level: float = 0.95) -> tuple[Floats, Floats]:
+def compute_confidence_interval(
+    centre: FloatArray, error: FloatArray, n_members: int, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the confidence interval; the error is known to n_members - 1 degrees of freedom."""
     half = t.ppf((1 + level) / 2, n_members - 1) * error
     return centre - half, centre + half

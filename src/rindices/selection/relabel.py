@@ -13,19 +13,17 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.bool_]
+from rindices._typing import BoolArray, FloatArray, IntArray
 
-_SWEEPS = 20  # rounds of exchanges between the observed labels and new ones
-_DEGREE = 3  # of the polynomial in a covariate's rank: odds may bend with age
-_WEAK = 10.0  # inverse strength of the ridge that keeps the odds finite where groups hardly overlap
+_N_SWEEPS = 20  # rounds of exchanges between the observed labels and new ones
+_POLYNOMIAL_DEGREE = 3  # of the polynomial in a covariate's rank: odds may bend with age
+_INVERSE_REGULARISATION = 10.0  # inverse strength of the ridge that keeps the odds finite where groups hardly overlap
 
 
-def log_odds(numbers: Floats, categories: Floats, patient: Labels) -> Floats:
+def fit_log_odds(numbers: FloatArray, categories: FloatArray, patient: BoolArray) -> FloatArray:
     """Return the log odds (N,) of being a patient, given the covariates; 0 for everyone where there are none.
 
     Parameters
@@ -37,17 +35,17 @@ def log_odds(numbers: Floats, categories: Floats, patient: Labels) -> Floats:
     patient : (N,)
     """
     ranks = [2.0 * rankdata(column) / (len(column) + 1) - 1.0 for column in numbers.T if np.ptp(column) > 0]
-    bends = [rank**power for rank in ranks for power in range(1, _DEGREE + 1)]
+    bends = [rank**power for rank in ranks for power in range(1, _POLYNOMIAL_DEGREE + 1)]
     columns = [column for column in [*bends, *categories.T] if np.ptp(column) > 0]
     if not columns:
         return np.zeros(len(patient))
     design = np.column_stack(columns)
     design = (design - design.mean(axis=0)) / design.std(axis=0)
-    model = LogisticRegression(C=_WEAK, max_iter=1000).fit(design, patient)
+    model = LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=1000).fit(design, patient)
     return np.asarray(model.decision_function(design), dtype=np.float64)
 
 
-class Exchange(NamedTuple):
+class PermutationScheme(NamedTuple):
     """Who may exchange labels with whom.
 
     Attributes
@@ -58,45 +56,51 @@ class Exchange(NamedTuple):
         Number of everyone's stratum; labels stay within.
     """
 
-    odds: Floats
-    strata: NDArray[np.intp]
+    odds: FloatArray
+    strata: IntArray
 
     @classmethod
-    def freely(cls, number: int) -> Self:
+    def unrestricted(cls, number: int) -> Self:
         """Let everyone exchange with everyone."""
         return cls(np.zeros(number), np.zeros(number, dtype=np.intp))
 
 
-def relabellings(patient: Labels, exchange: Exchange, number: int, rng: np.random.Generator) -> Iterator[Labels]:
+def draw_permuted_labels(
+    patient: BoolArray, exchange: PermutationScheme, number: int, rng: np.random.Generator
+) -> Iterator[BoolArray]:
     """Draw labels (N,) given the log odds and each stratum's number of patients, exchangeable with the observed ones.
 
     Observed labels and new ones are equally far from one hidden set of labels, so that none is special.
     """
     members = [np.flatnonzero(exchange.strata == stratum) for stratum in np.unique(exchange.strata)]
-    hub = _redrawn(patient, exchange.odds, members, rng)
+    hub = _redraw_labels(patient, exchange.odds, members, rng)
     for _ in range(number):
-        yield _redrawn(hub, exchange.odds, members, rng)
+        yield _redraw_labels(hub, exchange.odds, members, rng)
 
 
-def overlap(patient: Labels, exchange: Exchange, rng: np.random.Generator, number: int = 20) -> float:
+def estimate_overlap(
+    patient: BoolArray, exchange: PermutationScheme, rng: np.random.Generator, number: int = 20
+) -> float:
     """Return how freely labels can be exchanged: 1 as if there were no covariates, 0 not at all."""
     free = 2.0 * patient.mean() * (1.0 - patient.mean())
-    changed = np.mean([(labels != patient).mean() for labels in relabellings(patient, exchange, number, rng)])
+    changed = np.mean([(labels != patient).mean() for labels in draw_permuted_labels(patient, exchange, number, rng)])
     return float(min(changed / free, 1.0)) if free else 0.0
 
 
-def _redrawn(patient: Labels, odds: Floats, members: list[NDArray[np.intp]], rng: np.random.Generator) -> Labels:
+def _redraw_labels(
+    patient: BoolArray, odds: FloatArray, members: list[IntArray], rng: np.random.Generator
+) -> BoolArray:
     labels = patient.copy()
     for own in members:
         alike = np.ptp(odds[own]) == 0
-        labels[own] = patient[rng.permutation(own)] if alike else _wander(patient[own], odds[own], rng)
+        labels[own] = patient[rng.permutation(own)] if alike else _swap_labels(patient[own], odds[own], rng)
     return labels
 
 
-def _wander(patient: Labels, odds: Floats, rng: np.random.Generator) -> Labels:
+def _swap_labels(patient: BoolArray, odds: FloatArray, rng: np.random.Generator) -> BoolArray:
     """Exchange the labels of random pairs of a control and a patient, by their odds, many times."""
     labels = patient.copy()
-    for _ in range(_SWEEPS):
+    for _ in range(_N_SWEEPS):
         controls, patients = rng.permutation(np.flatnonzero(~labels)), rng.permutation(np.flatnonzero(labels))
         pairs = min(len(controls), len(patients))
         controls, patients = controls[:pairs], patients[:pairs]

@@ -10,72 +10,74 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rindices import __version__
-from rindices.learners.contrastive import SEVERE
-from rindices.learners.heads import ContrastiveHead, SurrealHead
-from rindices.learners.members import Member
-from rindices.learners.outcome import Outcome
-from rindices.learners.reproduction import reproduce_patterns
-from rindices.learners.seats import SHARE
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE
+from rindices.learners.ensemble import Member
+from rindices.learners.inference import ContrastiveHead, SurrealHead
+from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.pattern_stability import assess_pattern_stability
+from rindices.learners.subsampling import SUBSAMPLE_SHARE
 from rindices.model.fitted import CITATION, FittedModel
-from rindices.model.intervals import Intervals, calibrate
-from rindices.model.novelty import Training
+from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
+from rindices.model.novelty import TrainingDistribution
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.selection.choose import Choice, GridPoint, Judgement
-from rindices.selection.patterns import standard_error
-from rindices.study.config import Model
-from rindices.study.evidence import patterns_record
+from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
+from rindices.selection.patterns import compute_standard_error
+from rindices.study.config import ModelConfig
+from rindices.study.evidence import make_patterns_record
 from rindices.study.plan import resolve_recipe
 from rindices.tables.cohort import Cohort
 
-Floats = NDArray[np.float64]
 
-
-def selection_record(choice: Choice) -> dict[str, Any]:
+def make_selection_record(choice: SelectionResult) -> dict[str, Any]:
     """Return what was compared and chosen, as plain values for ``selection.json``."""
-    grid = [_judgement_record(judgement) for judgement in choice.judgements]
+    grid = [_make_judgement_record(judgement) for judgement in choice.evaluations]
     best = None if choice.best is None else grid[choice.best]
     ties = [grid[place]["setting"] for place in choice.ties]
     return {"chosen": best, "ties": ties, "grid": grid, "patterns": []}
 
 
-def _judgement_record(judgement: Judgement) -> dict[str, Any]:
+def _make_judgement_record(judgement: CandidateEvaluation) -> dict[str, Any]:
     agreement = judgement.agreement
-    numbers = {name: _plain(getattr(agreement, name, None)) for name in ("concordance", "dimension", "difference")}
+    numbers = {
+        name: _finite_or_none(getattr(agreement, name, None)) for name in ("concordance", "dimension", "difference")
+    }
     return {
         "setting": judgement.point._asdict(),
         "agreement": numbers,
         "agreement_between": judgement.between,
-        "concordance_interval": [_plain(value) for value in judgement.interval],
+        "concordance_interval": [_finite_or_none(value) for value in judgement.interval],
         "members": {"trained": judgement.trained, "converged": judgement.converged},
         "stable": judgement.stable,
         "why": judgement.why,
-        "by_member": _by_member(judgement),
-        "pairwise": [] if agreement is None else [[_plain(value) for value in row] for row in agreement.pairwise],
+        "by_member": _list_member_concordance(judgement),
+        "pairwise": []
+        if agreement is None
+        else [[_finite_or_none(value) for value in row] for row in agreement.pairwise],
     }
 
 
-def _by_member(judgement: Judgement) -> list[float | None]:
+def _list_member_concordance(judgement: CandidateEvaluation) -> list[float | None]:
     """Return the concordance that each member is judged by."""
     if judgement.agreement is None:
         return []
     own = judgement.agreement.per_member if judgement.evidence is None else judgement.evidence[:, 0]
-    return [_plain(value) for value in own]
+    return [_finite_or_none(value) for value in own]
 
 
-def _plain(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
 
 
 def build_model(
     cohort: Cohort,
     preprocessing: Preprocessing,
-    X: Floats,
+    X: FloatArray,
     gathered: dict[GridPoint, list[Member]],
-    choice: Choice,
-    model: Model,
+    choice: SelectionResult,
+    model: ModelConfig,
     seed: int,
     selection: dict[str, Any],
 ) -> FittedModel:
@@ -91,15 +93,15 @@ def build_model(
         What was compared and chosen, as plain values.
     """
     assert choice.best is not None
-    judgement = choice.judgements[choice.best]
-    converged = [m for m in gathered[judgement.point] if m.outcome is Outcome.CONVERGED]
+    judgement = choice.evaluations[choice.best]
+    converged = [m for m in gathered[judgement.point] if m.outcome is TrainingOutcome.CONVERGED]
     chosen = [converged[place] for place in choice.agreeing]
     aligned = [m.patterns[:, list(order)] for m, order in zip(chosen, choice.orders, strict=True)]
-    heads, unit = _to_scale([m.head for m in chosen], choice.orders, X[cohort.is_patient])
+    heads, unit = _rescale_consensus([m.head for m in chosen], choice.orders, X[cohort.is_patient])
     card = {
         "unit": cohort.unit,
         "source": cohort.source,
-        "covariate_ranges": _covariate_ranges(cohort),
+        "covariate_ranges": _compute_covariate_ranges(cohort),
         "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         "orthogonality": judgement.point.orthogonality,
         "agreement": selection["chosen"]["agreement"],
@@ -109,24 +111,26 @@ def build_model(
         "member_steps": [m.steps for m in chosen],
         "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
         "recipe": dict(zip(("recipe", "values"), resolve_recipe(model), strict=True)),
-        **origin(cohort, seed),
+        **collect_provenance(cohort, seed),
         "citation": CITATION,
     }
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    share, errors = _share(*resolve_recipe(model)), None
+    share, errors = _get_subsample_share(*resolve_recipe(model)), None
     if len(aligned) > 1:
-        errors = standard_error(np.stack(aligned) * unit[:, None], share)
+        errors = compute_standard_error(np.stack(aligned) * unit[:, None], share)
         card["interval_over"] = "people" if share < 1 else "trainings"
-    fitted = FittedModel(preprocessing, heads, orders, patterns, Training.learn(X), card, selection, patterns_se=errors)
-    seen = reproduce_patterns(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
-    told = {"patterns": patterns_record(seen)}
+    fitted = FittedModel(
+        preprocessing, heads, orders, patterns, TrainingDistribution.learn(X), card, selection, patterns_se=errors
+    )
+    seen = assess_pattern_stability(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    told = {"patterns": make_patterns_record(seen)}
     card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
-    intervals = _intervals(fitted, X, cohort.is_patient, share, seed)
+    intervals = _fit_intervals(fitted, X, cohort.is_patient, share, seed)
     return replace(fitted, card=card, selection=selection | told, intervals=intervals)
 
 
-def origin(cohort: Cohort, seed: int) -> dict[str, Any]:
+def collect_provenance(cohort: Cohort, seed: int) -> dict[str, Any]:
     """Return what numbers come from: the people, the seed, the versions."""
     return {
         "seed": seed,
@@ -136,25 +140,27 @@ def origin(cohort: Cohort, seed: int) -> dict[str, Any]:
     }
 
 
-def _share(recipe: str, values: dict[str, Any]) -> float:
+def _get_subsample_share(recipe: str, values: dict[str, Any]) -> float:
     """Return the share of the people that each member sees."""
-    return SHARE if recipe == "contrastive" else float(values["share"])
+    return SUBSAMPLE_SHARE if recipe == "contrastive" else float(values["share"])
 
 
-def _intervals(model: FittedModel, X: Floats, patient: NDArray[np.bool_], share: float, seed: int) -> Intervals:
+def _fit_intervals(
+    model: FittedModel, X: FloatArray, patient: BoolArray, share: float, seed: int
+) -> CalibratedIntervals:
     """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
-    return calibrate(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
+    return calibrate_intervals(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
 
 
-def _covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
+def _compute_covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
     """Return the range of each numeric covariate among all training people."""
     numbers = cohort.covariates.select_dtypes("number")
     return {name: [float(numbers[name].min()), float(numbers[name].max())] for name in numbers}
 
 
-def _to_scale(
-    heads: Sequence[ContrastiveHead | SurrealHead], orders: Sequence[NDArray[np.intp]], patients: Floats
-) -> tuple[tuple[ContrastiveHead | SurrealHead, ...], Floats]:
+def _rescale_consensus(
+    heads: Sequence[ContrastiveHead | SurrealHead], orders: Sequence[IntArray], patients: FloatArray
+) -> tuple[tuple[ContrastiveHead | SurrealHead, ...], FloatArray]:
     """Bring the consensus back to 1 at the patients' 98th percentile, and return by how much each pattern had shrunk.
 
     The mean of members that agree on a pattern only in part is flatter than each of them. A GAN's R-indices are on the
@@ -165,7 +171,7 @@ def _to_scale(
     if len(linear) < len(heads):
         return tuple(heads), np.ones(width)
     joint = np.mean([head.infer(patients)[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
-    unit = np.quantile(joint, SEVERE, axis=0)
+    unit = np.quantile(joint, UNIT_SEVERITY_QUANTILE, axis=0)
     unit = np.where(unit > 1e-6, unit, 1.0)
     scaled = []
     for head, order in zip(linear, orders, strict=True):

@@ -8,17 +8,17 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from rindices.errors import Problem, Severity, StudyError, capital, did_you_mean, reason
-from rindices.tables.door import Request
+from rindices.errors import Problem, Severity, StudyError, capitalise_first, describe_os_error, did_you_mean
 from rindices.tables.readers import make_request
-from rindices.tables.sources import Roles
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validation.validate import TableRequest
 
 
-class _Section(BaseModel):
+class _ConfigSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Data(_Section):
+class DataConfig(_ConfigSection):
     """Which table, who is who, what to adjust for; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
 
     volumes: tuple[str, ...]
@@ -42,11 +42,11 @@ class Data(_Section):
         many = [value] if isinstance(value, str | int | float) else value
         return [str(item) if isinstance(item, int | float) else item for item in many]
 
-    def request(self, folder: Path) -> Request:
+    def request(self, folder: Path) -> TableRequest:
         """Return what is to be read, paths taken from the folder of the study file."""
         paths = [folder / path for path in self.volumes]
         participants = None if self.participants is None else folder / self.participants
-        roles = Roles(self.id, self.session, self.group, self.site, self.covariates)
+        roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates)
         return make_request(
             paths,
             participants,
@@ -59,7 +59,7 @@ class Data(_Section):
         )
 
 
-class Model(_Section):
+class ModelConfig(_ConfigSection):
     """What is learnt, and how often it is repeated.
 
     ``recipe_changes`` holds values of the recipe to change, by name, for instance ``max_steps = 5000``.
@@ -81,7 +81,7 @@ class Model(_Section):
 
     @field_validator("patterns")
     @classmethod
-    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_patterns(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 1:
             raise ValueError("give at least one number of patterns, each 1 or more")
         return value
@@ -94,7 +94,7 @@ class Model(_Section):
         return value
 
 
-class Queue(_Section):
+class QueueConfig(_ConfigSection):
     """What each job asks of a batch system.
 
     ``partition`` is what PBS, LSF and SGE call a queue, ``account`` what some call a project. ``cores`` is the number
@@ -114,45 +114,45 @@ class Queue(_Section):
 
     @field_validator("walltime")
     @classmethod
-    def _time(cls, value: str) -> str:
+    def _check_walltime(cls, value: str) -> str:
         if not re.fullmatch(r"(\d+-)?\d+(:\d\d){1,2}", value):
             raise ValueError("write it as 12:00:00 or 2-00:00:00")
         return value
 
 
-class Run(_Section):
+class RunConfig(_ConfigSection):
     """Where it runs; ``scheduler`` is the address of a Dask scheduler, the tables say what batch systems are asked."""
 
     engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=-1, ge=-1)
     scheduler: str | None = None
-    slurm: Queue | None = None
-    pbs: Queue | None = None
-    lsf: Queue | None = None
-    sge: Queue | None = None
+    slurm: QueueConfig | None = None
+    pbs: QueueConfig | None = None
+    lsf: QueueConfig | None = None
+    sge: QueueConfig | None = None
 
     @model_validator(mode="after")
-    def _together(self) -> Self:
+    def _check_scheduler(self) -> Self:
         if self.scheduler is not None and self.engine != "dask":
             raise ValueError('a scheduler is for the engine dask: set engine = "dask", or leave the scheduler out')
         return self
 
 
-class Study(_Section):
+class StudyConfig(_ConfigSection):
     """A whole study."""
 
-    data: Data
-    model: Model = Model()
-    run: Run = Run()
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    run: RunConfig = RunConfig()
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path) -> StudyConfig:
     """Read a study file; everything that is wrong with it is said at once."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise StudyError(f"{path} cannot be read ({reason(error)}): check the path.") from error
+        raise StudyError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path.name} is not a study file: {error}.") from error
     return make_study(values, path.name)
@@ -170,41 +170,45 @@ def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, d
     return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}
 
 
-def make_study(values: dict[str, Any], where: str = "study") -> Study:
+def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
     """Check plain values and return the study they describe."""
     try:
-        return Study(**values)
+        return StudyConfig(**values)
     except ValidationError as error:
-        raise StudyError([_problem(fault, where) for fault in error.errors()]) from error
+        raise StudyError([_describe_validation_error(fault, where) for fault in error.errors()]) from error
     except TypeError as error:
         raise StudyError(f"{where}: a study has the tables [data], [model] and [run].") from error
 
 
-def study_toml(study: Study) -> str:
+def format_study_toml(study: StudyConfig) -> str:
     """Return a study as the text of a study file, without what is left at its default."""
     lines: list[str] = []
     for name in ("data", "model", "run"):
-        section: _Section = getattr(study, name)
+        section: _ConfigSection = getattr(study, name)
         values = section.model_dump(exclude_defaults=True)
-        lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items()), ""]
+        lines += [f"[{name}]", *(f"{key} = {_format_toml_value(value)}" for key, value in values.items()), ""]
     return "\n".join(lines)
 
 
-def _toml(value: Any) -> str:
+def _format_toml_value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_format_toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(_format_toml_value(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _problem(fault: Any, where: str) -> Problem:
+def _describe_validation_error(fault: Any, where: str) -> Problem:
     """Say in the user's words what pydantic found."""
     place = ".".join(str(part) for part in fault["loc"])
-    sections: dict[str, type[_Section]] = {"data": Data, "model": Model, "run": Run}
-    section = Queue if len(fault["loc"]) > 2 and place.startswith("run.") else sections.get(str(fault["loc"][0]), Study)
+    sections: dict[str, type[_ConfigSection]] = {"data": DataConfig, "model": ModelConfig, "run": RunConfig}
+    section = (
+        QueueConfig
+        if len(fault["loc"]) > 2 and place.startswith("run.")
+        else sections.get(str(fault["loc"][0]), StudyConfig)
+    )
     if fault["type"] == "extra_forbidden":
-        cure = capital(did_you_mean(str(fault["loc"][-1]), list(section.model_fields)))
+        cure = capitalise_first(did_you_mean(str(fault["loc"][-1]), list(section.model_fields)))
         return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure)
     message = str(fault["msg"]).removeprefix("Value error, ")
     given = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rindices.learners.members import contrastive_members
+from rindices._typing import FloatArray, IntArray
+from rindices.learners.ensemble import fit_contrastive_members
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.study.config import Model
-from rindices.study.engines.base import processes
-from rindices.study.plan import MemberSet, data_key, make_plan
+from rindices.study.config import ModelConfig
+from rindices.study.engines.base import count_processes
+from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 
 
-def estimate(
-    cohort: Cohort, model: Model, seed: int, runs: Path, workers: int = -1, harmonise: str | None = None
+def estimate_run_time(
+    cohort: Cohort, model: ModelConfig, seed: int, runs: Path, workers: int = -1, harmonise: str | None = None
 ) -> dict[str, Any]:
     """Return what would run and how long it would take, after timing one member or a few steps.
 
@@ -30,15 +30,17 @@ def estimate(
     harmonise : {'controls', 'all', 'none'}, optional
         On whom to learn what sites do.
     """
-    plan = make_plan(model, seed, data_key(cohort, harmonise))
+    plan = make_plan(model, seed, make_data_key(cohort, harmonise))
     store = RunStore(runs) if runs.is_dir() else None
     rest = [work for work in plan if store is None or store.load(work) is None]
-    number = processes(workers, len(rest))
+    number = count_processes(workers, len(rest))
     seconds = 0.0
     if rest:
         X = Preprocessing.fit(cohort, harmonise).transform(cohort)
         y = cohort.is_patient.astype(np.intp)
-        per_width = {width: _seconds(_first(rest, width), X, y) for width in {w.point.n_patterns for w in rest}}
+        per_width = {
+            width: _time_member(_find_first_set(rest, width), X, y) for width in {w.point.n_patterns for w in rest}
+        }
         seconds = sum(per_width[work.point.n_patterns] * len(work.numbers) for work in rest) / number
     points = {work.point for work in plan}
     return {
@@ -51,16 +53,16 @@ def estimate(
     }
 
 
-def _first(plan: list[MemberSet], width: int) -> MemberSet:
+def _find_first_set(plan: list[MemberSet], width: int) -> MemberSet:
     return next(work for work in plan if work.point.n_patterns == width)
 
 
-def _seconds(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp]) -> float:
+def _time_member(work: MemberSet, X: FloatArray, y: IntArray) -> float:
     """Return the seconds that one member of a set takes."""
     if work.recipe == "contrastive":
         start = time.perf_counter()
-        contrastive_members(X, y, work.point.n_patterns, (0,), work.seed)
+        fit_contrastive_members(X, y, work.point.n_patterns, (0,), work.seed)
         return time.perf_counter() - start
-    from rindices.learners.surreal.members import seconds_per_member
+    from rindices.learners.surreal.ensemble_training import estimate_seconds_per_member
 
-    return seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), work.values)
+    return estimate_seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), work.values)

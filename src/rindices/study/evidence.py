@@ -4,70 +4,78 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rindices.errors import Problem, Severity, capital, named
-from rindices.learners.reproduction import Reproduction
-from rindices.learners.shares import to_shifts
-from rindices.preprocess.residualise import Categorical, codings_of
-from rindices.selection.dimensions import LEVEL, RELABELLINGS, Dimensions, People, count_dimensions
-from rindices.selection.relabel import Exchange, log_odds
+from rindices._typing import FloatArray
+from rindices.errors import Problem, Severity, capitalise_first, join_names
+from rindices.learners.log_transform import apply_log_transform
+from rindices.learners.pattern_stability import PatternStability
+from rindices.preprocess.residualise import CategoricalCovariate, derive_codings
+from rindices.selection.dimensions import (
+    N_PERMUTATIONS,
+    SIGNIFICANCE_LEVEL,
+    DimensionEstimate,
+    ParticipantData,
+    count_dimensions,
+)
+from rindices.selection.relabel import PermutationScheme, fit_log_odds
 from rindices.tables.cohort import ID, SITE, Cohort
-from rindices.threads import one_thread
+from rindices.threads import limit_blas_threads
 
-Floats = NDArray[np.float64]
+MAX_PARTICIPANTS_PER_GROUP = 2000  # of each group: more would only cost time
+MIN_CARRIER_SHARE = 0.3  # carriers below this share are called few
+MIN_CONSENSUS_SCALE = (
+    0.7  # scale of a consensus, against that of single members, below which members hardly agree on a pattern
+)
+MIN_SPLIT_HALF = 0.5  # rank correlation of disjoint halves below this is called not reproduced
+MIN_GROUP_OVERLAP = 0.3  # below this, groups differ so much in covariates that the test can hardly see a disease
 
-MOST_PEOPLE = 2000  # of each group: more would only cost time
-RARE = 0.3  # carriers below this share are called few
-FLAT = 0.7  # scale of a consensus, against that of single members, below which members hardly agree on a pattern
-REPRODUCED = 0.5  # rank correlation of disjoint halves below this is called not reproduced
-OVERLAP = 0.3  # below this, groups differ so much in covariates that the test can hardly see a disease
 
-
-def cohort_dimensions(
-    cohort: Cohort, seed: int = 0, level: float = LEVEL, relabellings: int = RELABELLINGS
-) -> Dimensions:
+def count_cohort_dimensions(
+    cohort: Cohort, seed: int = 0, level: float = SIGNIFICANCE_LEVEL, relabellings: int = N_PERMUTATIONS
+) -> DimensionEstimate:
     """Ask whether patients differ from controls, and in how many patterns.
 
     Volumes enter as logarithms, in which a share of a region is a shift, and are adjusted for the covariates on
     controls, and for the site where sites are known. Labels are exchanged only between people of alike covariates and
-    of the same site. Of several scans of a person the first counts. Of groups of more than `MOST_PEOPLE`, so many
+    of the same site. Of several scans of a person the first counts. Of groups of more than `MAX_PARTICIPANTS_PER_GROUP`, so many
     are drawn.
     """
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
-    cohort = _at_most(cohort, MOST_PEOPLE, np.random.default_rng([seed, 8]))
-    codings = codings_of(cohort.covariates)  # learnt on everyone, so that labels do not matter
+    cohort = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))
+    codings = derive_codings(cohort.covariates)  # learnt on everyone, so that labels do not matter
     columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
-    numbers = [part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, Categorical)]
-    kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, Categorical)]
+    numbers = [
+        part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, CategoricalCovariate)
+    ]
+    kinds = [part for coding, part in zip(codings, columns, strict=True) if isinstance(coding, CategoricalCovariate)]
     strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:
         strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
         columns.append(np.eye(strata.max() + 1)[strata][:, 1:])
         kinds.append(columns[-1])
-    design = np.concatenate([np.ones((len(cohort), 1)), *map(_standard, columns)], axis=1)
-    with one_thread():
-        odds = log_odds(_joined(numbers, len(cohort)), _joined(kinds, len(cohort)), cohort.is_patient)
-        people = People(shifts_of(cohort.volumes.to_numpy(dtype=float)), design)
-        return count_dimensions(people, cohort.is_patient, Exchange(odds, strata), seed, level, relabellings)
+    design = np.concatenate([np.ones((len(cohort), 1)), *map(_standardise_columns, columns)], axis=1)
+    with limit_blas_threads():
+        odds = fit_log_odds(_join_columns(numbers, len(cohort)), _join_columns(kinds, len(cohort)), cohort.is_patient)
+        people = ParticipantData(log_transform_volumes(cohort.volumes.to_numpy(dtype=float)), design)
+        return count_dimensions(people, cohort.is_patient, PermutationScheme(odds, strata), seed, level, relabellings)
 
 
-def shifts_of(volumes: Floats) -> Floats:
+def log_transform_volumes(volumes: FloatArray) -> FloatArray:
     """Return logarithms of volumes (N, R) against each region's mean, by the tangent below a tenth of it.
 
     A table with negative values holds no volumes and is taken as it is, in standard deviations.
     """
     if (volumes >= 0).all() and (volumes.mean(axis=0) > 0).all():
-        return to_shifts(volumes / volumes.mean(axis=0) - 1.0, 1.0)
-    return _standard(volumes)
+        return apply_log_transform(volumes / volumes.mean(axis=0) - 1.0, 1.0)
+    return _standardise_columns(volumes)
 
 
-def nothing_found(found: Dimensions) -> bool:
+def is_null_result(found: DimensionEstimate) -> bool:
     """Return whether patients cannot be told from controls, the groups being alike enough to be compared."""
-    return found.number == 0 and found.overlap >= OVERLAP
+    return found.number == 0 and found.overlap >= MIN_GROUP_OVERLAP
 
 
-def dimensions_record(found: Dimensions) -> dict[str, Any]:
+def make_dimensions_record(found: DimensionEstimate) -> dict[str, Any]:
     """Return the test as plain values for ``selection.json``."""
     curve = [
         {
@@ -78,12 +86,12 @@ def dimensions_record(found: Dimensions) -> dict[str, Any]:
             "p": question.p,
             "relabellings": question.relabellings,
         }
-        for question in found.questions
+        for question in found.dimension_tests
     ]
     return {"n_patterns": found.number, "level": found.level, "overlap": found.overlap, "curve": curve}
 
 
-def number_record(found: Dimensions, tried: Sequence[int], agreed: int | None) -> dict[str, Any]:
+def make_number_record(found: DimensionEstimate, tried: Sequence[int], agreed: int | None) -> dict[str, Any]:
     """Return the number of patterns by agreement and by the test, and why they differ, for ``selection.json``.
 
     Parameters
@@ -98,12 +106,12 @@ def number_record(found: Dimensions, tried: Sequence[int], agreed: int | None) -
         "by_agreement": None if forced else agreed,
         "by_test": found.number,
         "forced": tried[0] if forced else None,
-        "why": why_they_differ(found.number, tried, agreed),
-        "test": dimensions_record(found),
+        "why": explain_disagreement(found.number, tried, agreed),
+        "test": make_dimensions_record(found),
     }
 
 
-def why_they_differ(tested: int, tried: Sequence[int], agreed: int | None) -> str:
+def explain_disagreement(tested: int, tried: Sequence[int], agreed: int | None) -> str:
     """Return in words why the test and agreement name different numbers; empty where they do not."""
     if agreed is None or tested == agreed:
         return ""
@@ -122,15 +130,15 @@ def why_they_differ(tested: int, tried: Sequence[int], agreed: int | None) -> st
     )
 
 
-def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
+def make_patterns_record(found: PatternStability) -> list[dict[str, Any]]:
     """Return what other people make of each pattern, for ``selection.json`` and the model card."""
     return [
         {
             "name": f"r{k + 1}",
             "stability": float(found.stability[:, k].mean()),
-            "stability_interval": _interval(found.stability[:, k]),
+            "stability_interval": _compute_interval(found.stability[:, k]),
             "split_half": float(found.split_half[:, k].mean()),
-            "split_half_interval": _interval(found.split_half[:, k]),
+            "split_half_interval": _compute_interval(found.split_half[:, k]),
             "carriers": float(found.carriers[k]),
             "carriers_interval": [float(end) for end in found.carriers_interval[:, k]],
         }
@@ -138,44 +146,44 @@ def patterns_record(found: Reproduction) -> list[dict[str, Any]]:
     ]
 
 
-def weak_patterns(scales: Sequence[float]) -> list[str]:
+def list_weak_patterns(scales: Sequence[float]) -> list[str]:
     """Return the names of patterns on which members agree so little that their mean is nearly flat."""
-    return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < FLAT]
+    return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < MIN_CONSENSUS_SCALE]
 
 
-def doubts(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
+def collect_study_warnings(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
     said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
     if number["why"]:
         who = "agreement" if number["forced"] is None else "the study"
         said.append((f"{who} and the test name different numbers of patterns", number["why"]))
-    if number["test"]["overlap"] < OVERLAP:
+    if number["test"]["overlap"] < MIN_GROUP_OVERLAP:
         what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
         said.append((what, "controls more like the patients would help"))
-    rare = [pattern["name"] for pattern in patterns if pattern["carriers"] < RARE]
+    rare = [pattern["name"] for pattern in patterns if pattern["carriers"] < MIN_CARRIER_SHARE]
     if rare:
-        said.append((f"few patients carry {named(rare)}", "look for a batch, a scanner or a subgroup behind it"))
-    lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < REPRODUCED]
+        said.append((f"few patients carry {join_names(rare)}", "look for a batch, a scanner or a subgroup behind it"))
+    lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < MIN_SPLIT_HALF]
     if lost:
-        said.append((f"other people do not reproduce {named(lost)}", "try fewer patterns, or more people"))
-    return [Problem(Severity.WARNING, what, "", capital(cure)) for what, cure in said]
+        said.append((f"other people do not reproduce {join_names(lost)}", "try fewer patterns, or more people"))
+    return [Problem(Severity.WARNING, what, "", capitalise_first(cure)) for what, cure in said]
 
 
-def _interval(values: Floats) -> list[float]:
+def _compute_interval(values: FloatArray) -> list[float]:
     return [float(value) for value in np.quantile(values, [0.025, 0.975])]
 
 
-def _at_most(cohort: Cohort, number: int, rng: np.random.Generator) -> Cohort:
+def _subsample_groups(cohort: Cohort, number: int, rng: np.random.Generator) -> Cohort:
     if max(cohort.n_controls, cohort.n_patients) <= number:
         return cohort
     groups = [rng.permutation(np.flatnonzero(who))[:number] for who in (cohort.is_control, cohort.is_patient)]
     return cohort.take(np.concatenate(groups))
 
 
-def _standard(columns: Floats) -> Floats:
+def _standardise_columns(columns: FloatArray) -> FloatArray:
     spread = columns.std(axis=0)
     return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
-def _joined(parts: list[Floats], number: int) -> Floats:
+def _join_columns(parts: list[FloatArray], number: int) -> FloatArray:
     return np.concatenate([np.zeros((number, 0)), *parts], axis=1)

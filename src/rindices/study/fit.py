@@ -8,27 +8,31 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rindices.errors import StudyError, named
-from rindices.learners.members import Member
-from rindices.learners.outcome import Outcome
+from rindices._typing import FloatArray
+from rindices.errors import StudyError, join_names
+from rindices.learners.ensemble import Member
+from rindices.learners.outcome import TrainingOutcome
 from rindices.model.fitted import FittedModel
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.selection.choose import Candidate, GridPoint, Judgement, agreement_of, choose
-from rindices.study.build import build_model, origin, selection_record
-from rindices.study.config import Model, make_study
-from rindices.study.endings import NoPatternError, UnstableError
-from rindices.study.engines.base import Engine, Say, Told, run_plan
+from rindices.selection.choose import (
+    Candidate,
+    CandidateEvaluation,
+    GridPoint,
+    choose_grid_point,
+    compute_candidate_agreement,
+)
+from rindices.study.build import build_model, collect_provenance, make_selection_record
+from rindices.study.config import ModelConfig, make_study
+from rindices.study.engines.base import Engine, MessageCallback, ProgressCallback, run_plan
 from rindices.study.engines.local import LocalEngine
-from rindices.study.evidence import cohort_dimensions, nothing_found, number_record
-from rindices.study.outputs import clear_outputs, write_nothing, write_study
-from rindices.study.plan import MemberSet, data_key, make_plan
+from rindices.study.evidence import count_cohort_dimensions, is_null_result, make_number_record
+from rindices.study.exceptions import NoPatternError, UnstableError
+from rindices.study.outputs import clear_outputs, write_null_result, write_study
+from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
-from rindices.threads import one_thread
-
-Floats = NDArray[np.float64]
+from rindices.threads import limit_blas_threads
 
 
 def fit(
@@ -101,31 +105,33 @@ def fit(
     study = make_study({"data": {"volumes": "memory"}, "model": values, "run": {"seed": int(seed)}}, "fit")
     kept = runs if runs is not None or out is None else Path(out) / "runs"
     place = TemporaryDirectory() if kept is None else nullcontext(str(kept))
-    with place as folder, (store := RunStore(Path(folder))).hold():
+    with place as folder, (store := RunStore(Path(folder))).lock_folder():
         if out is not None:
             clear_outputs(Path(out))
         try:
             fitted = fit_cohort(cohort, study.model, study.run.seed, store, workers, engine=engine, harmonise=harmonise)
         except NoPatternError as error:
             if out is not None:
-                write_nothing(Path(out), error.selection, cohort, Preprocessing.fit(cohort, harmonise).review(cohort))
+                write_null_result(
+                    Path(out), error.selection, cohort, Preprocessing.fit(cohort, harmonise).review(cohort)
+                )
             raise
     if out is not None:
         write_study(Path(out), fitted, cohort)
     return fitted
 
 
-@one_thread()
+@limit_blas_threads()
 def fit_cohort(
     cohort: Cohort,
-    model: Model,
+    model: ModelConfig,
     seed: int,
     store: RunStore,
     workers: int = -1,
-    told: Told | None = None,
+    told: ProgressCallback | None = None,
     agreed: Callable[[GridPoint, float], None] | None = None,
     engine: Engine | None = None,
-    say: Say | None = None,
+    say: MessageCallback | None = None,
     harmonise: str | None = None,
 ) -> FittedModel:
     """Run the plan of a study, choose, and build the model.
@@ -150,31 +156,33 @@ def fit_cohort(
     _check_settings(cohort, model)
     preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
-    dimensions = cohort_dimensions(cohort, seed)
-    if nothing_found(dimensions) and len(set(model.patterns)) > 1:
-        raise NoPatternError(dimensions, model.patterns, origin(cohort, seed))
-    plan = make_plan(model, seed, data_key(cohort, harmonise))
-    watch = _Watch(plan, store, X[y == 1], told, agreed)
+    dimensions = count_cohort_dimensions(cohort, seed)
+    if is_null_result(dimensions) and len(set(model.patterns)) > 1:
+        raise NoPatternError(dimensions, model.patterns, collect_provenance(cohort, seed))
+    plan = make_plan(model, seed, make_data_key(cohort, harmonise))
+    watch = _ProgressWatcher(plan, store, X[y == 1], told, agreed)
     run_plan(plan, X, y, store, engine or LocalEngine(workers), watch.told, say)
-    gathered = gather(plan, store)
-    candidates = [_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
-    choice = choose(candidates, seed)
-    best = None if choice.best is None else choice.judgements[choice.best].point.n_patterns
-    selection = selection_record(choice) | {"number_of_patterns": number_record(dimensions, model.patterns, best)}
+    gathered = gather_members(plan, store)
+    candidates = [_make_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
+    choice = choose_grid_point(candidates, seed)
+    best = None if choice.best is None else choice.evaluations[choice.best].point.n_patterns
+    selection = make_selection_record(choice) | {
+        "number_of_patterns": make_number_record(dimensions, model.patterns, best)
+    }
     if choice.best is None:
-        what = f"no setting gave a stable result: {_complaints(choice.judgements)}. {_advice(model)}"
+        what = f"no setting gave a stable result: {_summarise_failures(choice.evaluations)}. {_suggest_changes(model)}"
         raise UnstableError(what, selection)
     return build_model(cohort, preprocessing, X, gathered, choice, model, seed, selection)
 
 
 @dataclass
-class _Watch:
+class _ProgressWatcher:
     """Follows a running study and tells of settings that are complete."""
 
     plan: Sequence[MemberSet]
     store: RunStore
-    patients: Floats
-    on_set: Told | None
+    patients: FloatArray
+    on_set: ProgressCallback | None
     on_setting: Callable[[GridPoint, float], None] | None
     announced: set[GridPoint] = field(default_factory=set)
 
@@ -187,13 +195,13 @@ class _Watch:
         own = [other for other in self.plan if other.point == work.point]
         if all(self.store.path(other).is_file() for other in own):
             self.announced.add(work.point)
-            candidate = _candidate(work.point, gather(own, self.store)[work.point], self.patients)
-            agreement = agreement_of(candidate)
+            candidate = _make_candidate(work.point, gather_members(own, self.store)[work.point], self.patients)
+            agreement = compute_candidate_agreement(candidate)
             if agreement is not None:
                 self.on_setting(work.point, agreement.concordance)
 
 
-def _check_settings(cohort: Cohort, model: Model) -> None:
+def _check_settings(cohort: Cohort, model: ModelConfig) -> None:
     """Refuse what cannot come out well, before anything is trained."""
     most = max(model.patterns)
     needed = 2 if model.recipe == "paper" else 2 * (most + 1) + 1
@@ -207,7 +215,7 @@ def _check_settings(cohort: Cohort, model: Model) -> None:
         raise StudyError(f"choosing among {settings} settings needs at least 2 members each: raise members.")
 
 
-def gather(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
+def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
     """Return all members by grid point."""
     gathered: dict[GridPoint, list[Member]] = {}
     for work in plan:
@@ -218,8 +226,8 @@ def gather(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[M
     return gathered
 
 
-def _candidate(point: GridPoint, members: Sequence[Member], patients: Floats) -> Candidate:
-    converged = [member for member in members if member.outcome is Outcome.CONVERGED]
+def _make_candidate(point: GridPoint, members: Sequence[Member], patients: FloatArray) -> Candidate:
+    converged = [member for member in members if member.outcome is TrainingOutcome.CONVERGED]
     shape = (0, len(patients), point.n_patterns)
     indices = np.stack([member.head.infer(patients) for member in converged]) if converged else np.zeros(shape)
     told = [member.evidence for member in converged if member.evidence is not None]
@@ -227,16 +235,16 @@ def _candidate(point: GridPoint, members: Sequence[Member], patients: Floats) ->
     return Candidate(point, indices, tuple(member.number for member in converged), len(members), evidence)
 
 
-def _complaints(judgements: Sequence[Judgement]) -> str:
-    return named([f"{_setting(j.point)}: {j.why}" for j in judgements], 3)
+def _summarise_failures(judgements: Sequence[CandidateEvaluation]) -> str:
+    return join_names([f"{_format_setting(j.point)}: {j.why}" for j in judgements], 3)
 
 
-def _setting(point: GridPoint) -> str:
+def _format_setting(point: GridPoint) -> str:
     weight = "" if point.orthogonality is None else f", lambda = {point.orthogonality:g}"
     return f"M = {point.n_patterns}{weight}"
 
 
-def _advice(model: Model) -> str:
+def _suggest_changes(model: ModelConfig) -> str:
     if model.recipe == "paper":
         return "Train longer (max_steps), with fewer patterns, or use more people."
     return "Try fewer patterns, or more people."

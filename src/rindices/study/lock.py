@@ -12,50 +12,52 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rindices.errors import StudyError, reason
+from rindices.errors import StudyError, describe_os_error
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Hold a lock file while the block runs.
 
     A lock that a dead process of this machine left is taken over. Whether a process of another machine is alive cannot
     be known from here, so its lock stands until someone deletes it.
     """
-    _take(path)
+    _acquire_lock(path)
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
 
 
-def _take(path: Path) -> None:
-    with _alone(path):
-        holder = _holder(path)
-        if holder is not None and _is_dead(holder):
+def _acquire_lock(path: Path) -> None:
+    with _guard_lock_file(path):
+        holder = _read_holder(path)
+        if holder is not None and _is_holder_dead(holder):
             path.unlink(missing_ok=True)
         try:
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
-            raise StudyError(_in_use(path, _holder(path) or {})) from None
+            raise StudyError(_format_in_use_message(path, _read_holder(path) or {})) from None
         except OSError as error:
             raise StudyError(
-                f"cannot write to {path.parent} ({reason(error)}): make room or give another --out."
+                f"cannot write to {path.parent} ({describe_os_error(error)}): make room or give another --out."
             ) from error
         try:
             with os.fdopen(file, "w", encoding="utf-8") as opened:
-                json.dump(_me(), opened)
+                json.dump(_describe_process(), opened)
         except OSError as error:
             path.unlink(missing_ok=True)
-            raise StudyError(f"cannot write to {path.parent} ({reason(error)}): make room and run again.") from error
+            raise StudyError(
+                f"cannot write to {path.parent} ({describe_os_error(error)}): make room and run again."
+            ) from error
 
 
-def _me() -> dict[str, Any]:
+def _describe_process() -> dict[str, Any]:
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    return {"host": socket.gethostname(), "pid": os.getpid(), "born": _born(os.getpid()), "since": since}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "born": _read_start_time(os.getpid()), "since": since}
 
 
-def _holder(path: Path) -> dict[str, Any] | None:
+def _read_holder(path: Path) -> dict[str, Any] | None:
     """Return who holds a lock; an empty record where that cannot be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -66,7 +68,7 @@ def _holder(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else {}
 
 
-def _is_dead(holder: dict[str, Any]) -> bool:
+def _is_holder_dead(holder: dict[str, Any]) -> bool:
     """Whether the holder was a process of this machine that is gone, or whose number another one has now."""
     pid = holder.get("pid")
     if holder.get("host") != socket.gethostname() or not isinstance(pid, int):
@@ -77,10 +79,10 @@ def _is_dead(holder: dict[str, Any]) -> bool:
         return True
     except PermissionError:
         pass
-    return bool(holder.get("born") != _born(pid))
+    return bool(holder.get("born") != _read_start_time(pid))
 
 
-def _born(pid: int) -> str:
+def _read_start_time(pid: int) -> str:
     """Return when a process began, as the system tells it; empty where it does not."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -89,14 +91,14 @@ def _born(pid: int) -> str:
         return ""
 
 
-def _in_use(path: Path, holder: dict[str, Any]) -> str:
+def _format_in_use_message(path: Path, holder: dict[str, Any]) -> str:
     who = f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown machine')}"
     since = f"since {holder.get('since', 'an unknown time')}"
     return f"{path.parent} is in use by {who} {since}: wait for it, or delete {path} if that process is gone."
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _guard_lock_file(path: Path) -> Iterator[None]:
     """Let one process of this machine at a time look at a lock and take it over."""
     name = sha256(str(path.absolute()).encode()).hexdigest()[:16]
     with (Path(tempfile.gettempdir()) / f"rindices-{os.getuid()}-{name}.guard").open("w") as guard:

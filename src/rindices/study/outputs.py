@@ -7,17 +7,17 @@ from typing import Any
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
-from rindices.model.indices import write_indices
-from rindices.model.patterns import MEANING, pattern_table
+from rindices.model.index_tables import write_indices
+from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
 from rindices.tables.cohort import GROUP, Cohort
-from rindices.tables.describe import describe
+from rindices.tables.describe import describe_cohort
 
-OUTPUTS = (
+OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
     *("patterns.tsv", "patterns.json", "cohort.json", "report.html"),
 )
 """What a study leaves behind beside ``study.toml`` and ``runs/``."""
-DERIVED = ("associations.tsv", "associations.json")
+DERIVED_FILES = ("associations.tsv", "associations.json")
 """What ``rindices associate`` makes of a study's R-indices, which a report in the same folder shows."""
 
 
@@ -40,7 +40,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     model.save(folder / "model.safetensors")  # last: where it stands, all stands
 
 
-def write_nothing(folder: Path, selection: dict[str, Any], cohort: Cohort, problems: Iterable[Problem]) -> None:
+def write_null_result(folder: Path, selection: dict[str, Any], cohort: Cohort, problems: Iterable[Problem]) -> None:
     """Write what a study that found no pattern leaves behind: who was in the data, and what the test says."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
@@ -54,15 +54,19 @@ def write_selection(folder: Path, selection: dict[str, Any]) -> None:
 
 def clear_outputs(folder: Path) -> None:
     """Remove an earlier answer and what was made of it, so that a study, finished or not, leaves none but its own."""
-    for name in (*OUTPUTS, *DERIVED):
+    for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
 
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    write_json(folder / "cohort.json", describe(cohort) | {"problems": [problem.as_dict() for problem in problems]})
+    write_json(
+        folder / "cohort.json", describe_cohort(cohort) | {"problems": [problem.as_dict() for problem in problems]}
+    )
 
 
 def _write_patterns(folder: Path, model: FittedModel) -> None:
-    text = pattern_table(model).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    text = make_pattern_table(model).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
     write_atomically(folder / "patterns.tsv", text.encode())
-    write_json(folder / "patterns.json", {name: {"Description": told} for name, told in MEANING.items()})
+    write_json(
+        folder / "patterns.json", {name: {"Description": told} for name, told in PATTERN_COLUMN_DESCRIPTIONS.items()}
+    )

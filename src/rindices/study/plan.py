@@ -5,17 +5,17 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from rindices.errors import StudyError, named
-from rindices.preprocess.pipeline import harmonise_mode
+from rindices.errors import StudyError, join_names
+from rindices.preprocess.pipeline import resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
-from rindices.study.config import Model
+from rindices.study.config import ModelConfig
 from rindices.tables.cohort import Cohort
 
-STACK = 5
+STACK_SIZE = 5
 """Members of one set: they share products and stay in a core's cache. A constant, so that results never move."""
 PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 DEFAULT_WEIGHT = 0.2
-_FORMAT = 1
+_KEY_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -46,33 +46,35 @@ class MemberSet:
     @property
     def key(self) -> str:
         """A name that changes with anything that could change the result, and with nothing else."""
-        parts = [_FORMAT, list(self.point), list(self.numbers), self.recipe, self.values, self.seed, self.data]
+        parts = [_KEY_VERSION, list(self.point), list(self.numbers), self.recipe, self.values, self.seed, self.data]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
         weight = "" if self.point.orthogonality is None else f"-l{self.point.orthogonality:g}"
         return f"m{self.point.n_patterns}{weight}-{self.numbers[0]:03d}-{digest}"
 
 
-def resolve_recipe(model: Model) -> tuple[str, dict[str, Any]]:
+def resolve_recipe(model: ModelConfig) -> tuple[str, dict[str, Any]]:
     """Return the recipe's name and all its values."""
     if model.recipe == "contrastive":
         unused = [*model.recipe_changes, *(["correlated"] if model.correlated else [])]
         if unused:
-            raise StudyError(f"the recipe {model.recipe} has no {named(unused)}: leave it out, or change the recipe.")
+            raise StudyError(
+                f"the recipe {model.recipe} has no {join_names(unused)}: leave it out, or change the recipe."
+            )
         return "contrastive", {}
-    from rindices.learners.surreal.recipe import as_values, recipe
+    from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
 
     changes: dict[str, Any] = dict(model.recipe_changes)
     if "orthogonality" in changes:
         raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
     if "max_steps" in changes:  # a cap below the usual minimum lowers the minimum with it
         for name in ("min_steps", "held_steps"):
-            changes.setdefault(name, min(getattr(recipe(model.recipe), name), changes["max_steps"]))
+            changes.setdefault(name, min(getattr(get_recipe(model.recipe), name), changes["max_steps"]))
     if model.correlated:  # recipe default has a copula already, and then learns it
-        changes |= {"correlated": True, "copula_after": recipe(model.recipe).held_steps}
-    return model.recipe, as_values(recipe(model.recipe, **changes))
+        changes |= {"correlated": True, "copula_after": get_recipe(model.recipe).held_steps}
+    return model.recipe, recipe_to_dict(get_recipe(model.recipe, **changes))
 
 
-def weights_to_try(model: Model) -> tuple[float | None, ...]:
+def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
     """Return the weights lambda of the grid.
 
     Left open they are the paper's five for recipe ``paper``. Members of recipe ``default`` rarely get to where lambda
@@ -85,13 +87,13 @@ def weights_to_try(model: Model) -> tuple[float | None, ...]:
     return PAPER_WEIGHTS if model.recipe == "paper" else (DEFAULT_WEIGHT,)
 
 
-def data_key(cohort: Cohort, harmonise: str | None = None) -> str:
+def make_data_key(cohort: Cohort, harmonise: str | None = None) -> str:
     """Return a name for what training sees: the cohort and how its sites are harmonised."""
-    mode = harmonise_mode(cohort, harmonise)
+    mode = resolve_harmonise_mode(cohort, harmonise)
     return cohort.fingerprint() if mode == "none" else f"{cohort.fingerprint()}-{mode}"
 
 
-def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
+def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
     """Return the member sets of a study, in a fixed order.
 
     Parameters
@@ -99,16 +101,18 @@ def make_plan(model: Model, seed: int, data: str) -> list[MemberSet]:
     model : Model
     seed : int
     data : str
-        What training sees (`data_key`).
+        What training sees (`make_data_key`).
     """
     recipe, values = resolve_recipe(model)
-    points = [GridPoint(m, weight) for m in dict.fromkeys(model.patterns) for weight in weights_to_try(model)]
-    starts = range(0, model.members, STACK)
-    sets = [tuple(range(start, min(start + STACK, model.members))) for start in starts]
-    return [MemberSet(p, numbers, recipe, _values_at(values, p), seed, data) for p in points for numbers in sets]
+    points = [GridPoint(m, weight) for m in dict.fromkeys(model.patterns) for weight in list_grid_weights(model)]
+    starts = range(0, model.members, STACK_SIZE)
+    sets = [tuple(range(start, min(start + STACK_SIZE, model.members))) for start in starts]
+    return [
+        MemberSet(p, numbers, recipe, _encode_recipe_values(values, p), seed, data) for p in points for numbers in sets
+    ]
 
 
-def _values_at(values: dict[str, Any], point: GridPoint) -> str:
+def _encode_recipe_values(values: dict[str, Any], point: GridPoint) -> str:
     """Return the recipe's values at a grid point, its lambda among the weights."""
     if point.orthogonality is not None:
         values = values | {"weights": values["weights"] | {"orthogonality": point.orthogonality}}

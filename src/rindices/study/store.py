@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rindices._typing import FloatArray, IntArray
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError, StudyError, reason
-from rindices.learners.heads import HEADS, SEVERITIES
-from rindices.learners.members import Member
-from rindices.learners.outcome import Outcome
-from rindices.model.files import read_arrays, read_header, read_metadata, write_file
-from rindices.study.lock import held
+from rindices.errors import ModelError, StudyError, describe_os_error
+from rindices.learners.ensemble import Member
+from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
+from rindices.learners.outcome import TrainingOutcome
+from rindices.model.safetensors_io import read_arrays, read_header, read_metadata, write_safetensors
+from rindices.study.lock import file_lock
 from rindices.study.plan import MemberSet
 
-SLOW = 60.0
+FILE_VISIBILITY_TIMEOUT = 60.0
 """Seconds after which a file that was written on one machine must be seen on another."""
 
 
@@ -44,7 +44,9 @@ class RunStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StudyError(f"cannot write to {folder} ({reason(error)}): give another folder with --out.") from error
+            raise StudyError(
+                f"cannot write to {folder} ({describe_os_error(error)}): give another folder with --out."
+            ) from error
 
     def path(self, work: MemberSet) -> Path:
         """Return the file of a member set."""
@@ -60,13 +62,15 @@ class RunStore:
         for place, member in enumerate(members):
             arrays |= {f"{place}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{place}.patterns"] = member.patterns
-        states = [[m.number, str(m.outcome), m.steps, _plain(m.evidence)] for m in members]
+        states = [[m.number, str(m.outcome), m.steps, _replace_nonfinite(m.evidence)] for m in members]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
         try:
-            write_file(self.path(work), arrays, metadata)
+            write_safetensors(self.path(work), arrays, metadata)
         except OSError as error:
-            raise StudyError(f"cannot write {self.path(work)} ({reason(error)}): make room and run again.") from error
+            raise StudyError(
+                f"cannot write {self.path(work)} ({describe_os_error(error)}): make room and run again."
+            ) from error
         self.checkpoint(work).unlink(missing_ok=True)
 
     def load(self, work: MemberSet) -> list[Member] | None:
@@ -75,15 +79,15 @@ class RunStore:
         if not path.is_file():
             return None
         try:
-            return _load(path, work)
+            return _load_members(path, work)
         except (ModelError, KeyError, TypeError, ValueError):
             return None
 
-    def hold(self) -> AbstractContextManager[None]:
+    def lock_folder(self) -> AbstractContextManager[None]:
         """Keep other clients away from the folder while a block runs."""
-        return held(self.folder / "lock")
+        return file_lock(self.folder / "lock")
 
-    def put_people(self, X: NDArray[np.float64], y: NDArray[np.intp]) -> Path:
+    def save_training_data(self, X: FloatArray, y: IntArray) -> Path:
         """Keep prepared people for the workers, under a name that tells their content.
 
         Parameters
@@ -97,12 +101,12 @@ class RunStore:
         try:
             write_atomically(path, content.getbuffer())
         except OSError as error:
-            raise StudyError(f"cannot write {path} ({reason(error)}): make room and run again.") from error
+            raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room and run again.") from error
         return path
 
-    def people(self, path: Path) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    def people(self, path: Path) -> tuple[FloatArray, IntArray]:
         """Return people that were kept for the workers."""
-        if not _seen(path):
+        if not _wait_for_file(path):
             here = f"{socket.gethostname()} does not see {path}"
             raise StudyError(f"{here}: give an --out on a file system that all workers share.")
         with np.load(path) as arrays:
@@ -110,7 +114,7 @@ class RunStore:
 
     def wait_for(self, work: MemberSet) -> None:
         """Wait until a set that a worker has finished is seen from here; shared file systems take their time."""
-        if not _seen(self.path(work)):
+        if not _wait_for_file(self.path(work)):
             raise StudyError(f"{self.path(work)} was written but is not seen here: give an --out that all nodes share.")
 
     def note(self, event: str, work: MemberSet) -> None:
@@ -121,7 +125,7 @@ class RunStore:
         with (journal / f"{socket.gethostname()}-{os.getpid()}.tsv").open("a", encoding="utf-8") as file:
             file.write(f"{now}\t{event}\t{work.key}\n")
 
-    def noted(self, event: str) -> Counter[str]:
+    def count_events(self, event: str) -> Counter[str]:
         """Return how often something happened to each member set, by key, in all processes that ever worked here."""
         times: Counter[str] = Counter()
         for path in (self.folder / "journal").glob("*.tsv"):
@@ -129,15 +133,15 @@ class RunStore:
             times.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
         return times
 
-    def partly(self, plan: Iterable[MemberSet]) -> float:
+    def sum_partial_progress(self, plan: Iterable[MemberSet]) -> float:
         """Return how many sets' worth of steps are done in sets that are still in training."""
         begun = {path.stem for path in self.folder.glob("*.checkpoint")}
-        return sum(_share(self.checkpoint(work), work) for work in plan if begun and work.key in begun)
+        return sum(_read_progress(self.checkpoint(work), work) for work in plan if begun and work.key in begun)
 
 
-def _seen(path: Path) -> bool:
+def _wait_for_file(path: Path) -> bool:
     """Return whether a file is there, after waiting for it; to list the folder makes a slow file system look again."""
-    end = time.monotonic() + SLOW
+    end = time.monotonic() + FILE_VISIBILITY_TIMEOUT
     while not path.is_file():
         if time.monotonic() > end:
             return False
@@ -146,7 +150,7 @@ def _seen(path: Path) -> bool:
     return True
 
 
-def _share(checkpoint: Path, work: MemberSet) -> float:
+def _read_progress(checkpoint: Path, work: MemberSet) -> float:
     """Return the share of its steps that a set in training has taken; 0 where that cannot be told."""
     try:
         states = json.loads(read_header(checkpoint)["__metadata__"]["states"])
@@ -156,12 +160,12 @@ def _share(checkpoint: Path, work: MemberSet) -> float:
         return 0.0
 
 
-def _load(path: Path, work: MemberSet) -> list[Member]:
+def _load_members(path: Path, work: MemberSet) -> list[Member]:
     metadata = read_metadata(path)
     if metadata["key"] != work.key:
         raise ValueError(metadata["key"])
-    head, regions, patterns = HEADS[metadata["kind"]], int(metadata["regions"]), work.point.n_patterns
-    shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITIES), patterns, regions)}
+    head, regions, patterns = HEADS_BY_KIND[metadata["kind"]], int(metadata["regions"]), work.point.n_patterns
+    shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
     states = metadata["members"]
     expected = {f"{place}.{name}": shape for place in range(len(states)) for name, shape in shapes.items()}
     arrays = read_arrays(path, expected)
@@ -171,10 +175,10 @@ def _load(path: Path, work: MemberSet) -> list[Member]:
         told = (
             None if evidence is None else (evidence[0], evidence[1], math.nan if evidence[2] is None else evidence[2])
         )
-        members.append(Member(number, Outcome(outcome), steps, head.from_arrays(own), own["patterns"], told))
+        members.append(Member(number, TrainingOutcome(outcome), steps, head.from_arrays(own), own["patterns"], told))
     return members
 
 
-def _plain(evidence: tuple[float, float, float] | None) -> list[float | None] | None:
+def _replace_nonfinite(evidence: tuple[float, float, float] | None) -> list[float | None] | None:
     """Return evidence as JSON can write it; a single pattern has no differences."""
     return None if evidence is None else [value if math.isfinite(value) else None for value in evidence]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from rindices.tables.groups import CONTROL, PATIENT
+from rindices._typing import BoolArray, IntArray
+from rindices.tables.validation.groups import CONTROL, PATIENT
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
 
@@ -62,12 +63,12 @@ class Cohort:
         return len(self.regions)
 
     @property
-    def is_control(self) -> "NDArray[np.bool_]":
+    def is_control(self) -> "BoolArray":
         """(N,) True for controls."""
         return self._is(CONTROL)
 
     @property
-    def is_patient(self) -> "NDArray[np.bool_]":
+    def is_patient(self) -> "BoolArray":
         """(N,) True for patients."""
         return self._is(PATIENT)
 
@@ -81,7 +82,7 @@ class Cohort:
         """Number of patients."""
         return int(self.is_patient.sum())
 
-    def take(self, rows: "NDArray[np.bool_] | NDArray[np.intp]") -> "Cohort":
+    def take(self, rows: "BoolArray | IntArray") -> "Cohort":
         """Return the cohort of some people (a mask or positions), in the same order."""
         places = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
         frames = (self.volumes, self.people, self.covariates)
@@ -92,18 +93,18 @@ class Cohort:
         """Return a hash of everything that training sees: people, groups, covariates, regions and volumes."""
         digest = hashlib.sha256()
         for frame in (self.people, self.covariates):
-            digest.update(json.dumps([list(frame.columns), _plain(frame)]).encode())
+            digest.update(json.dumps([list(frame.columns), _to_json_cells(frame)]).encode())
         digest.update(json.dumps(self.regions).encode())
         digest.update(np.ascontiguousarray(self.volumes.to_numpy(dtype="<f8")).tobytes())
         return digest.hexdigest()
 
-    def _is(self, label: str) -> "NDArray[np.bool_]":
+    def _is(self, label: str) -> "BoolArray":
         if GROUP not in self.people:
             return np.zeros(len(self), dtype=bool)
         return np.asarray(self.people[GROUP] == label, dtype=bool)
 
 
-def _plain(frame: pd.DataFrame) -> list[list[object]]:
+def _to_json_cells(frame: pd.DataFrame) -> list[list[object]]:
     """Return the cells as JSON can write them, floats by their shortest exact text."""
     return [
         frame[column].astype(float).tolist()

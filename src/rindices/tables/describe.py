@@ -7,7 +7,7 @@ import pandas as pd
 from rindices.tables.cohort import GROUP, SITE, Cohort
 
 
-def describe(cohort: Cohort) -> dict[str, Any]:
+def describe_cohort(cohort: Cohort) -> dict[str, Any]:
     """Return the size of a cohort and each covariate in each group, as plain values for JSON."""
     groups = {
         "all": cohort.covariates,
@@ -22,14 +22,14 @@ def describe(cohort: Cohort) -> dict[str, Any]:
         "patients": cohort.n_patients,
         "regions": cohort.n_regions,
         "covariates": [
-            {"name": name, "groups": {group: _summary(frame[name]) for group, frame in groups.items()}}
+            {"name": name, "groups": {group: _summarise_covariate(frame[name]) for group, frame in groups.items()}}
             for name in cohort.covariates.columns
         ],
-        "sites": _sites(cohort),
+        "sites": _count_by_site(cohort),
     }
 
 
-def _summary(values: pd.Series) -> dict[str, Any]:
+def _summarise_covariate(values: pd.Series) -> dict[str, Any]:
     """Return mean, spread and range of numbers, or how many people have each category."""
     if pd.api.types.is_numeric_dtype(values) and values.nunique() > 2:
         return {
@@ -38,14 +38,16 @@ def _summary(values: pd.Series) -> dict[str, Any]:
             "min": float(values.min()),
             "max": float(values.max()),
         }
-    return {"counts": {_text(level): int(number) for level, number in values.value_counts().sort_index().items()}}
+    return {
+        "counts": {_format_level(level): int(number) for level, number in values.value_counts().sort_index().items()}
+    }
 
 
-def _text(level: Any) -> str:
+def _format_level(level: Any) -> str:
     return f"{level:g}" if isinstance(level, int | float) else str(level)
 
 
-def _sites(cohort: Cohort) -> dict[str, dict[str, int]]:
+def _count_by_site(cohort: Cohort) -> dict[str, dict[str, int]]:
     """Return the number of people of each group at each site; empty where no site is known."""
     if SITE not in cohort.people or GROUP not in cohort.people:
         return {}

@@ -5,8 +5,8 @@ from os import PathLike
 from pathlib import Path
 
 from rindices.tables.cohort import Cohort
-from rindices.tables.door import Request, examine
-from rindices.tables.sources import Roles
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validation.validate import TableRequest, validate_table
 
 AnyPath = str | PathLike[str]
 Labels = str | int | Sequence[str | int]
@@ -65,41 +65,41 @@ def read_cohort(
     request = make_request(
         volumes,
         participants,
-        Roles(id, session, group, site, tuple(_listed(covariates))),
+        ColumnRoles(id, session, group, site, tuple(_to_list(covariates))),
         controls=controls,
         patients=patients,
         exclude=exclude,
         measure=measure,
         on_missing=on_missing,
     )
-    return examine(request).taken()
+    return validate_table(request).cohort_or_raise()
 
 
 def make_request(
     volumes: AnyPath | Sequence[AnyPath],
     participants: AnyPath | None,
-    roles: Roles,
+    roles: ColumnRoles,
     *,
     controls: Labels = (),
     patients: Labels = (),
     exclude: str | Sequence[str] = (),
     measure: str = "volume",
     on_missing: str = "report",
-) -> Request:
+) -> TableRequest:
     """Gather what a user asked for, one or many of each, into one value."""
-    return Request(
-        volumes=tuple(Path(path) for path in _listed(volumes)),
+    return TableRequest(
+        volumes=tuple(Path(path) for path in _to_list(volumes)),
         participants=None if participants is None else Path(participants),
         roles=roles,
-        controls=tuple(_listed(controls)),
-        patients=tuple(_listed(patients)),
-        exclude=tuple(_listed(exclude)),
+        controls=tuple(_to_list(controls)),
+        patients=tuple(_to_list(patients)),
+        exclude=tuple(_to_list(exclude)),
         measure=measure,
         on_missing=on_missing,
     )
 
 
-def _listed(value: object) -> list[str]:
+def _to_list(value: object) -> list[str]:
     """Return one or many values as a list of text."""
     if isinstance(value, str | PathLike) or not isinstance(value, Iterable):
         return [str(value)]

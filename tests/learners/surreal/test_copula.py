@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from rindices.learners.surreal import latents, networks
-from rindices.learners.surreal.group import Plan, new_group
 from rindices.learners.surreal.networks import Transformation
-from rindices.learners.surreal.recipe import recipe
-from rindices.learners.surreal.train import run
+from rindices.learners.surreal.recipe import get_recipe
+from rindices.learners.surreal.train import train_stack
+from rindices.learners.surreal.training_state import TrainingPlan, make_training_state
 
 PEOPLE, REGIONS, MEMBERS = 2000, 32, 3
 PATTERNS = -0.3 * torch.eye(2).repeat_interleave(REGIONS // 2, dim=1)
-RECIPE = recipe(
+RECIPE = get_recipe(
     "paper",
     learning_rate=1e-6,
     discriminator_ratio=1000,
@@ -46,7 +46,7 @@ def fit_patterns(f: Transformation) -> None:
     for _ in range(1500):
         x = 1 + 0.1 * torch.randn(MEMBERS, 64, REGIONS, generator=generator)
         z = torch.rand(MEMBERS, 64, 2, generator=generator)
-        change = networks.transform(Transformation(*free), x, networks.with_one(z)).change
+        change = networks.apply_transformation(Transformation(*free), x, networks.append_ones(z)).change
         adam.zero_grad()
         (change - z @ PATTERNS).square().mean().backward()
         adam.step()
@@ -59,16 +59,16 @@ def fit_patterns(f: Transformation) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("truth", "low", "high"), [(0.5, 0.3, 0.7), (0.0, -0.15, 0.15)])
 def test_the_learnt_correlation(truth: float, low: float, high: float) -> None:
-    group = new_group(range(MEMBERS), Plan(2, RECIPE), *simulate(truth))
+    group = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE), *simulate(truth))
     fit_patterns(group.stack.weights.networks.f)
-    run(group, RECIPE, until=2500)
+    train_stack(group, RECIPE, until=2500)
     learnt = latents.copula_correlation(group.stack.phi)[:, 0, 1]
     assert ((low < learnt) & (learnt < high)).all(), learnt
 
 
 def test_the_copula_holds_still_until_its_time() -> None:
-    group = new_group(range(MEMBERS), Plan(2, RECIPE.replace(copula_after=100)), *simulate(0.5))
-    run(group, group.work.recipe, until=100)
+    group = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE.replace(copula_after=100)), *simulate(0.5))
+    train_stack(group, group.work.recipe, until=100)
     assert torch.equal(group.stack.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
-    run(group, group.work.recipe, until=200)
+    train_stack(group, group.work.recipe, until=200)
     assert not torch.equal(group.stack.phi, torch.eye(2).repeat(MEMBERS, 1, 1))

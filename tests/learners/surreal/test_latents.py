@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from rindices.learners.surreal import gradients, latents, networks
-from rindices.learners.surreal.networks import Sizes
-from rindices.learners.surreal.state import ByRole
+from rindices.learners.surreal.networks import NetworkSizes
+from rindices.learners.surreal.state import RowsByRole
 
 
-def severities(members: list[int], factor: torch.Tensor | None = None) -> ByRole:
+def severities(members: list[int], factor: torch.Tensor | None = None) -> RowsByRole:
     rows = torch.zeros(len(members), 500 * 6, 3)
-    z = ByRole(rows, 500)
-    streams = [latents.member_generator(3, member) for member in members]
-    latents.draw(z, torch.zeros(len(members), 3, 500, 3), streams, 0.05, factor)
+    z = RowsByRole(rows, 500)
+    streams = [latents.make_member_generator(3, member) for member in members]
+    latents.draw_severities(z, torch.zeros(len(members), 3, 500, 3), streams, 0.05, factor)
     return z
 
 
@@ -66,14 +66,14 @@ def test_the_divergence_equals_torchs() -> None:
 
 def test_the_copulas_gradient_reaches_through_f_and_phi() -> None:
     generator = torch.Generator().manual_seed(5)
-    weights = networks.allocate(Sizes(7, 3), 2, torch.zeros((), dtype=torch.float64))
-    networks.initialise(weights, 0.5, [latents.member_generator(0, m) for m in (0, 1)])
+    weights = networks.allocate_weights(NetworkSizes(7, 3), 2, torch.zeros((), dtype=torch.float64))
+    networks.initialise_weights(weights, 0.5, [latents.make_member_generator(0, m) for m in (0, 1)])
     x, d_change, normals = (torch.randn(2, 6, n, generator=generator, dtype=torch.float64) for n in (7, 7, 3))
     phi = torch.eye(3).double().repeat(2, 1, 1) + 0.3 * torch.ones(3, 3).tril(-1)
     free = phi.clone().requires_grad_()
     factor = latents.copula_factor(free)
     z = torch.special.ndtr(normals @ factor.mT)
-    trace = networks.transform(weights.networks.f, x, networks.with_one(z))
+    trace = networks.apply_transformation(weights.networks.f, x, networks.append_ones(z))
     loss = (trace.change * d_change).sum() + 0.02 * latents.copula_divergence(factor).sum()
     (wanted,) = torch.autograd.grad(loss, free)
     detached = networks.TransformationTrace(*(t.detach() for t in trace))

@@ -54,14 +54,14 @@ def plain_discrimination(fake: Tensor, real: Tensor) -> float:
 
 
 CASES: dict[str, tuple[Callable[..., Tensor], Callable[..., float], list[tuple[int, ...]]]] = {
-    "change": (losses.change, plain_change, [(S, B, R)]),
-    "near_zero": (losses.near_zero, plain_change, [(S, B, R)]),
-    "decomposition": (losses.decomposition, plain_decomposition, [(S, B, M, R)] * 2),
-    "reconstruction": (losses.reconstruction, plain_decomposition, [(S, B, M)] * 2),
-    "orthogonality": (losses.orthogonality, plain_orthogonality, [(S, B, M, R)]),
-    "monotonicity": (losses.monotonicity, plain_monotonicity, [(S, B, R)] * 2),
-    "adversarial": (losses.adversarial, plain_adversarial, [(S, B, 2)]),
-    "discrimination": (losses.discrimination, plain_discrimination, [(S, B, 2)] * 2),
+    "change": (losses.change_loss, plain_change, [(S, B, R)]),
+    "near_zero": (losses.near_zero_loss, plain_change, [(S, B, R)]),
+    "decomposition": (losses.decomposition_loss, plain_decomposition, [(S, B, M, R)] * 2),
+    "reconstruction": (losses.reconstruction_loss, plain_decomposition, [(S, B, M)] * 2),
+    "orthogonality": (losses.orthogonality_loss, plain_orthogonality, [(S, B, M, R)]),
+    "monotonicity": (losses.monotonicity_loss, plain_monotonicity, [(S, B, R)] * 2),
+    "adversarial": (losses.adversarial_loss, plain_adversarial, [(S, B, 2)]),
+    "discrimination": (losses.discrimination_loss, plain_discrimination, [(S, B, 2)] * 2),
 }
 
 
@@ -106,30 +106,30 @@ def test_orthogonality_of_a_pattern_without_change_has_no_gradient() -> None:
     singles = numbers(1, 2, M, R)
     singles[:, :, 0] = 0
     singles.requires_grad_()
-    losses.orthogonality(singles).sum().backward()
+    losses.orthogonality_loss(singles).sum().backward()
     assert singles.grad is not None
     assert torch.isfinite(singles.grad).all()
 
 
 def test_terms_stay_finite_for_certain_logits() -> None:
     logits = torch.tensor([[[-1e4, 1e4], [1e4, -1e4]]])
-    assert torch.isfinite(losses.adversarial(logits)).all()
+    assert torch.isfinite(losses.adversarial_loss(logits)).all()
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-100])  # it knows directions alone, down to the smallest change
 def test_handwritten_orthogonality_gradient(size: float) -> None:
     singles, weight = (size * numbers(S, B, M, R)).requires_grad_(), 0.7
-    (weight * losses.orthogonality(singles)).sum().backward()
+    (weight * losses.orthogonality_loss(singles)).sum().backward()
     sizes = singles.detach().abs().flatten(0, 1)
-    mixing = gradients.new_mixing(S * B, M, 4 * weight / (B * M * M), sizes)
+    mixing = gradients.make_orthogonality_buffers(S * B, M, 4 * weight / (B * M * M), sizes)
     mixing.gram.copy_(sizes @ sizes.mT)
-    gradients.orthogonality_mixing(mixing)
+    gradients.compute_orthogonality_coefficients(mixing)
     got = (mixing.result @ sizes).view_as(singles) * singles.detach().sign()
     assert singles.grad is not None
     torch.testing.assert_close(got * size, singles.grad * size, rtol=0, atol=1e-12)
 
 
 def test_handwritten_orthogonality_gradient_is_finite_without_change() -> None:
-    mixing = gradients.new_mixing(2, 3, 1.0, torch.zeros(()))
-    gradients.orthogonality_mixing(mixing)
+    mixing = gradients.make_orthogonality_buffers(2, 3, 1.0, torch.zeros(()))
+    gradients.compute_orthogonality_coefficients(mixing)
     assert torch.isfinite(mixing.result).all()

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from rindices.errors import RindicesError
-from rindices.learners.surreal.recipe import LossWeights, Recipe, recipe
+from rindices.learners.surreal.recipe import LossWeights, Recipe, get_recipe
 
 
 def test_the_paper_recipe_holds_section_3_3() -> None:
-    paper = recipe("paper")
+    paper = get_recipe("paper")
     assert dataclasses.astuple(paper.weights) == (1, 6, 80, 80, 0.2, 500, 6)
     assert paper.learning_rate == 2e-4
     assert paper.learning_rate * paper.discriminator_ratio == pytest.approx(4e-5)
@@ -24,17 +24,17 @@ def test_the_paper_recipe_holds_section_3_3() -> None:
 
 
 def test_weights_are_replaced_by_their_own_names() -> None:
-    changed = recipe("paper", orthogonality=0.4, learning_rate=1e-3)
+    changed = get_recipe("paper", orthogonality=0.4, learning_rate=1e-3)
     assert changed.weights.orthogonality == 0.4
     assert changed.learning_rate == 1e-3
-    assert recipe("paper").weights.orthogonality == 0.2
+    assert get_recipe("paper").weights.orthogonality == 0.2
 
 
 def test_a_misspelt_field_is_answered_with_the_nearest() -> None:
     with pytest.raises(RindicesError, match="did you mean 'orthogonality'"):
-        recipe("paper", ortogonality=0.4)
+        get_recipe("paper", ortogonality=0.4)
     with pytest.raises(RindicesError, match="did you mean 'paper'"):
-        recipe("papr")
+        get_recipe("papr")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_misspelt_field_is_answered_with_the_nearest() -> None:
 )
 def test_impossible_values_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(RindicesError):
-        recipe("paper", **wrong)
+        get_recipe("paper", **wrong)
 
 
 def test_a_recipe_cannot_be_changed_in_place() -> None:
@@ -62,7 +62,7 @@ def test_a_recipe_cannot_be_changed_in_place() -> None:
 
 
 def test_the_batch_is_an_eighth_of_the_patients_capped() -> None:
-    assert recipe("paper").batch_size(492, 900) == 112
-    assert recipe("paper").batch_size(50, 900) == 50
-    assert recipe("paper", max_batch=64).batch_size(492, 900) == 64
-    assert recipe("paper").batch_size(10, 3) == 1
+    assert get_recipe("paper").batch_size(492, 900) == 112
+    assert get_recipe("paper").batch_size(50, 900) == 50
+    assert get_recipe("paper", max_batch=64).batch_size(492, 900) == 64
+    assert get_recipe("paper").batch_size(10, 3) == 1

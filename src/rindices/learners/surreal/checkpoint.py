@@ -21,36 +21,36 @@ from torch import Tensor
 
 from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
-from rindices.learners.outcome import Outcome
-from rindices.learners.surreal.group import Group, Plan, Trained, resize
-from rindices.learners.surreal.losses import Terms
+from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.surreal.losses import LossTerms
+from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, TrainingState, select_members
 
-FORMAT = "rindices.surreal.checkpoint/1"
+CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/1"
 
 
-def describe(plan: Plan, controls: Tensor, patients: Tensor) -> dict[str, Any]:
+def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> dict[str, Any]:
     """What a checkpoint must match to be resumed: the plan and the data."""
     digest = hashlib.sha256()
     for people in (controls, patients):
         digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
     data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
     values = json.loads(json.dumps(dataclasses.asdict(plan)))
-    return {"format": FORMAT, **values, **data, "data": digest.hexdigest()}
+    return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
 
 
-def save(path: Path, groups: Sequence[Group], identity: dict[str, Any]) -> None:
+def save(path: Path, groups: Sequence[TrainingState], identity: dict[str, Any]) -> None:
     """Write all groups; a crash leaves the old file or the new one, never a part."""
     tensors = {
         f"{number}/{name}": tensor.detach().cpu().contiguous()
         for number, group in enumerate(groups)
-        for name, tensor in _tensors(group).items()
+        for name, tensor in _collect_tensors(group).items()
     }
-    states = json.dumps([_state(group) for group in groups])
+    states = json.dumps([_collect_json_state(group) for group in groups])
     metadata = {"identity": json.dumps(identity), "states": states}
     write_atomically(path, to_bytes(tensors, metadata))
 
 
-def load(path: Path, groups: Sequence[Group], identity: dict[str, Any]) -> None:
+def load(path: Path, groups: Sequence[TrainingState], identity: dict[str, Any]) -> None:
     """Bring fresh groups to where the checkpoint left them."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -62,7 +62,7 @@ def load(path: Path, groups: Sequence[Group], identity: dict[str, Any]) -> None:
     for number, (group, state) in enumerate(zip(groups, json.loads(metadata["states"]), strict=True)):
         prefix = f"{number}/"
         own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-        _restore(group, state, own)
+        _restore_state(group, state, own)
 
 
 def _check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def _check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -
         raise RindicesError(f"{path} belongs to another training: {what}. Use another file or delete this one.")
 
 
-def _live(group: Group) -> Iterator[tuple[str, Tensor]]:
+def _iter_live_tensors(group: TrainingState) -> Iterator[tuple[str, Tensor]]:
     """The tensors of the running members, which are restored in place."""
     stack = group.stack
     yield "count", stack.count
@@ -88,11 +88,11 @@ def _live(group: Group) -> Iterator[tuple[str, Tensor]]:
         yield f"order.{name}", order
 
 
-def _tensors(group: Group) -> dict[str, Tensor]:
-    tensors = dict(_live(group))
+def _collect_tensors(group: TrainingState) -> dict[str, Tensor]:
+    tensors = dict(_iter_live_tensors(group))
     for member, stream in zip(group.stack.members, group.stack.streams, strict=True):
         tensors[f"stream.{member}"] = stream.get_state()
-        tensors[f"seen.{member}"] = _history(group.seen[member])
+        tensors[f"seen.{member}"] = _convert_history(group.seen[member])
     for done in group.trained:
         tensors[f"seen.{done.member}"] = torch.from_numpy(done.history)
         tensors[f"correlation.{done.member}"] = done.correlation
@@ -100,11 +100,11 @@ def _tensors(group: Group) -> dict[str, Tensor]:
     return tensors
 
 
-def _history(rows: list[list[float]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64).view(-1, 1 + len(Terms._fields))
+def _convert_history(rows: list[list[float]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64).view(-1, 1 + len(LossTerms._fields))
 
 
-def _state(group: Group) -> dict[str, Any]:
+def _collect_json_state(group: TrainingState) -> dict[str, Any]:
     return {
         "steps": group.steps,
         "members": list(group.stack.members),
@@ -113,25 +113,25 @@ def _state(group: Group) -> dict[str, Any]:
     }
 
 
-def _restore(group: Group, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def _restore_state(group: TrainingState, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     here = group.stack.members
-    resize(group, [here.index(member) for member in state["members"]])
+    select_members(group, [here.index(member) for member in state["members"]])
     group.steps, group.batches.cursors = state["steps"], state["cursors"]
-    for name, tensor in _live(group):
+    for name, tensor in _iter_live_tensors(group):
         tensor.copy_(tensors[name])
     for member, stream in zip(group.stack.members, group.stack.streams, strict=True):
         stream.set_state(tensors[f"stream.{member}"])
     group.seen = {member: tensors[f"seen.{member}"].tolist() for member in group.stack.members}
-    group.trained = [_restore_trained(entry, tensors) for entry in state["trained"]]
+    group.trained = [_restore_trained_member(entry, tensors) for entry in state["trained"]]
 
 
-def _restore_trained(entry: list[Any], tensors: dict[str, Tensor]) -> Trained:
+def _restore_trained_member(entry: list[Any], tensors: dict[str, Tensor]) -> TrainedMember:
     member, outcome, steps = entry
     prefix = f"done.{member}."
     weights = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-    return Trained(
+    return TrainedMember(
         member,
-        Outcome(outcome),
+        TrainingOutcome(outcome),
         steps,
         weights,
         tensors[f"correlation.{member}"],

@@ -7,21 +7,19 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState
-from rindices.learners.members import Member
-from rindices.learners.outcome import Outcome
-from rindices.learners.surreal.group import Plan
-from rindices.learners.surreal.members import Room, train_members
-from rindices.learners.surreal.recipe import Recipe, recipe
-from rindices.learners.surreal.train import stacks
+from rindices.learners.ensemble import Member
+from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.surreal.ensemble_training import TrainingData, train_members
+from rindices.learners.surreal.recipe import Recipe, get_recipe
+from rindices.learners.surreal.train import split_into_stacks
+from rindices.learners.surreal.training_state import TrainingPlan
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.selection.agreement import align, members_agreement
-
-Floats = NDArray[np.float64]
+from rindices.selection.agreement import align_columns, members_agreement
 
 
 class SurrealGAN(Learner):
@@ -84,22 +82,24 @@ class SurrealGAN(Learner):
         self.max_steps = max_steps
         self.device = device
 
-    def _learn(self, regions: Floats, patient: NDArray[np.bool_]) -> None:
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if not isinstance(self.members, int | np.integer) or self.members < 1:
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         prepared = self._prepare(regions)
-        plan = Plan(int(self.n_patterns), self._recipe(), self._seed(), tuple(range(int(self.members))))
-        workers = min(len(stacks(plan)), os.cpu_count() or 1)
-        room = Room.of(prepared, patient.astype(np.intp), plan.patterns, plan.recipe)
+        plan = TrainingPlan(
+            int(self.n_patterns), self._resolve_recipe(), self._draw_seed(), tuple(range(int(self.members)))
+        )
+        workers = min(len(split_into_stacks(plan)), os.cpu_count() or 1)
+        room = TrainingData.of(prepared, patient.astype(np.intp), plan.patterns, plan.recipe)
         self.members_ = train_members(room, plan, workers=workers, device=self.device)
-        kept = _usable(self.members_)
-        self.heads_, orders, self.agreement_ = _align(kept, prepared[patient])
+        kept = _select_usable_members(self.members_)
+        self.heads_, orders, self.agreement_ = _align_members(kept, prepared[patient])
         self.orders_ = orders
         aligned = [member.patterns[-1][order] for member, order in zip(kept, orders, strict=True)]
         self.patterns_ = np.mean(aligned, axis=0)
 
-    def _recipe(self) -> Recipe:
-        chosen = self.training if isinstance(self.training, Recipe) else recipe(self.training)
+    def _resolve_recipe(self) -> Recipe:
+        chosen = self.training if isinstance(self.training, Recipe) else get_recipe(self.training)
         changes: dict[str, Any] = {"correlated": self.correlated} if self.correlated else {}
         if self.orthogonality is not None:
             changes["orthogonality"] = self.orthogonality
@@ -107,20 +107,20 @@ class SurrealGAN(Learner):
             changes |= {"max_steps": self.max_steps, "min_steps": min(chosen.min_steps, self.max_steps)}
         return chosen.replace(**changes)
 
-    def _prepare(self, regions: Floats) -> Floats:
+    def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))
 
-    def _infer(self, prepared: Floats) -> Floats:
+    def _infer(self, prepared: FloatArray) -> FloatArray:
         found = [head.infer(prepared)[:, order] for head, order in zip(self.heads_, self.orders_, strict=True)]
         return np.asarray(np.mean(found, axis=0))
 
 
-def _usable(members: list[Member]) -> list[Member]:
+def _select_usable_members(members: list[Member]) -> list[Member]:
     """The members that converged; all that did not diverge where none did, with a warning."""
-    converged = [member for member in members if member.outcome is Outcome.CONVERGED]
+    converged = [member for member in members if member.outcome is TrainingOutcome.CONVERGED]
     if converged:
         return converged
-    rest = [member for member in members if member.outcome is not Outcome.DIVERGED]
+    rest = [member for member in members if member.outcome is not TrainingOutcome.DIVERGED]
     if not rest:
         raise InputError("every member diverged: lower the learning rate, or check the input for outliers.")
     warnings.warn(
@@ -132,11 +132,11 @@ def _usable(members: list[Member]) -> list[Member]:
     return rest
 
 
-def _align(members: list[Member], patients: Floats) -> tuple[list[Any], list[NDArray[np.intp]], float | None]:
+def _align_members(members: list[Member], patients: FloatArray) -> tuple[list[Any], list[IntArray], float | None]:
     """Heads, the order of each one's columns that runs parallel to the best member's, and their agreement."""
     found = [member.head.infer(patients) for member in members]
     if len(members) == 1:
         return [members[0].head], [np.arange(found[0].shape[1])], None
     among = members_agreement(np.stack(found))
     best = found[int(np.argmax(among.per_member))]
-    return [member.head for member in members], [align(r, best) for r in found], among.concordance
+    return [member.head for member in members], [align_columns(r, best) for r in found], among.concordance

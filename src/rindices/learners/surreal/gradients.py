@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rindices.learners.heads import SLOPE
-from rindices.learners.surreal.losses import tiny
+from rindices.learners.inference import LEAKY_RELU_SLOPE
+from rindices.learners.surreal.losses import smallest_norm
 from rindices.learners.surreal.networks import (
     Perceptron,
     PerceptronTrace,
@@ -22,20 +22,20 @@ from rindices.learners.surreal.networks import (
     TransformationTrace,
 )
 
-_leaky_backward = torch.ops.aten.leaky_relu_backward.grad_input
+_aten_leaky_relu_backward = torch.ops.aten.leaky_relu_backward.grad_input
 
 
-def leaky_backward(grad: Tensor, result: Tensor, out: Tensor) -> None:
+def leaky_relu_gradient(grad: Tensor, result: Tensor, out: Tensor) -> None:
     """Gradient after a leaky ReLU -> before it, told by the sign of the ReLU's result."""
-    _leaky_backward(grad, result, SLOPE, True, grad_input=out)
+    _aten_leaky_relu_backward(grad, result, LEAKY_RELU_SLOPE, True, grad_input=out)
 
 
-def signed_leaky_backward(growth: Tensor, result: Tensor, out: Tensor) -> None:
+def abs_leaky_relu_gradient(growth: Tensor, result: Tensor, out: Tensor) -> None:
     """The same for a gradient ``growth`` of the size of the result, not of the result.
 
     A slope of -0.2 stands for the sign and the slope of a negative result at once.
     """
-    _leaky_backward(growth, result, -SLOPE, False, grad_input=out)
+    _aten_leaky_relu_backward(growth, result, -LEAKY_RELU_SLOPE, False, grad_input=out)
 
 
 def weight_gradient(x: Tensor, d: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -48,12 +48,12 @@ def weight_gradient(x: Tensor, d: Tensor, weight: Tensor, bias: Tensor | None = 
 def perceptron_backward(network: Perceptron, trace: PerceptronTrace, d: PerceptronTrace) -> None:
     """From ``d.top`` to the gradients of both hidden layers."""
     torch.bmm(d.top, network.weight3.mT, out=d.hidden2)
-    leaky_backward(d.hidden2, trace.hidden2, d.hidden2)
+    leaky_relu_gradient(d.hidden2, trace.hidden2, d.hidden2)
     torch.bmm(d.hidden2, network.weight2.mT, out=d.hidden1)
-    leaky_backward(d.hidden1, trace.hidden1, d.hidden1)
+    leaky_relu_gradient(d.hidden1, trace.hidden1, d.hidden1)
 
 
-def perceptron_weights(x: Tensor, trace: PerceptronTrace, d: PerceptronTrace, grads: Perceptron) -> None:
+def perceptron_weight_gradients(x: Tensor, trace: PerceptronTrace, d: PerceptronTrace, grads: Perceptron) -> None:
     """Gradients of the weights of g2 or D, once ``d`` is complete."""
     weight_gradient(trace.hidden2, d.top, grads.weight3, grads.bias3)
     weight_gradient(trace.hidden1, d.hidden2, grads.weight2, grads.bias2)
@@ -81,10 +81,10 @@ def transformation_backward(
     torch.mul(d.product, trace.product, out=d.gate)
     d.gate.addcmul_(d.gate, trace.gate, value=-1)  # d_product code2 gate (1 - gate)
     weight_gradient(inputs.z, d.gate, grads.gate)
-    leaky_backward(d.code2, trace.code2, d.code2)
+    leaky_relu_gradient(d.code2, trace.code2, d.code2)
     weight_gradient(trace.code1, d.code2, grads.encode2)
     torch.bmm(d.code2, f.encode2.mT, out=d.code1)
-    leaky_backward(d.code1, trace.code1, d.code1)
+    leaky_relu_gradient(d.code1, trace.code1, d.code1)
     weight_gradient(inputs.x, d.code1, grads.encode1)
 
 
@@ -94,7 +94,7 @@ def _decoder_backward(
     """From ``d.change`` to ``d.product``."""
     weight_gradient(trace.hidden, d.change, grads.decode2)
     torch.bmm(d.change, f.decode2.mT, out=d.hidden)
-    leaky_backward(d.hidden, trace.hidden, d.hidden)
+    leaky_relu_gradient(d.hidden, trace.hidden, d.hidden)
     weight_gradient(trace.product, d.hidden, grads.decode1)
     torch.bmm(d.hidden, f.decode1.mT, out=d.product)
 
@@ -103,16 +103,16 @@ def severity_gradient(f: Transformation, trace: TransformationTrace, d_change: T
     """Gradient of the first severities of each person: (S, B, R) -> (S, B, M)."""
     people = d_change.shape[1]
     gate, product, hidden, change = (rows.view(len(rows), people, -1, rows.shape[2])[:, :, 0] for rows in trace[2:])
-    d_hidden = torch.bmm(d_change * _slope(change), f.decode2.mT)
-    d_product = torch.bmm(d_hidden * _slope(hidden), f.decode1.mT)
+    d_hidden = torch.bmm(d_change * _leaky_relu_slope(change), f.decode2.mT)
+    d_product = torch.bmm(d_hidden * _leaky_relu_slope(hidden), f.decode1.mT)
     return torch.bmm(d_product * product * (1 - gate), f.gate[:, :-1].mT)
 
 
-def _slope(result: Tensor) -> Tensor:
-    return torch.ones_like(result).masked_fill_(result <= 0, SLOPE)
+def _leaky_relu_slope(result: Tensor) -> Tensor:
+    return torch.ones_like(result).masked_fill_(result <= 0, LEAKY_RELU_SLOPE)
 
 
-def cross_entropy_(logits: Tensor, target: Tensor, scale: float, d: Tensor) -> None:
+def cross_entropy_backward(logits: Tensor, target: Tensor, scale: float, d: Tensor) -> None:
     """Gradient of ``scale`` times the sum of cross entropies.
 
     Parameters
@@ -133,8 +133,8 @@ def cross_entropy_(logits: Tensor, target: Tensor, scale: float, d: Tensor) -> N
     torch.neg(d_real, out=d_fake)
 
 
-class Mixing(NamedTuple):
-    """Buffers of :func:`orthogonality_mixing` for P people and M patterns."""
+class OrthogonalityBuffers(NamedTuple):
+    """Buffers of :func:`compute_orthogonality_coefficients` for P people and M patterns."""
 
     gram: Tensor  # (P, M, M), abs(q_i) . abs(q_j)
     apart: Tensor  # (M, M), the root of the weight off the diagonal, 0 on it
@@ -142,14 +142,14 @@ class Mixing(NamedTuple):
     result: Tensor  # (P, M, M)
 
 
-def new_mixing(people: int, patterns: int, weight: float, like: Tensor) -> Mixing:
+def make_orthogonality_buffers(people: int, patterns: int, weight: float, like: Tensor) -> OrthogonalityBuffers:
     """Buffers for one weight of the gradient."""
     gram, scale, result = (like.new_zeros(people, patterns, patterns) for _ in range(3))
     apart = like.new_full((patterns, patterns), weight**0.5).fill_diagonal_(0)
-    return Mixing(gram, apart, scale, result)
+    return OrthogonalityBuffers(gram, apart, scale, result)
 
 
-def orthogonality_mixing(mixing: Mixing) -> None:
+def compute_orthogonality_coefficients(mixing: OrthogonalityBuffers) -> None:
     """How each absolute change pulls on the others, from their products.
 
     The gradient of the orthogonality with respect to abs(q_i) is the sum over j of
@@ -158,7 +158,7 @@ def orthogonality_mixing(mixing: Mixing) -> None:
     -sum over j != i of N_ij^2 / n_i^2 on it.
     """
     gram, apart, scale, result = mixing
-    inverse = gram.diagonal(dim1=1, dim2=2).clamp_min(tiny(gram) ** 2).rsqrt_()
+    inverse = gram.diagonal(dim1=1, dim2=2).clamp_min(smallest_norm(gram) ** 2).rsqrt_()
     torch.mul(inverse.unsqueeze(2), inverse.unsqueeze(1), out=scale).mul_(apart)
     torch.mul(gram, scale, out=result)
     on_diagonal = torch.linalg.vecdot(result, result).mul_(inverse).mul_(inverse)

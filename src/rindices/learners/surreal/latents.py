@@ -25,24 +25,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-DRAWN = 0
-HIGHER = 1
-NEAR_ZERO = 2
-SINGLES = 3
+DRAWN_INDEX = 0
+HIGHER_INDEX = 1
+NEAR_ZERO_INDEX = 2
+FIRST_SINGLE_INDEX = 3
 
 
-def severity_count(patterns: int) -> int:
+def count_severity_vectors(patterns: int) -> int:
     """K, severity vectors per person and step."""
-    return SINGLES + patterns
+    return FIRST_SINGLE_INDEX + patterns
 
 
-def member_generator(seed: int, member: int) -> torch.Generator:
+def make_member_generator(seed: int, member: int) -> torch.Generator:
     """The random stream of one member of one training."""
     mixed = np.random.SeedSequence((seed, member)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(mixed[0] >> np.uint64(1)))
 
 
-class Severities(Protocol):
+class SeverityBuffers(Protocol):
     """Places for the severities of a step, by role."""
 
     drawn: Tensor  # (S, B, M)
@@ -51,8 +51,8 @@ class Severities(Protocol):
     singles: Tensor  # (S, B, M, M)
 
 
-def draw(
-    z: Severities,
+def draw_severities(
+    z: SeverityBuffers,
     draws: Tensor,
     generators: Sequence[torch.Generator],
     near_zero: float,

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-REAL = 1
+REAL_LOGIT = 1
 """Position of "real patient" among D's two logits (e_1 in Algorithm 1)."""
 
 
-class Terms(NamedTuple):
+class LossTerms(NamedTuple):
     """Unweighted terms of one step, (S,) each; the seven of the objective come last."""
 
     discrimination: Tensor  # what D minimises
@@ -31,52 +31,52 @@ class Terms(NamedTuple):
 
 def cross_entropy(logits: Tensor, *, real: bool) -> Tensor:
     """Mean of l_c(D(.), e_1) if ``real``, else of l_c(D(.), e_0): (S, B, 2) -> (S,)."""
-    margin = logits[..., REAL] - logits[..., 1 - REAL]
+    margin = logits[..., REAL_LOGIT] - logits[..., 1 - REAL_LOGIT]
     return functional.softplus(-margin if real else margin).mean(dim=1)
 
 
-def discrimination(fake: Tensor, real: Tensor) -> Tensor:
+def discrimination_loss(fake: Tensor, real: Tensor) -> Tensor:
     """Loss of D on logits of synthesised and real patients, (S, B, 2) x2 -> (S,)."""
     return cross_entropy(fake, real=False) + cross_entropy(real, real=True)
 
 
-def adversarial(fake: Tensor) -> Tensor:
+def adversarial_loss(fake: Tensor) -> Tensor:
     """Loss of f against D: synthesised patients should pass as real, (S, B, 2) -> (S,)."""
     return cross_entropy(fake, real=True)
 
 
-def change(changes: Tensor) -> Tensor:
+def change_loss(changes: Tensor) -> Tensor:
     """Sparse transformation, mean |f(x, z) - x|: (S, B, R) -> (S,)."""
     return changes.abs().mean(dim=(1, 2))
 
 
-def decomposition(shares: Tensor, singles: Tensor) -> Tensor:
+def decomposition_loss(shares: Tensor, singles: Tensor) -> Tensor:
     """Mean square of g1(f(x, z)) - q: (S, B, M, R) x2 -> (S,)."""
     return (shares - singles).square().mean(dim=(1, 2, 3))
 
 
-def reconstruction(r: Tensor, z: Tensor) -> Tensor:
+def reconstruction_loss(r: Tensor, z: Tensor) -> Tensor:
     """Mean square of g(f(x, z)) - z: (S, B, M) x2 -> (S,)."""
     return (r - z).square().mean(dim=(1, 2))
 
 
-def orthogonality(singles: Tensor) -> Tensor:
+def orthogonality_loss(singles: Tensor) -> Tensor:
     """Mean square of A^T A - I, A's columns abs(q_i) / norm(q_i): (S, B, M, R) -> (S,)."""
-    unit = functional.normalize(singles.abs(), dim=-1, eps=tiny(singles))
+    unit = functional.normalize(singles.abs(), dim=-1, eps=smallest_norm(singles))
     excess = unit @ unit.mT - torch.eye(unit.shape[2], dtype=unit.dtype, device=unit.device)
     return excess.square().mean(dim=(1, 2, 3))
 
 
-def monotonicity(low: Tensor, high: Tensor) -> Tensor:
+def monotonicity_loss(low: Tensor, high: Tensor) -> Tensor:
     """Mean square of max(|change at z| - |change at z'|, 0): (S, B, R) x2 -> (S,)."""
     return (low.abs() - high.abs()).clamp_min(0).square().mean(dim=(1, 2))
 
 
-near_zero = change
+near_zero_loss = change_loss
 """The cn loss, mean |f(x, z_cn) - x|: (S, B, R) -> (S,)."""
 
 
-def tiny(like: Tensor) -> float:
+def smallest_norm(like: Tensor) -> float:
     """Smallest norm of a change that still has a direction.
 
     A pattern that changes nothing has no direction; its gradient is then zero

@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rindices.learners.heads import SLOPE, hidden_widths
+from rindices.learners.inference import LEAKY_RELU_SLOPE, compute_hidden_widths
 
-Shapes = tuple[tuple[int, int], ...]
+WeightShapes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class NetworkSizes:
     """Number of regions and patterns, and the widths that follow from them.
 
     Parameters
@@ -50,12 +50,12 @@ class Sizes:
     @property
     def wide(self) -> int:
         """H, width of the first hidden layer."""
-        return hidden_widths(self.regions)[0]
+        return compute_hidden_widths(self.regions)[0]
 
     @property
     def narrow(self) -> int:
         """L, width of the second hidden layer."""
-        return hidden_widths(self.regions)[1]
+        return compute_hidden_widths(self.regions)[1]
 
 
 class Transformation(NamedTuple):
@@ -85,7 +85,7 @@ class Perceptron(NamedTuple):
     bias3: Tensor  # (S, 1, outputs)
 
 
-BIAS_LAST = ("f.gate", "g1.weight", "d.weight1")
+WEIGHTS_WITH_BIAS_ROW = ("f.gate", "g1.weight", "d.weight1")
 """Weights whose last row is a bias."""
 
 
@@ -98,7 +98,7 @@ class Networks(NamedTuple):
     d: Perceptron
 
 
-class Weights(NamedTuple):
+class FlatWeights(NamedTuple):
     """Named views into flat storage.
 
     ``generator`` holds f, then g1, then g2, so a tail of it is g alone;
@@ -130,25 +130,25 @@ class PerceptronTrace(NamedTuple):
     top: Tensor  # (S, B, outputs)
 
 
-def allocate(sizes: Sizes, members: int, like: Tensor) -> Weights:
+def allocate_weights(sizes: NetworkSizes, members: int, like: Tensor) -> FlatWeights:
     """Zero weights for ``members`` members, of the dtype and device of ``like``."""
     r, m, h, n = sizes.regions, sizes.patterns, sizes.wide, sizes.narrow
     f = (r, h), (h, n), (m + 1, n), (n, h), (h, r)
     g1 = ((r + 1, m * r),)
     g2 = (r, h), (1, h), (h, n), (1, n), (n, 1), (1, 1)
     d = (r + 1, h), (h, n), (1, n), (n, 2), (1, 2)
-    generator, cut = _carve((*f, *g1, *g2), members, like)
-    discriminator, rest = _carve(d, members, like)
+    generator, cut = _split_flat_buffer((*f, *g1, *g2), members, like)
+    discriminator, rest = _split_flat_buffer(d, members, like)
     networks = Networks(
         Transformation(*cut[:5]),
         Decomposer(cut[5]),
         Perceptron(*cut[6:]),
         Perceptron(rest[0], None, *rest[1:]),
     )
-    return Weights(generator, discriminator, networks)
+    return FlatWeights(generator, discriminator, networks)
 
 
-def _carve(shapes: Shapes, members: int, like: Tensor) -> tuple[Tensor, list[Tensor]]:
+def _split_flat_buffer(shapes: WeightShapes, members: int, like: Tensor) -> tuple[Tensor, list[Tensor]]:
     """A flat buffer and its views (S, *shape), one after the other."""
     lengths = [members * math.prod(shape) for shape in shapes]
     flat = like.new_zeros(sum(lengths))
@@ -156,7 +156,7 @@ def _carve(shapes: Shapes, members: int, like: Tensor) -> tuple[Tensor, list[Ten
     return flat, [p.view(members, *shape) for p, shape in zip(pieces, shapes, strict=True)]
 
 
-def named(networks: Networks) -> dict[str, Tensor]:
+def named_weights(networks: Networks) -> dict[str, Tensor]:
     """The weights by name, such as ``f.encode1``, in a fixed order."""
     parts = [
         networks.f._asdict(),
@@ -172,46 +172,48 @@ def named(networks: Networks) -> dict[str, Tensor]:
     }
 
 
-def initialise(weights: Weights, sd: float, generators: Sequence[torch.Generator]) -> None:
+def initialise_weights(weights: FlatWeights, sd: float, generators: Sequence[torch.Generator]) -> None:
     """Fill with normal(0, sd) weights and zero biases, each member from its own stream.
 
     Numbers are drawn on the CPU, so that every device starts alike.
     """
-    for name, tensor in named(weights.networks).items():
+    for name, tensor in named_weights(weights.networks).items():
         tensor.zero_()
         if "bias" not in name:
-            drawn = tensor[:, :-1] if name in BIAS_LAST else tensor
+            drawn = tensor[:, :-1] if name in WEIGHTS_WITH_BIAS_ROW else tensor
             for member, generator in zip(drawn, generators, strict=True):
                 member.copy_(torch.randn(member.shape, generator=generator) * sd)
 
 
-def select(weights: Weights, sizes: Sizes, index: Tensor) -> Weights:
+def select_member_weights(weights: FlatWeights, sizes: NetworkSizes, index: Tensor) -> FlatWeights:
     """Copy only the members at these places of the S axis."""
-    chosen = allocate(sizes, len(index), weights.generator)
-    kept = named(weights.networks)
-    for name, tensor in named(chosen.networks).items():
+    chosen = allocate_weights(sizes, len(index), weights.generator)
+    kept = named_weights(weights.networks)
+    for name, tensor in named_weights(chosen.networks).items():
         tensor.copy_(kept[name][index])
     return chosen
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
     """(S, B, in) by (S, in, out), plus (S, 1, out) -> (S, B, out)."""
     if bias is None:
         return torch.bmm(x, weight, out=out)
     return torch.baddbmm(bias, x, weight, out=out)
 
 
-def with_one(x: Tensor) -> Tensor:
+def append_ones(x: Tensor) -> Tensor:
     """Append the constant one that carries a bias: (..., C) -> (..., C + 1)."""
     return functional.pad(x, (0, 1), value=1.0)
 
 
-def leaky_(x: Tensor) -> Tensor:
+def leaky_relu_inplace(x: Tensor) -> Tensor:
     """Leaky ReLU in place; its result still tells the sign of its input."""
-    return torch._C._nn.leaky_relu_(x, SLOPE)
+    return torch._C._nn.leaky_relu_(x, LEAKY_RELU_SLOPE)
 
 
-def transform(f: Transformation, x: Tensor, z: Tensor, out: TransformationTrace | None = None) -> TransformationTrace:
+def apply_transformation(
+    f: Transformation, x: Tensor, z: Tensor, out: TransformationTrace | None = None
+) -> TransformationTrace:
     """Change of each person under each of K severity vectors; x is encoded once.
 
     Parameters
@@ -231,42 +233,42 @@ def transform(f: Transformation, x: Tensor, z: Tensor, out: TransformationTrace 
         Its ``change`` is f(x, z) - x, (S, B * K, R).
     """
     to: Sequence[Tensor | None] = out or [None] * 6
-    code1 = leaky_(linear(x, f.encode1, None, to[0]))
-    code2 = leaky_(linear(code1, f.encode2, None, to[1]))
-    gate = linear(z, f.gate, None, to[2]).sigmoid_()
-    product = gated(gate, code2, to[3])
-    hidden = leaky_(linear(product, f.decode1, None, to[4]))
-    change = leaky_(linear(hidden, f.decode2, None, to[5]))
+    code1 = leaky_relu_inplace(apply_linear(x, f.encode1, None, to[0]))
+    code2 = leaky_relu_inplace(apply_linear(code1, f.encode2, None, to[1]))
+    gate = apply_linear(z, f.gate, None, to[2]).sigmoid_()
+    product = apply_gates(gate, code2, to[3])
+    hidden = leaky_relu_inplace(apply_linear(product, f.decode1, None, to[4]))
+    change = leaky_relu_inplace(apply_linear(hidden, f.decode2, None, to[5]))
     return TransformationTrace(code1, code2, gate, product, hidden, change)
 
 
-def gated(gate: Tensor, code: Tensor, out: Tensor | None = None) -> Tensor:
+def apply_gates(gate: Tensor, code: Tensor, out: Tensor | None = None) -> Tensor:
     """Each person's code times that person's K gates: (S, B * K, L), (S, B, L)."""
     per_person = (*code.shape[:2], -1, code.shape[2])
     to = None if out is None else out.view(per_person)
     return torch.mul(gate.view(per_person), code.unsqueeze(2), out=to).view(gate.shape)
 
 
-def decompose(g1: Decomposer, y: Tensor) -> Tensor:
+def apply_decomposer(g1: Decomposer, y: Tensor) -> Tensor:
     """g1: (S, B, R) -> (S, B, M, R), the share of each pattern in the change."""
-    blocks = linear(with_one(functional.leaky_relu(y, SLOPE)), g1.weight, None)
+    blocks = apply_linear(append_ones(functional.leaky_relu(y, LEAKY_RELU_SLOPE)), g1.weight, None)
     return blocks.view(*y.shape[:2], -1, y.shape[2])
 
 
-def perceive(network: Perceptron, x: Tensor, out: PerceptronTrace | None = None) -> PerceptronTrace:
+def apply_perceptron(network: Perceptron, x: Tensor, out: PerceptronTrace | None = None) -> PerceptronTrace:
     """g2, or D of people with a one: (S, B, R or R + 1) -> (S, B, outputs)."""
     to: Sequence[Tensor | None] = out or [None] * 3
-    hidden1 = leaky_(linear(x, network.weight1, network.bias1, to[0]))
-    hidden2 = leaky_(linear(hidden1, network.weight2, network.bias2, to[1]))
-    top = linear(hidden2, network.weight3, network.bias3, to[2])
+    hidden1 = leaky_relu_inplace(apply_linear(x, network.weight1, network.bias1, to[0]))
+    hidden2 = leaky_relu_inplace(apply_linear(hidden1, network.weight2, network.bias2, to[1]))
+    top = apply_linear(hidden2, network.weight3, network.bias3, to[2])
     return PerceptronTrace(hidden1, hidden2, top)
 
 
-def reconstruct(g2: Perceptron, shares: Tensor) -> Tensor:
+def apply_reconstructor(g2: Perceptron, shares: Tensor) -> Tensor:
     """g2 on each pattern's share: (S, B, M, R) -> (S, B, M)."""
-    return perceive(g2, shares.flatten(1, 2)).top.view(shares.shape[:3])
+    return apply_perceptron(g2, shares.flatten(1, 2)).top.view(shares.shape[:3])
 
 
-def infer(networks: Networks, y: Tensor) -> Tensor:
+def infer_r_indices(networks: Networks, y: Tensor) -> Tensor:
     """R-indices r = g(y) = g2(g1(y)): (S, B, R) -> (S, B, M)."""
-    return reconstruct(networks.g2, decompose(networks.g1, y))
+    return apply_reconstructor(networks.g2, apply_decomposer(networks.g1, y))

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rindices.errors import InputError, did_you_mean
-from rindices.learners.seats import SHARE
+from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
 
-def _names(cls: type) -> list[str]:
+def _field_names(cls: type) -> list[str]:
     return [entry.name for entry in dataclasses.fields(cls)]
 
 
-def _require(holds: bool, offender: str, cure: str) -> None:
+def _raise_unless(holds: bool, offender: str, cure: str) -> None:
     if not holds:
         raise InputError(f"Recipe: {offender}. {cure}")
 
 
-def _require_known(name: str, known: list[str], what: str = "recipe field") -> None:
+def _require_valid_name(name: str, known: list[str], what: str = "recipe field") -> None:
     if name not in known:
         raise InputError(f"there is no {what} '{name}': {did_you_mean(name, known)}")
 
@@ -51,7 +51,7 @@ class LossWeights:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            _require(value >= 0, f"weight {name!r} is {value}", "Weights are 0 or more.")
+            _raise_unless(value >= 0, f"weight {name!r} is {value}", "Weights are 0 or more.")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Recipe:
     share : float
         Share of the people that each member sees; which, is its own draw. The rest judges it (``telling_bar``).
     straighten : bool
-        Train on shifts instead of volumes (:mod:`rindices.learners.shares`), on which disease is nearly additive.
+        Train on shifts instead of volumes (:mod:`rindices.learners.log_transform`), on which disease is nearly additive.
     start : str
         Of f: "random"; "ica", plain contrastive ICA; "likelihood", the whole linear model (:mod:`..starts`).
     start_steps, start_rate : int, float
@@ -162,38 +162,38 @@ class Recipe:
         )
         for name in positive.split():
             value = getattr(self, name)
-            _require(value > 0, f"{name} is {value}", "It must be above 0.")
+            _raise_unless(value > 0, f"{name} is {value}", "It must be above 0.")
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
-            _require(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
-        _require(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
-        _require(self.copula_after >= 0, "copula_after is negative", "Use 0 or more.")
-        _require(self.copula_divergence >= 0, "copula_divergence is negative", "Use 0 or more.")
-        _require(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
-        _require(
+            _raise_unless(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
+        _raise_unless(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
+        _raise_unless(self.copula_after >= 0, "copula_after is negative", "Use 0 or more.")
+        _raise_unless(self.copula_divergence >= 0, "copula_divergence is negative", "Use 0 or more.")
+        _raise_unless(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
+        _raise_unless(
             0 <= self.min_steps <= self.max_steps,
             f"min_steps is {self.min_steps} and max_steps is {self.max_steps}",
             "Raise max_steps or lower min_steps.",
         )
 
-        for name, choices in _CHOICES.items():
+        for name, choices in _FIELD_CHOICES.items():
             value = getattr(self, name)
-            _require(value in choices, f"{name} is {value!r}", f"Use {' or '.join(map(repr, choices))}.")
+            _raise_unless(value in choices, f"{name} is {value!r}", f"Use {' or '.join(map(repr, choices))}.")
         for name in ("start_steps", "held_steps", "telling_bar"):
-            _require(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
-        _require(0 < self.share <= 1, f"share is {self.share}", "It must be in (0, 1].")
-        _require(0 <= self.averaging < 1, f"averaging is {self.averaging}", "It must be in [0, 1).")
-        _require(
+            _raise_unless(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
+        _raise_unless(0 < self.share <= 1, f"share is {self.share}", "It must be in (0, 1].")
+        _raise_unless(0 <= self.averaging < 1, f"averaging is {self.averaging}", "It must be in [0, 1).")
+        _raise_unless(
             self.held_steps <= self.max_steps,
             f"held_steps is {self.held_steps} and max_steps is {self.max_steps}",
             "Raise max_steps or lower held_steps.",
         )
-        _require(
+        _raise_unless(
             self.inverse == "refit" or not self.straighten,
             "straighten is on and inverse is 'g'",
             "g reads volumes: use inverse='refit'.",
         )
-        _require(
+        _raise_unless(
             self.start == "likelihood" or self.conditioning != "shared",
             "conditioning is 'shared' without a start that knows it",
             "Use start='likelihood' or conditioning='controls'.",
@@ -218,9 +218,9 @@ class Recipe:
         >>> recipe("paper").replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
         0.4
         """
-        own, losses = _names(Recipe), _names(LossWeights)
+        own, losses = _field_names(Recipe), _field_names(LossWeights)
         for name in changes:
-            _require_known(name, own + losses)
+            _require_valid_name(name, own + losses)
         weights = changes.pop("weights", self.weights)
         chosen = {name: changes.pop(name) for name in losses if name in changes}
         return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **chosen))
@@ -231,17 +231,17 @@ class Recipe:
         return batch if self.max_batch is None else min(batch, self.max_batch)
 
 
-_CHOICES = {
+_FIELD_CHOICES = {
     "start": ("random", "ica", "likelihood"),
     "conditioning": ("none", "controls", "shared"),
     "decay": ("constant", "cosine"),
     "inverse": ("g", "refit"),
 }
 
-DEFAULT = Recipe(
+DEFAULT_RECIPE = Recipe(
     name="default",
     learning_rate=8e-4,
-    share=SHARE,
+    share=SUBSAMPLE_SHARE,
     straighten=True,
     start="likelihood",
     conditioning="shared",
@@ -256,10 +256,10 @@ DEFAULT = Recipe(
 )
 """What is used unless another recipe is named; ``benchmarks/ablation.py`` measures each of its elements."""
 
-RECIPES = {"default": DEFAULT, "paper": Recipe()}
+RECIPES = {"default": DEFAULT_RECIPE, "paper": Recipe()}
 
 
-def recipe(name: str = "paper", **changes: Any) -> Recipe:
+def get_recipe(name: str = "paper", **changes: Any) -> Recipe:
     """The recipe of that name, with changes.
 
     Parameters
@@ -269,15 +269,15 @@ def recipe(name: str = "paper", **changes: Any) -> Recipe:
     **changes
         As for :meth:`Recipe.replace`.
     """
-    _require_known(name, list(RECIPES), "recipe")
+    _require_valid_name(name, list(RECIPES), "recipe")
     return RECIPES[name].replace(**changes)
 
 
-def as_values(chosen: Recipe) -> dict[str, Any]:
-    """All values of a recipe as plain ones, for JSON; :func:`from_values` undoes it."""
+def recipe_to_dict(chosen: Recipe) -> dict[str, Any]:
+    """All values of a recipe as plain ones, for JSON; :func:`recipe_from_dict` undoes it."""
     return dataclasses.asdict(chosen)
 
 
-def from_values(values: dict[str, Any]) -> Recipe:
+def recipe_from_dict(values: dict[str, Any]) -> Recipe:
     """The recipe with these values."""
     return Recipe(**(values | {"weights": LossWeights(**values["weights"])}))

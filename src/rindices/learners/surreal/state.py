@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from rindices.learners.surreal import latents, networks
-from rindices.learners.surreal.gradients import TransformationInputs, new_mixing
-from rindices.learners.surreal.latents import DRAWN, HIGHER, NEAR_ZERO, SINGLES
+from rindices.learners.surreal.gradients import TransformationInputs, make_orthogonality_buffers
+from rindices.learners.surreal.latents import DRAWN_INDEX, FIRST_SINGLE_INDEX, HIGHER_INDEX, NEAR_ZERO_INDEX
 from rindices.learners.surreal.networks import (
+    FlatWeights,
+    NetworkSizes,
     PerceptronTrace,
-    Sizes,
     TransformationTrace,
-    Weights,
-    with_one,
+    append_ones,
 )
 from rindices.learners.surreal.recipe import Recipe
 
 
-class Pulls(NamedTuple):
+class GradientScales(NamedTuple):
     """Weight of each loss divided by the number of entries its mean runs over."""
 
     adversarial: float
@@ -34,7 +34,7 @@ class Pulls(NamedTuple):
     near_zero: float
 
     @classmethod
-    def of(cls, recipe: Recipe, sizes: Sizes, batch: int) -> Pulls:
+    def of(cls, recipe: Recipe, sizes: NetworkSizes, batch: int) -> GradientScales:
         """Factors of the gradients, the 2 of a square and the 4 of a Gram included."""
         w, m = recipe.weights, sizes.patterns
         entries = batch * sizes.regions
@@ -49,23 +49,23 @@ class Pulls(NamedTuple):
         )
 
 
-class Factors(NamedTuple):
+class GradientScaleTensors(NamedTuple):
     """Pulls as scalar tensors, which multiply faster than Python's numbers do."""
 
     change: Tensor
     reconstruction: Tensor
     near_zero: Tensor
-    fall: Tensor  # minus that of the monotonicity
-    pass_as_real: Tensor  # minus that of the adversarial loss
+    minus_monotonicity: Tensor  # minus that of the monotonicity
+    minus_adversarial: Tensor  # minus that of the adversarial loss
 
     @classmethod
-    def of(cls, pulls: Pulls, like: Tensor) -> Factors:
+    def of(cls, pulls: GradientScales, like: Tensor) -> GradientScaleTensors:
         """Of the dtype and device of ``like``."""
         kept = pulls.change, pulls.reconstruction, pulls.near_zero
         return cls(*map(like.new_tensor, (*kept, -pulls.monotonicity, -pulls.adversarial)))
 
 
-class ByRole:
+class RowsByRole:
     """Rows (S, B * K, C) of a step by the role of their severities, as views.
 
     Parameters
@@ -78,10 +78,10 @@ class ByRole:
 
     def __init__(self, rows: Tensor, batch: int) -> None:
         by_person = torch.unflatten(rows, 1, (batch, -1))
-        self.drawn = by_person[:, :, DRAWN]  # (S, B, C)
-        self.higher = by_person[:, :, HIGHER]  # (S, B, C)
-        self.near_zero = by_person[:, :, NEAR_ZERO]  # (S, B, C)
-        self.singles = by_person[:, :, SINGLES:]  # (S, B, M, C)
+        self.drawn = by_person[:, :, DRAWN_INDEX]  # (S, B, C)
+        self.higher = by_person[:, :, HIGHER_INDEX]  # (S, B, C)
+        self.near_zero = by_person[:, :, NEAR_ZERO_INDEX]  # (S, B, C)
+        self.singles = by_person[:, :, FIRST_SINGLE_INDEX:]  # (S, B, M, C)
 
 
 class Workspace:
@@ -102,9 +102,9 @@ class Workspace:
         Gives dtype and device.
     """
 
-    def __init__(self, sizes: Sizes, members: int, batch: int, recipe: Recipe, like: Tensor) -> None:
+    def __init__(self, sizes: NetworkSizes, members: int, batch: int, recipe: Recipe, like: Tensor) -> None:
         r, m, h, n = sizes.regions, sizes.patterns, sizes.wide, sizes.narrow
-        s, b, rows = members, batch, batch * latents.severity_count(sizes.patterns)
+        s, b, rows = members, batch, batch * latents.count_severity_vectors(sizes.patterns)
 
         def new(*shape: int) -> Tensor:
             return like.new_zeros(shape)
@@ -118,15 +118,17 @@ class Workspace:
             return TransformationTrace(*person, *row)
 
         self.sizes, self.batch, self.recipe = sizes, batch, recipe
-        self.pace, self.held = 1.0, False
-        self.pulls = Pulls.of(recipe, sizes, batch)
-        self.people, self.pair = with_one(new(s, 2 * b, r)), with_one(new(s, 2 * b, r))
-        self.shown = self.pair if recipe.conditioning == "none" else with_one(new(s, 2 * b, r))  # what D sees
+        self.pace, self.f_frozen = 1.0, False
+        self.gradient_scales = GradientScales.of(recipe, sizes, batch)
+        self.people, self.pair = append_ones(new(s, 2 * b, r)), append_ones(new(s, 2 * b, r))
+        self.discriminator_input = (
+            self.pair if recipe.conditioning == "none" else append_ones(new(s, 2 * b, r))
+        )  # what D sees
         self.controls = self.people[:, :b, :-1]
-        self.synthetic_one = self.pair[:, :b]
-        self.synthetic = self.synthetic_one[..., :-1]  # y'; the real patients follow it in ``pair``
+        self.synthetic_with_one = self.pair[:, :b]
+        self.synthetic = self.synthetic_with_one[..., :-1]  # y'; the real patients follow it in ``pair``
         self.draws = torch.zeros(s, 3, b, m, dtype=like.dtype)
-        self.z_rows = with_one(new(s, rows, m))
+        self.z_rows = append_ones(new(s, rows, m))
         self.f, self.d_f = transformation(), transformation()
         self.d, self.d_d = perceptron(2 * b, 2), perceptron(2 * b, 2)
         self.fake, self.d_fake = perceptron(b, 2), perceptron(b, 2)
@@ -135,28 +137,28 @@ class Workspace:
         self.shares, self.d_shares = new(s, b, m, r), new(s, b, m, r)
         self.excess, self.growth = new(s, b, r), new(s, b, m, r)
         self.size_rows = new(s, rows, r)
-        self.factors = Factors.of(self.pulls, like)
+        self.scale_tensors = GradientScaleTensors.of(self.gradient_scales, like)
         self.targets = new(2 * b)
         self.targets[b:] = -1 / b
-        self.mixing = new_mixing(s * b, m, self.pulls.orthogonality, like)
-        self.grads = networks.allocate(sizes, s, like)
-        self._name_views()
+        self.orthogonality_buffers = make_orthogonality_buffers(s * b, m, self.gradient_scales.orthogonality, like)
+        self.grads = networks.allocate_weights(sizes, s, like)
+        self._make_views()
 
-    def _name_views(self) -> None:
+    def _make_views(self) -> None:
         """Views that the step would otherwise make again and again."""
         self.r, self.d_r = (trace.top.view(-1, self.batch, self.sizes.patterns) for trace in (self.g2, self.d_g2))
         self.share_rows, self.d_share_rows = self.shares.flatten(1, 2), self.d_shares.flatten(1, 2)
         self.share_blocks, self.d_share_blocks = self.shares.flatten(2), self.d_shares.flatten(2)
-        self.size = ByRole(self.size_rows, self.batch)
+        self.size = RowsByRole(self.size_rows, self.batch)
         self.single_people = self.size.singles.flatten(0, 1)
         self.growth_people = self.growth.flatten(0, 1)
-        self.z = ByRole(self.z_rows[..., :-1], self.batch)
-        self.change, self.d_change = (ByRole(t.change, self.batch) for t in (self.f, self.d_f))
+        self.z = RowsByRole(self.z_rows[..., :-1], self.batch)
+        self.change, self.d_change = (RowsByRole(t.change, self.batch) for t in (self.f, self.d_f))
         self.inputs = TransformationInputs(self.controls, self.z_rows)
 
 
 @dataclass
-class Stack:
+class MemberStack:
     """S members in training.
 
     Parameters
@@ -180,44 +182,48 @@ class Stack:
     """
 
     members: tuple[int, ...]
-    sizes: Sizes
+    sizes: NetworkSizes
     count: Tensor
-    weights: Weights
-    first: Weights
-    second: Weights
+    weights: FlatWeights
+    first: FlatWeights
+    second: FlatWeights
     phi: Tensor
     phi_first: Tensor
     phi_second: Tensor
     streams: list[torch.Generator]
     conditioner: Tensor | None = None
-    average: Weights | None = None
+    average: FlatWeights | None = None
 
-    def keep(self, places: Sequence[int]) -> Stack:
+    def keep(self, places: Sequence[int]) -> MemberStack:
         """A stack of only the members at these places of the S axis."""
         index = torch.tensor(list(places), dtype=torch.long, device=self.phi.device)
-        return Stack(
+        return MemberStack(
             members=tuple(self.members[place] for place in places),
             sizes=self.sizes,
             count=self.count,
-            weights=networks.select(self.weights, self.sizes, index),
-            first=networks.select(self.first, self.sizes, index),
-            second=networks.select(self.second, self.sizes, index),
+            weights=networks.select_member_weights(self.weights, self.sizes, index),
+            first=networks.select_member_weights(self.first, self.sizes, index),
+            second=networks.select_member_weights(self.second, self.sizes, index),
             phi=self.phi[index],
             phi_first=self.phi_first[index],
             phi_second=self.phi_second[index],
             streams=[self.streams[place] for place in places],
             conditioner=None if self.conditioner is None else self.conditioner[index],
-            average=None if self.average is None else networks.select(self.average, self.sizes, index),
+            average=None if self.average is None else networks.select_member_weights(self.average, self.sizes, index),
         )
 
 
-def new_stack(members: Sequence[int], sizes: Sizes, recipe: Recipe, seed: int, like: Tensor) -> Stack:
+def make_member_stack(
+    members: Sequence[int], sizes: NetworkSizes, recipe: Recipe, seed: int, like: Tensor
+) -> MemberStack:
     """Members at their random start, of the dtype and device of ``like``."""
-    weights, first, second = (networks.allocate(sizes, len(members), like) for _ in range(3))
-    streams = [latents.member_generator(seed, member) for member in members]
-    networks.initialise(weights, recipe.init_sd, streams)
+    weights, first, second = (networks.allocate_weights(sizes, len(members), like) for _ in range(3))
+    streams = [latents.make_member_generator(seed, member) for member in members]
+    networks.initialise_weights(weights, recipe.init_sd, streams)
     phi = torch.eye(sizes.patterns).to(like).repeat(len(members), 1, 1)
     count = torch.zeros((), dtype=torch.float32, device=like.device)
     moments = torch.zeros_like(phi), torch.zeros_like(phi)
-    average = networks.allocate(sizes, len(members), like) if recipe.averaging else None
-    return Stack(tuple(members), sizes, count, weights, first, second, phi, *moments, streams=streams, average=average)
+    average = networks.allocate_weights(sizes, len(members), like) if recipe.averaging else None
+    return MemberStack(
+        tuple(members), sizes, count, weights, first, second, phi, *moments, streams=streams, average=average
+    )

@@ -14,7 +14,7 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threads.one_thread():
+        with threads.limit_blas_threads():
             yield
     finally:
         torch.set_num_threads(before)

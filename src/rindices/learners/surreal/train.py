@@ -18,24 +18,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rindices.errors import RindicesError
-from rindices.learners.outcome import Outcome
-from rindices.learners.starts import Start
+from rindices.learners.contrastive.linear_start import LinearStart
+from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.surreal import checkpoint, latents, networks, step
-from rindices.learners.surreal.group import Group, Plan, Trained, new_group, resize
-from rindices.learners.surreal.losses import Terms
+from rindices.learners.surreal.losses import LossTerms
 from rindices.learners.surreal.recipe import Recipe
-from rindices.learners.surreal.unseen import fooled
+from rindices.learners.surreal.stopping import discriminator_at_chance
+from rindices.learners.surreal.training_state import (
+    TrainedMember,
+    TrainingPlan,
+    TrainingState,
+    make_training_state,
+    select_members,
+)
 
-Look = Callable[[tuple[int, ...], int, Terms], None]
+LossCallback = Callable[[tuple[int, ...], int, LossTerms], None]
 """Told at every look: the members of a stack, the steps they took, their losses."""
 
 
 @torch.inference_mode()
-def advance(group: Group, steps: int) -> Terms:
+def run_steps(group: TrainingState, steps: int) -> LossTerms:
     """Take so many steps; the losses of the last."""
     for ahead in reversed(range(steps)):
         number = group.steps + steps - ahead
-        group.work.pace, group.work.held = group.work.recipe.pace(number), number <= group.work.recipe.held_steps
+        group.work.pace, group.work.f_frozen = group.work.recipe.pace(number), number <= group.work.recipe.held_steps
         group.batches.fill(group.work.people, group.stack.streams)
         terms = step.take_step(group.stack, group.work, look=not ahead)
     group.steps += steps
@@ -43,55 +49,57 @@ def advance(group: Group, steps: int) -> Terms:
     return terms
 
 
-def judge(terms: Terms, steps: int, recipe: Recipe, fooled: Tensor | None = None) -> list[Outcome | None]:
+def decide_outcomes(
+    terms: LossTerms, steps: int, recipe: Recipe, fooled: Tensor | None = None
+) -> list[TrainingOutcome | None]:
     """Which members are to stop, and why; one entry per member.
 
-    A warm member starts at a solution: it has converged when D is ``fooled`` by it, or when its steps are spent.
+    A warm member starts at a solution: it has converged when D is ``discriminator_at_chance`` by it, or when its steps are spent.
     """
     table = torch.stack(terms)
     sound = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
     if recipe.warm:
         ready = torch.zeros_like(sound) if fooled is None or steps < recipe.held_steps else fooled
-        at_the_end = Outcome.CONVERGED
+        at_the_end = TrainingOutcome.CONVERGED
     else:
-        ready, at_the_end = _below_bars(terms, steps, recipe), Outcome.STEP_LIMIT
+        ready, at_the_end = _below_bars(terms, steps, recipe), TrainingOutcome.STEP_LIMIT
 
-    def outcome(is_sound: bool, is_ready: bool) -> Outcome | None:
+    def outcome(is_sound: bool, is_ready: bool) -> TrainingOutcome | None:
         if not is_sound:
-            return Outcome.DIVERGED
+            return TrainingOutcome.DIVERGED
         if is_ready:
-            return Outcome.CONVERGED
+            return TrainingOutcome.CONVERGED
         return at_the_end if steps >= recipe.max_steps else None
 
     return [outcome(*pair) for pair in zip(sound.tolist(), ready.tolist(), strict=True)]
 
 
-def _below_bars(terms: Terms, steps: int, recipe: Recipe) -> Tensor:
+def _below_bars(terms: LossTerms, steps: int, recipe: Recipe) -> Tensor:
     """The paper's rule of stopping, (S,)."""
     below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
     return below & (steps >= recipe.min_steps)
 
 
-def settle(group: Group, terms: Terms, recipe: Recipe) -> None:
+def release_stopped_members(group: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
     """Record the losses and let go of the members that are to stop."""
     for row, member in zip(torch.stack(terms).T.tolist(), group.stack.members, strict=True):
         group.seen[member].append([float(group.steps), *row])
-    outcomes = judge(terms, group.steps, recipe, fooled(group))
+    outcomes = decide_outcomes(terms, group.steps, recipe, discriminator_at_chance(group))
     for place, outcome in enumerate(outcomes):
         if outcome is not None:
-            group.trained.append(_release(group, place, outcome))
+            group.trained.append(_make_trained_member(group, place, outcome))
     staying = [place for place, outcome in enumerate(outcomes) if outcome is None]
     if len(staying) < len(outcomes):
-        resize(group, staying)
+        select_members(group, staying)
 
 
-def _release(group: Group, place: int, outcome: Outcome) -> Trained:
+def _make_trained_member(group: TrainingState, place: int, outcome: TrainingOutcome) -> TrainedMember:
     stack, member = group.stack, group.stack.members[place]
-    weights = networks.named(stack.weights.networks)
+    weights = networks.named_weights(stack.weights.networks)
     if stack.average is not None:  # D has no average
-        averaged = networks.named(stack.average.networks)
+        averaged = networks.named_weights(stack.average.networks)
         weights = {name: tensor if name.startswith("d.") else averaged[name] for name, tensor in weights.items()}
-    return Trained(
+    return TrainedMember(
         member,
         outcome,
         group.steps,
@@ -101,8 +109,12 @@ def _release(group: Group, place: int, outcome: Outcome) -> Trained:
     )
 
 
-def run(
-    group: Group, recipe: Recipe, until: int, look: Look | None = None, stop: threading.Event | None = None
+def train_stack(
+    group: TrainingState,
+    recipe: Recipe,
+    until: int,
+    look: LossCallback | None = None,
+    stop: threading.Event | None = None,
 ) -> None:
     """Train a stack to the first look at or after step ``until``, or till its last member stops.
 
@@ -113,24 +125,24 @@ def run(
     while group.running and group.steps < until and not (stop is not None and stop.is_set()):
         members = group.stack.members
         next_look = min((group.steps // every + 1) * every, recipe.max_steps)
-        terms = advance(group, next_look - group.steps)
-        settle(group, terms, recipe)
+        terms = run_steps(group, next_look - group.steps)
+        release_stopped_members(group, terms, recipe)
         if look is not None:
             look(members, group.steps, terms)
 
 
-def train(
+def train_stacks(
     controls: NDArray[np.floating] | Tensor,
     patients: NDArray[np.floating] | Tensor,
-    plan: Plan,
+    plan: TrainingPlan,
     *,
     device: str = "cpu",
     workers: int = 1,
     path: Path | None = None,
     save_every: int = 2_000,
-    look: Look | None = None,
-    starts: Mapping[int, Start] | None = None,
-) -> list[Trained]:
+    look: LossCallback | None = None,
+    starts: Mapping[int, LinearStart] | None = None,
+) -> list[TrainedMember]:
     """Train all members of a plan.
 
     Parameters
@@ -148,7 +160,7 @@ def train(
     save_every : int
         Steps between checkpoints.
     look : callable, optional
-        See ``Look``; called from the worker threads.
+        See ``LossCallback``; called from the worker threads.
     starts : mapping of int to Start, optional
         Where each member starts, for recipes that need it.
 
@@ -159,16 +171,16 @@ def train(
     """
     dtype = getattr(torch, plan.dtype)
     x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
-    _check(x, y)
-    identity = checkpoint.describe(plan, x, y)
-    groups = [new_group(members, plan, x, y, starts) for members in stacks(plan)]
+    _validate_inputs(x, y)
+    identity = checkpoint.describe_training(plan, x, y)
+    groups = [make_training_state(members, plan, x, y, starts) for members in split_into_stacks(plan)]
     if path is not None and path.exists():
         checkpoint.load(path, groups, identity)
     stop = threading.Event()
-    with ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
+    with ThreadPoolExecutor(workers, initializer=_limit_to_one_thread) as pool:
         while any(group.running for group in groups):
             until = min(group.steps for group in groups if group.running) + save_every
-            train_until = functools.partial(run, recipe=plan.recipe, until=until, look=look, stop=stop)
+            train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, look=look, stop=stop)
             running = [pool.submit(train_until, group) for group in groups]
             try:
                 for future in running:
@@ -185,18 +197,18 @@ def train(
     return [done[member] for member in plan.members]
 
 
-def stacks(plan: Plan) -> list[tuple[int, ...]]:
+def split_into_stacks(plan: TrainingPlan) -> list[tuple[int, ...]]:
     """The members of each stack."""
     starts = range(0, len(plan.members), plan.stack)
     return [plan.members[start : start + plan.stack] for start in starts]
 
 
-def _one_thread() -> None:
+def _limit_to_one_thread() -> None:
     """One thread a stack: sums come out the same on any machine, and workers do not compete for cores."""
     torch.set_num_threads(1)
 
 
-def _check(controls: Tensor, patients: Tensor) -> None:
+def _validate_inputs(controls: Tensor, patients: Tensor) -> None:
     for name, people in (("controls", controls), ("patients", patients)):
         if people.dim() != 2 or not len(people):
             raise RindicesError(f"{name} have shape {tuple(people.shape)}; give people x regions.")

@@ -9,26 +9,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rindices.errors import StudyError, count, named, reason
-from rindices.learners.members import Member, contrastive_members
+from rindices._typing import FloatArray, IntArray
+from rindices.errors import StudyError, describe_os_error, format_count, join_names
+from rindices.learners.ensemble import Member, fit_contrastive_members
 from rindices.study.plan import MemberSet
 from rindices.study.store import RunStore
-from rindices.threads import one_thread
+from rindices.threads import limit_blas_threads
 
-RETRIES = 3
+MAX_RETRIES = 3
 """How often a member set is tried again whose worker was lost."""
-_EVERY = 5.0  # seconds between looks at the sets in training
+_PROGRESS_INTERVAL = 5.0  # seconds between looks at the sets in training
 
-Told = Callable[[float, int, MemberSet | None], None]
+ProgressCallback = Callable[[float, int, MemberSet | None], None]
 """Called with the number of finished sets (parts of sets count), of all sets, and the set that was just finished."""
-Say = Callable[[str], None]
+MessageCallback = Callable[[str], None]
 """Called with a line for the user."""
 
 
-class Order(NamedTuple):
+class TrainingJob(NamedTuple):
     """A member set to train, with the places of the run store and of the people; small enough to travel."""
 
     work: MemberSet
@@ -36,7 +34,7 @@ class Order(NamedTuple):
     people: Path
 
 
-class Report(NamedTuple):
+class JobResult(NamedTuple):
     """A member set that is finished, or was given up; then ``lost`` says why."""
 
     work: MemberSet
@@ -46,21 +44,21 @@ class Report(NamedTuple):
 class Engine(Protocol):
     """Carries out orders somewhere."""
 
-    def run(self, orders: Sequence[Order], say: Say) -> Iterator[Report]:
+    def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
         """Carry out all orders and yield a report of each, in any order; a user's mistake is raised at once."""
         ...
 
 
-class StoppedError(StudyError):
+class StudyStoppedError(StudyError):
     """The study was interrupted from outside; what is finished is kept, and the same command goes on."""
 
 
-def processes(workers: int, pieces: int) -> int:
+def count_processes(workers: int, pieces: int) -> int:
     """Return how many processes of this machine to use for so many pieces of work; -1 workers are all cores."""
     return min(workers if workers > 0 else os.cpu_count() or 1, max(1, pieces))
 
 
-def train_set(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], checkpoint: Path | None) -> list[Member]:
+def train_member_set(work: MemberSet, X: FloatArray, y: IntArray, checkpoint: Path | None) -> list[Member]:
     """Train one member set.
 
     Parameters
@@ -73,43 +71,45 @@ def train_set(work: MemberSet, X: NDArray[np.float64], y: NDArray[np.intp], chec
         File to keep the state of a long training in, and to resume from.
     """
     if work.recipe == "contrastive":
-        return contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
-    from rindices.learners.surreal.members import surreal_members
+        return fit_contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+    from rindices.learners.surreal.ensemble_training import train_surreal_members
 
     values = json.loads(work.values)
-    return surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, values, checkpoint)
+    return train_surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, values, checkpoint)
 
 
-def carry_out(order: Order) -> None:
+def run_training_job(order: TrainingJob) -> None:
     """Train a member set, unless it is there, and leave it in the store. Threads are one everywhere, for equal sums."""
     store = RunStore(order.folder)
     if store.load(order.work) is not None:
         return
-    X, y = _people(order.people)
+    X, y = _load_training_data(order.people)
     try:
         store.note("begun", order.work)
-        with one_thread():
-            members = train_set(order.work, X, y, store.checkpoint(order.work))
+        with limit_blas_threads():
+            members = train_member_set(order.work, X, y, store.checkpoint(order.work))
         store.save(order.work, members)
         store.note("finished", order.work)
     except OSError as error:
-        raise StudyError(f"cannot write to {store.folder} ({reason(error)}): make room and run again.") from error
+        raise StudyError(
+            f"cannot write to {store.folder} ({describe_os_error(error)}): make room and run again."
+        ) from error
 
 
 @lru_cache(maxsize=1)
-def _people(path: Path) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _load_training_data(path: Path) -> tuple[FloatArray, IntArray]:
     """Return the people of a study, which a process reads once."""
     return RunStore(path.parent).people(path)
 
 
 def run_plan(
     plan: Sequence[MemberSet],
-    X: NDArray[np.float64],
-    y: NDArray[np.intp],
+    X: FloatArray,
+    y: IntArray,
     store: RunStore,
     engine: Engine,
-    told: Told | None = None,
-    say: Say | None = None,
+    told: ProgressCallback | None = None,
+    say: MessageCallback | None = None,
 ) -> None:
     """Train every member set that the store does not have; results go through the store.
 
@@ -118,12 +118,12 @@ def run_plan(
     rest = [work for work in plan if store.load(work) is None]
     if not rest:
         return
-    done, lost = len(plan) - len(rest), list[Report]()
-    people = store.put_people(X, y)
-    orders = [Order(work, store.folder.absolute(), people) for work in rest]
-    tell, line = told or _nothing, say or _nothing
+    done, lost = len(plan) - len(rest), list[JobResult]()
+    people = store.save_training_data(X, y)
+    orders = [TrainingJob(work, store.folder.absolute(), people) for work in rest]
+    tell, line = told or _ignore_message, say or _ignore_message
     try:
-        with _looks(rest, store, lambda partly: tell(done + partly, len(plan), None)):
+        with _report_progress(rest, store, lambda partly: tell(done + partly, len(plan), None)):
             for report in engine.run(orders, line):
                 if report.lost:
                     lost.append(report)
@@ -135,21 +135,21 @@ def run_plan(
     finally:
         people.unlink(missing_ok=True)
     if lost:
-        names = named([f"{report.work.key} ({report.lost})" for report in lost], 3)
-        what = f"{count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}. The others are finished"
+        names = join_names([f"{report.work.key} ({report.lost})" for report in lost], 3)
+        what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}. The others are finished"
         raise StudyError(f"{what}: look into {store.folder / 'journal'}, then run again.")
 
 
 @contextmanager
-def _looks(rest: Sequence[MemberSet], store: RunStore, tell: Callable[[float], None]) -> Iterator[None]:
+def _report_progress(rest: Sequence[MemberSet], store: RunStore, tell: Callable[[float], None]) -> Iterator[None]:
     """Tell at once, then now and then, how much is done of the sets in training, from the steps they took."""
     end = threading.Event()
 
     def look() -> None:
-        while not end.wait(_EVERY):
-            tell(store.partly(rest))
+        while not end.wait(_PROGRESS_INTERVAL):
+            tell(store.sum_partial_progress(rest))
 
-    tell(store.partly(rest))
+    tell(store.sum_partial_progress(rest))
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
@@ -159,5 +159,5 @@ def _looks(rest: Sequence[MemberSet], store: RunStore, tell: Callable[[float], N
         thread.join()
 
 
-def _nothing(*told: object) -> None:
+def _ignore_message(*told: object) -> None:
     """Tell nobody."""

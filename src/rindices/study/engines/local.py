@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event
 
-from rindices.study.engines.base import RETRIES, Order, Report, Say, StoppedError, carry_out, processes
-from rindices.study.engines.trainer import LostError, PausedError, Trainer
+from rindices.study.engines.base import (
+    MAX_RETRIES,
+    JobResult,
+    MessageCallback,
+    StudyStoppedError,
+    TrainingJob,
+    count_processes,
+    run_training_job,
+)
+from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess, WorkerDiedError
 
 
 @dataclass(frozen=True)
@@ -22,51 +30,53 @@ class LocalEngine:
 
     workers: int = -1
 
-    def run(self, orders: Sequence[Order], say: Say) -> Iterator[Report]:
+    def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
         """Carry out all orders, each in the next free process."""
-        number = processes(self.workers, len(orders))
+        number = count_processes(self.workers, len(orders))
         if number > 1:
-            yield from _side_by_side(orders, number)
+            yield from _run_in_parallel(orders, number)
             return
         for order in orders:
-            carry_out(order)
-            yield Report(order.work)
+            run_training_job(order)
+            yield JobResult(order.work)
 
 
-def _side_by_side(orders: Sequence[Order], number: int) -> Iterator[Report]:
-    trainers = [Trainer() for _ in range(number)]
-    free: SimpleQueue[Trainer] = SimpleQueue()
+def _run_in_parallel(orders: Sequence[TrainingJob], number: int) -> Iterator[JobResult]:
+    trainers = [TrainingProcess() for _ in range(number)]
+    free: SimpleQueue[TrainingProcess] = SimpleQueue()
     stopping = Event()
     for trainer in trainers:
         free.put(trainer)
 
-    def carry_out_beside(order: Order) -> Report:
+    def carry_out_beside(order: TrainingJob) -> JobResult:
         why = ""
-        for _ in range(1 + RETRIES):
+        for _ in range(1 + MAX_RETRIES):
             trainer = free.get()
             try:
                 trainer.train(order)
-                return Report(order.work)
-            except LostError as error:
+                return JobResult(order.work)
+            except WorkerDiedError as error:
                 if stopping.is_set():
-                    raise PausedError from None
-                why = f"{error}, {1 + RETRIES} times"
-                trainers.append(trainer := Trainer())
+                    raise TrainingPausedError from None
+                why = f"{error}, {1 + MAX_RETRIES} times"
+                trainers.append(trainer := TrainingProcess())
             finally:
                 free.put(trainer)
-        return Report(order.work, why)
+        return JobResult(order.work, why)
 
     with ThreadPoolExecutor(number) as pool:
-        running: list[Future[Report]] = [pool.submit(carry_out_beside, order) for order in orders]
+        running: list[Future[JobResult]] = [pool.submit(carry_out_beside, order) for order in orders]
         try:
             for future in as_completed(running):
                 yield future.result()
-        except PausedError:
-            raise StoppedError("the training was stopped from outside: run the same command again to go on.") from None
+        except TrainingPausedError:
+            raise StudyStoppedError(
+                "the training was stopped from outside: run the same command again to go on."
+            ) from None
         finally:
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for trainer in trainers:
-                trainer.ask_to_stop()
+                trainer.request_stop()
             for trainer in trainers:
                 trainer.stop()

@@ -1,0 +1,84 @@
+"""Who takes part in a benchmark, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rindices.errors import InputError, did_you_mean
+from rindices.learners.baselines.decompositions import (
+    DNMFBaseline,
+    FactorAnalysisBaseline,
+    LDABaseline,
+    NMFBaseline,
+    OpNMFBaseline,
+)
+from rindices.learners.contrastive.estimator import ContrastiveICA
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A learner in a benchmark.
+
+    Attributes
+    ----------
+    make : callable or None
+        Number of patterns and seed to an unfitted learner; None for a supervised reference.
+    supervised : str
+        The regression, for a reference that is told the truth.
+    bound : bool
+        Whether the truth picks the best components of M = 3 to 10 (the paper's "practical upper bound").
+    slow : bool
+        Whether a fit takes so long that people it has not seen are not measured.
+    """
+
+    make: Callable[[int, int], Any] | None = None
+    supervised: str = ""
+    bound: bool = False
+    slow: bool = False
+
+    @property
+    def needs_truth(self) -> bool:
+        """Whether it is told the true severities, so that it is no fair competitor."""
+        return self.bound or bool(self.supervised)
+
+
+def _make_entrant(kind: Any, bound: bool = False, slow: bool = False, **parameters: Any) -> Entrant:
+    def make(patterns: int, seed: int) -> Any:
+        return kind(n_patterns=patterns, random_state=seed, **parameters)
+
+    return Entrant(make, bound=bound, slow=slow)
+
+
+def _make_surreal_gan(patterns: int, seed: int, **parameters: Any) -> Any:
+    from rindices.learners.surreal.estimator import SurrealGAN
+
+    return SurrealGAN(n_patterns=patterns, random_state=seed, **parameters)
+
+
+ENTRANTS: dict[str, Entrant] = {
+    "contrastive": _make_entrant(ContrastiveICA),
+    "contrastive-ica": _make_entrant(ContrastiveICA, rotation="ica"),
+    "surreal": Entrant(_make_surreal_gan, slow=True),
+    "surreal-paper": Entrant(partial(_make_surreal_gan, training="paper", members=5), slow=True),
+    "nmf": _make_entrant(NMFBaseline),
+    "fa": _make_entrant(FactorAnalysisBaseline),
+    "lda": _make_entrant(LDABaseline, slow=True),
+    "opnmf": _make_entrant(OpNMFBaseline),
+    "dnmf": _make_entrant(DNMFBaseline),
+    "nmf-bound": _make_entrant(NMFBaseline, bound=True),
+    "fa-bound": _make_entrant(FactorAnalysisBaseline, bound=True),
+    "lda-bound": _make_entrant(LDABaseline, bound=True),
+    "opnmf-bound": _make_entrant(OpNMFBaseline, bound=True),
+    "dnmf-bound": _make_entrant(DNMFBaseline, bound=True),
+    "linear": Entrant(supervised="linear"),
+    "ridge": Entrant(supervised="ridge"),
+    "svr": Entrant(supervised="svr"),
+}
+
+
+def get_entrant(name: str) -> Entrant:
+    """Return a contender by name."""
+    if name not in ENTRANTS:
+        raise InputError(f"there is no learner '{name}': {did_you_mean(name, list(ENTRANTS))}")
+    return ENTRANTS[name]

@@ -1,0 +1,1 @@
+"""Baselines: decompositions without controls, and supervised regression."""

@@ -1,0 +1,285 @@
+"""The methods that the paper compares itself with (Table 1), as scikit-learn estimators.
+
+All keep the learners' protocol: ``fit(X, y)`` on controls (y = 0) and patients
+(y = 1), ``transform(X)`` to R-indices, ``patterns_``. X holds regional volumes;
+the preparation of the paper's section B.4 is learnt on the controls inside
+``fit`` and repeated in ``transform``. Shape letters: N people, R regions, M
+patterns.
+
+================= ============================== ==================== =============
+learner           prepared data                  decomposed           R-index
+================= ============================== ==================== =============
+NMF               z-scores, reversed, cut at 0   patients             coefficients
+opNMF             the same                       patients             projection
+LDA               the same, times 10, rounded    patients             topic shares
+factor analysis   z-scores                       patients             factor scores
+DNMF              volumes, 0 to 1                patients, controls   coefficients
+================= ============================== ==================== =============
+"""
+
+import numpy as np
+from sklearn.decomposition import (
+    NMF,
+    FactorAnalysis,
+    LatentDirichletAllocation,
+    non_negative_factorization,
+)
+
+from rindices._typing import BoolArray, FloatArray
+from rindices.errors import InputError
+from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
+from rindices.learners.baselines.nmf import (
+    discriminant_nmf,
+    initialise_nndsvd,
+    orthogonal_nmf,
+)
+
+__all__ = [
+    "DNMFBaseline",
+    "FactorAnalysisBaseline",
+    "LDABaseline",
+    "NMFBaseline",
+    "OpNMFBaseline",
+]
+
+
+class _AtrophyBaseline(Learner):
+    """Baselines that see only volumes below the controls' mean."""
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return np.maximum(-self._z_scores(regions), 0.0)
+
+    def _prepared_patients(self, regions: FloatArray, patient: BoolArray) -> FloatArray:
+        prepared = self._prepare(regions[patient])
+        if not prepared.any():
+            raise InputError(
+                "no patient has a region below the controls' mean, so there is no atrophy to "
+                "decompose; check that 1 marks the patients and that X holds volumes."
+            )
+        return prepared
+
+
+class NMFBaseline(_AtrophyBaseline):
+    """Nonnegative matrix factorisation of the patients' atrophy.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Change of each region, in control standard deviations, per unit of the
+        R-index; atrophy is negative.
+    n_features_in_ : int
+        R.
+    """
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        # For one pattern NNDSVD starts at the solution, and the stopping rule, relative to
+        # the first step, would never be met.
+        init = "random" if self.n_patterns == 1 else None
+        model = NMF(self.n_patterns, init=init, max_iter=2000, random_state=self._draw_seed())
+        self.model_ = model.fit(self._prepared_patients(regions, patient))
+        self.patterns_ = -model.components_
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(self.model_.transform(prepared), dtype=np.float64)
+
+
+class OpNMFBaseline(_AtrophyBaseline):
+    """Orthonormal projective NMF of the patients' atrophy.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+        Used only where patients span fewer than M dimensions.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        As in `NMFBaseline`; rows are orthonormal, so no two share a region.
+    errors_ : ndarray
+        Reconstruction error after each iteration; never grows.
+    converged_ : bool
+    n_features_in_ : int
+        R.
+    """
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        data = self._prepared_patients(regions, patient).T
+        start = initialise_nndsvd(data, self.n_patterns, np.random.default_rng(self._draw_seed()))
+        result = orthogonal_nmf(data @ data.T, start)
+        self.patterns_ = -result.factor.T
+        self.errors_ = result.errors
+        self.converged_ = result.converged
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(prepared @ -self.patterns_.T, dtype=np.float64)
+
+
+class LDABaseline(_AtrophyBaseline):
+    """Latent Dirichlet allocation, patients as documents and regions as words.
+
+    The R-indices are topic shares, as in the paper: they sum to 1 over the
+    patterns, say how a person's atrophy is divided and not how much there is,
+    and are constant for M = 1.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+    max_iter : int, default=100
+        Passes over the patients. scikit-learn's default of 10 stops far from
+        convergence on such long documents.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Minus each region's share of the topic's atrophy; rows sum to -1.
+    n_features_in_ : int
+        R.
+    """
+
+    def __init__(self, n_patterns: int = 3, random_state: RandomState = None, max_iter: int = 100) -> None:
+        super().__init__(n_patterns, random_state)
+        self.max_iter = max_iter
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return np.rint(10 * super()._prepare(regions))
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        # Few inner steps: documents of a thousand words would otherwise be fitted
+        # to convergence against topics that are still wrong; slower, and a worse optimum.
+        model = LatentDirichletAllocation(
+            self.n_patterns,
+            max_iter=self.max_iter,
+            max_doc_update_iter=10,
+            random_state=self._draw_seed(),
+        )
+        self.model_ = model.fit(self._prepared_patients(regions, patient))
+        self.n_iter_ = model.n_iter_
+        self.patterns_ = -model.components_ / model.components_.sum(axis=1, keepdims=True)
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(self.model_.transform(prepared), dtype=np.float64)
+
+
+class FactorAnalysisBaseline(Learner):
+    """Factor analysis of the patients' z-scores, unrotated.
+
+    A factor's sign is arbitrary; here it is set so that patients stand above
+    controls on average, which needs no truth.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+        Unused: the fit is deterministic. Kept for the common protocol.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Change of each region, in control standard deviations, per unit of the
+        R-index; atrophy is negative.
+    n_features_in_ : int
+        R.
+    """
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return self._z_scores(regions)
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        if patient.sum() < self.n_patterns:
+            raise InputError(
+                f"{patient.sum()} patients cannot give {self.n_patterns} factors; lower n_patterns or add patients."
+            )
+        prepared = self._prepare(regions)
+        self.model_ = FactorAnalysis(self.n_patterns, svd_method="lapack").fit(prepared[patient])
+        self.signs_ = _compute_signs(self.model_.transform(prepared), patient)
+        self.patterns_ = self.signs_[:, None] * self.model_.components_
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(self.model_.transform(prepared) * self.signs_, dtype=np.float64)
+
+
+class DNMFBaseline(Learner):
+    """Discriminant NMF of patients and controls.
+
+    Coefficients of new people come from nonnegative least squares on the learnt
+    components, without the scatter terms: those need a diagnosis. An index is
+    reversed where needed, so that patients stand above controls on average.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+        Draws the start.
+    within, between : float, default=0.1
+        Weights of the scatter within and between the two groups.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Difference of each region, in control standard deviations, per unit of
+        the R-index.
+    converged_ : bool
+    n_features_in_ : int
+        R.
+    """
+
+    def __init__(
+        self,
+        n_patterns: int = 3,
+        random_state: RandomState = None,
+        within: float = 0.1,
+        between: float = 0.1,
+    ) -> None:
+        super().__init__(n_patterns, random_state)
+        self.within = within
+        self.between = between
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        # People outside the range seen in fit are cut at 0 only: NMF needs no upper bound.
+        scaled = (regions - self.low_) / self.range_
+        return np.asarray(np.maximum(scaled, 0.0), dtype=np.float64)
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        self.low_ = regions.min(axis=0)
+        self.range_ = handle_zeros_in_scale(np.ptp(regions, axis=0))
+        prepared = self._prepare(regions)
+        rng = np.random.default_rng(self._draw_seed())
+        factors = discriminant_nmf(prepared, patient.astype(np.intp), self.n_patterns, rng, self.within, self.between)
+        self.components_ = factors.components
+        self.converged_ = factors.converged
+        self.signs_ = _compute_signs(self._solve_coefficients(prepared), patient)
+        in_control_sd = self.components_ * self.range_ / self.control_scale_
+        self.patterns_ = self.signs_[:, None] * in_control_sd
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(self._solve_coefficients(prepared) * self.signs_, dtype=np.float64)
+
+    def _solve_coefficients(self, prepared: FloatArray) -> FloatArray:
+        """Nonnegative least squares on the components, (N, R) -> (N, M)."""
+        coefficients, _, _ = non_negative_factorization(
+            prepared,
+            H=self.components_,
+            n_components=self.n_patterns,
+            init="custom",
+            update_H=False,
+            max_iter=2000,
+        )
+        return np.asarray(coefficients, dtype=np.float64)
+
+
+def _compute_signs(indices: FloatArray, patient: BoolArray) -> FloatArray:
+    """+1 or -1 per index (N, M) -> (M,), so that patients' mean is above controls'."""
+    shift = indices[patient].mean(axis=0) - indices[~patient].mean(axis=0)
+    return np.where(shift < 0, -1.0, 1.0)

@@ -1,0 +1,1 @@
+"""Contrastive learner: patterns by which patients vary beyond controls, in closed form."""

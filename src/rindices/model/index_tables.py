@@ -1,0 +1,79 @@
+"""R-indices as a table on disk, with what each column means beside it, as in BIDS."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from rindices.atomic import write_atomically, write_json
+from rindices.errors import ModelError, describe_os_error
+from rindices.tables.cohort import GROUP, ID, SESSION
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
+
+
+def write_indices(indices: pd.DataFrame, path: Path) -> None:
+    """Write R-indices as csv, tsv or parquet by suffix; a text table gets a data dictionary beside it, as in BIDS."""
+    try:
+        if path.suffix == ".parquet":
+            _write_parquet(indices, path)
+            return
+        separator = SEPARATORS.get(path.suffix)
+        if separator is None:
+            raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
+        text = indices.to_csv(None, sep=separator, index=False, lineterminator="\n")
+        write_atomically(path, text.encode())
+        write_data_dictionary(path, list(indices.columns))
+    except OSError as error:
+        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
+
+
+def write_data_dictionary(path: Path, columns: Sequence[str]) -> None:
+    """Write what each column means beside a text table, unless another file is there."""
+    beside = path.with_suffix(".json")
+    if _may_write_dictionary(beside):
+        write_json(beside, describe_columns(columns))
+
+
+def _may_write_dictionary(path: Path) -> bool:
+    """Return whether a data dictionary may be written: there is none, or one of R-indices."""
+    try:
+        return not path.exists() or "r1" in json.loads(path.read_text("utf-8"))
+    except (ValueError, TypeError):
+        return False
+
+
+def describe_columns(columns: Sequence[str]) -> dict[str, Any]:
+    """Return what each column means."""
+    known = {
+        ID: {"Description": "Participant"},
+        SESSION: {"Description": "Session"},
+        GROUP: {"Description": "Group in training", "Levels": {"control": "reference group", "patient": "patient"}},
+        "novelty": {"Description": "Share of training people who are at least as unusual; small is unlike them"},
+        "novel": {
+            "Description": "Whether the model was not made for such people: novelty well below 0.05, or another reason"
+        },
+        "novel_because": {"Description": "Why: regions with their distance, covariates out of range, another unit"},
+    }
+    severity = "Severity of disease pattern {}; 0 is the average control, 1 the most severe patients; not cut there"
+    ends = {"low": "Lower", "high": "Upper"}
+    found = {}
+    for name in columns:
+        index, _, end = name.partition("_")
+        if name in known:
+            found[name] = known[name]
+        elif end in ends:
+            found[name] = {"Description": _INTERVAL_DESCRIPTION.format(ends[end], index), "Units": "arbitrary"}
+        else:
+            found[name] = {"Description": severity.format(name.removeprefix("r")), "Units": "arbitrary"}
+    return found
+
+
+def _write_parquet(indices: pd.DataFrame, path: Path) -> None:
+    try:
+        indices.to_parquet(path, index=False)
+    except ImportError as error:
+        raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error

@@ -1,0 +1,108 @@
+"""Reading and writing safetensors files that strangers may have made.
+
+A file is refused before anything large is read: the length of the header and the names, types and shapes of the arrays
+are held against what is expected. Nothing in such a file is ever executed.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+
+from rindices._typing import AnyArray
+from rindices.atomic import write_atomically
+from rindices.errors import ModelError, describe_os_error
+
+METADATA_KEY = "rindices"
+_MAX_HEADER_BYTES = 20_000_000
+_MAX_FILE_BYTES = 4_000_000_000
+_PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[str, Any]) -> None:
+    """Write arrays and metadata to one file, atomically: a crash leaves the old file or the new one."""
+    text = json.dumps(metadata, sort_keys=True, allow_nan=False)
+    content = to_bytes({name: np.array(array, order="C") for name, array in arrays.items()}, {METADATA_KEY: text})
+    write_atomically(path, content)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return our metadata of a file, after checking that the file can be one of ours."""
+    header = read_header(path)
+    declared = header.get("__metadata__")
+    text = declared.get(METADATA_KEY) if isinstance(declared, dict) else None
+    if not isinstance(text, str):
+        raise ModelError(
+            f"{path.name} is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata."
+        )
+    value = _parse_json(text, path)
+    if not isinstance(value, dict):
+        raise ModelError(f"{path.name}: its metadata are not an object; the file is damaged.")
+    return value
+
+
+def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
+    """Return the arrays of a file, which must be just those expected, finite floats of the given shapes."""
+    header = {name: entry for name, entry in read_header(path).items() if name != "__metadata__"}
+    missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
+    if missing or extra:
+        what = f"lacks {', '.join(missing[:3])}" if missing else f"has more than it should: {', '.join(extra[:3])}"
+        raise ModelError(f"{path.name} {what}; the file is damaged or was changed.")
+    for name, shape in expected.items():
+        _check_array_entry(path, name, header[name], shape)
+    try:
+        arrays: dict[str, AnyArray] = from_bytes(path.read_bytes())
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ModelError(f"{path.name} cannot be read ({_first_line(error)}); copy it again.") from error
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelError(f"{path.name}: {name} holds values that are not finite; the file is damaged.")
+    return arrays
+
+
+def _check_array_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> None:
+    found = entry.get("shape") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "F64") or found != list(shape):
+        raise ModelError(f"{path.name}: {name} should be floats of shape {shape}, not {found}; the file is damaged.")
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Return the JSON header, read alone: eight bytes of length, then that many bytes."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if length > min(_MAX_HEADER_BYTES, size - 8) and start.startswith(
+                _PICKLE_PREFIXES
+            ):  # a length may begin with such bytes
+                raise ModelError(
+                    f"{path.name} is a pickle or zip, not a model: such files can run code and are refused."
+                )
+            if len(start) < 8 or size > _MAX_FILE_BYTES:
+                raise ModelError(f"{path.name} has {size:,} bytes, which no model has; copy it again.")
+            if length > min(_MAX_HEADER_BYTES, size - 8):
+                raise ModelError(f"{path.name} is not a model: it claims a header of {length:,} bytes.")
+            text = file.read(length)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
+    value = _parse_json(text, path)
+    if not isinstance(value, dict):
+        raise ModelError(f"{path.name} is not a safetensors file.")
+    return value
+
+
+def _parse_json(text: str | bytes, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path.name} is not a model: its header cannot be read; copy it again.") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:100]

@@ -1,0 +1,325 @@
+"""From a file to a frame: encodings, separators, line ends and limits of text tables; parquet is read elsewhere."""
+
+import csv
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, describe_os_error, format_count, join_names
+from rindices.tables.io.parquet import is_parquet, read_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MAX_COLUMNS = 20_000
+_HEAD_BYTES = 4_000_000
+_HEAD_LINES = 200
+_MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
+_MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
+_WHITESPACE_REGEX = r"\s+"
+_COMMENT_REGEX = re.compile(r"\s*#|sep=.$", re.IGNORECASE)  # before the header: comments, and Excel's separator line
+_MAGIC_BYTES = {
+    b"PK\x03\x04": "an Excel or zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"\x1f\x8b": "a gzip file",
+    b"PAR1": "a parquet file without the suffix .parquet",
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text table is written.
+
+    Attributes
+    ----------
+    encoding : str
+    separator : str
+        A character, or a regular expression for blanks.
+    decimal : str
+        ``.`` or ``,``.
+    header : tuple of str
+        The names as written; empty names are kept empty.
+    skip : int
+        Lines up to and with the header.
+    blanks : bool
+        Whether blanks follow the separators; skipping them slows reading by a third, so only where needed.
+    """
+
+    encoding: str
+    separator: str
+    decimal: str
+    header: tuple[str, ...]
+    skip: int
+    blanks: bool
+
+
+def fill_column_names(header: tuple[str, ...]) -> list[str]:
+    """Return usable names: an empty one becomes ``column 1``, ``column 2``, ..."""
+    return [name or f"column {place}" for place, name in enumerate(header, start=1)]
+
+
+def read_frame(
+    path: Path, as_text: "Collection[str]", findings: Findings, rows: int | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read any table that users have.
+
+    Parameters
+    ----------
+    path : Path
+    as_text : collection of str
+        Columns that must stay text, so that ``007`` is not 7 (ids, sessions, labels); compared without case.
+    findings : Findings
+        Takes the problems.
+    rows : int, optional
+        Read so many at most.
+
+    Returns
+    -------
+    frame : DataFrame
+        One row a line; column names are stripped and unique.
+    header : list of str
+        The names as the file has them, before empty ones were named.
+    """
+    where = path.name
+    _check_file(path, findings)
+    if is_parquet(path):
+        frame = read_parquet(path, MAX_COLUMNS, findings, rows)
+        header = [str(name) for name in frame.columns]
+        _check_header(header, where, findings)
+    else:
+        dialect = sniff_dialect(path, findings)
+        header = list(dialect.header)
+        _check_header(header, where, findings)
+        options = _build_read_options(dialect, as_text) | {"nrows": rows}
+        frame = _read_text(path, path.name, dialect, options, findings)
+    if frame.empty:
+        findings.fatal("the table has a header and no people", where, "Export it again with its rows")
+    return _drop_empty_columns(frame, header), header
+
+
+def sniff_dialect(path: Path, findings: Findings) -> Dialect:
+    """Find out how a text table is written from its first lines."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    for magic, what in _MAGIC_BYTES.items():
+        if head.startswith(magic):
+            findings.fatal(f"this is {what}, not a text table", path.name, "Export it as CSV and try again")
+    encoding = _detect_encoding(head)
+    text = head.decode(encoding, errors="replace")
+    if "\x00" in text:
+        findings.fatal("this is a binary file, not a text table", path.name, "Export the table as CSV")
+    lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
+    filled = [number for number, line in enumerate(lines) if line.strip(" \t,;") and not _COMMENT_REGEX.match(line)]
+    if not filled:
+        findings.fatal("the file is empty", path.name, "Export it again")
+    if len(lines) == 1 and len(head) == _HEAD_BYTES:
+        findings.fatal(
+            f"the first line is longer than {_HEAD_BYTES:,} bytes",
+            path.name,
+            f"A table has one person a row and at most {MAX_COLUMNS:,} columns; is it transposed?",
+        )
+    first = lines[filled[0]]
+    rows = [lines[number] for number in filled[1:]]
+    separator = _detect_separator(first)
+    blanks = any(f"{separator} " in line for line in [first, *rows])
+    return Dialect(
+        encoding,
+        separator,
+        _detect_decimal_mark(rows, separator),
+        _split_cells(first, separator),
+        filled[0] + 1,
+        blanks,
+    )
+
+
+def _check_file(path: Path, findings: Findings) -> None:
+    if not path.exists():
+        findings.fatal("there is no such file", str(path), "Check the path")
+    if not path.is_file():
+        findings.fatal("this is not a file", str(path), "Give the path of a table")
+    try:
+        with path.open("rb") as file:
+            size = len(file.read(1))
+    except OSError as error:
+        findings.fatal(f"the file cannot be read ({describe_os_error(error)})", str(path), "Check its permissions")
+    if size == 0:
+        findings.fatal("the file is empty", path.name, "Export it again")
+
+
+def _detect_encoding(head: bytes) -> str:
+    """Return the encoding of a file from its first bytes."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if head.startswith(b"\xef\xbb\xbf"):
+        return "utf-8-sig"
+    try:
+        head[:-4].decode("utf-8")  # the last character may be cut
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
+def _detect_separator(first: str) -> str:
+    """Return the separator with the most columns; names may hold blanks, so blanks come last."""
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    counts = {char: unquoted.count(char) for char in "\t;,"}
+    best = max(counts, key=lambda char: counts[char])
+    if counts[best]:
+        return best
+    return _WHITESPACE_REGEX if len(first.split()) > 1 else ","
+
+
+def _detect_decimal_mark(rows: list[str], separator: str) -> str:
+    """Return the decimal mark: a comma only where the separator is not one and numbers show it."""
+    if separator == ",":
+        return "."
+    cells = [cell for row in rows for cell in _split_cells(row, separator)]
+    commas = [cell for cell in cells if re.fullmatch(r"-?\d+,\d+", cell)]
+    points = sum(bool(re.fullmatch(r"-?\d+\.\d+", cell)) for cell in cells)
+    # 3,400 and 12,150 and never 4123,5: these commas mark thousands
+    thousands = all(re.fullmatch(r"-?\d{1,3},\d{3}", cell) for cell in commas)
+    return "," if len(commas) > points and not thousands else "."
+
+
+def _split_cells(line: str, separator: str) -> tuple[str, ...]:
+    """Split one line into its stripped cells."""
+    if separator == _WHITESPACE_REGEX:
+        cells = re.findall(r'"[^"]*"|\S+', line)
+        return tuple(cell.strip('"') for cell in cells)
+    limit = csv.field_size_limit()
+    if any(len(cell) >= limit for cell in line.split(separator)):
+        return tuple(line.split(separator))
+    try:
+        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        cells = line.split(separator)
+    return tuple(cell.strip() for cell in cells)
+
+
+def _check_header(header: list[str], where: str, findings: Findings) -> None:
+    if len(header) > MAX_COLUMNS:
+        findings.fatal(
+            f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read",
+            where,
+            "One person a row and one region a column; is it transposed?",
+        )
+    if len(header) < 2:
+        findings.fatal(
+            f"only one column was found: '{join_names(header)}'",
+            where,
+            "Columns are separated by comma, tab, semicolon or blanks; an id and the regions are needed",
+        )
+    names = Counter(fill_column_names(tuple(header)))
+    twice = [name for name, times in names.items() if times > 1]
+    if twice:
+        findings.fatal(
+            f"{format_count(len(twice), 'column name stands', 'column names stand')} more than once: {join_names(twice)}",
+            where,
+            "Rename or remove the second one",
+        )
+
+
+def read_lines(
+    lines: bytes, path: Path, dialect: Dialect, as_text: "Collection[str]", head: bool, findings: Findings
+) -> pd.DataFrame:
+    """Read some lines of a text table, the first of which is the first of the file (``head``) or not."""
+    options = _build_read_options(dialect, as_text) | ({} if head else {"skiprows": 0})
+    return _read_text(lines, path.name, dialect, options, findings)
+
+
+def _read_text(
+    source: Path | bytes, where: str, dialect: Dialect, options: dict[str, Any], findings: Findings
+) -> pd.DataFrame:
+    try:
+        try:
+            return _parse_csv(source, dialect.encoding, options)
+        except UnicodeDecodeError:
+            findings.note("the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8")
+            return _parse_csv(source, "latin-1", options)
+    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
+        _raise_row_error(error, where, len(dialect.header), findings)
+
+
+def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
+    """Return what pandas must be told to read a text table."""
+    names = fill_column_names(dialect.header)
+    wanted = {normalise_column_name(name) for name in as_text}
+    return {
+        "sep": dialect.separator,
+        "decimal": dialect.decimal,
+        "header": None,
+        "names": names,
+        "skiprows": dialect.skip,
+        "index_col": False,
+        "dtype": {name: str for name in names if normalise_column_name(name) in wanted},
+        "keep_default_na": False,  # its list has None, which is a label of some
+        "na_values": _MISSING_VALUES,
+        "skipinitialspace": dialect.blanks,
+    }
+
+
+def normalise_column_name(name: str) -> str:
+    """Return a column name without case, blanks and punctuation: spellings that mean the same are equal."""
+    return "".join(char for char in name.lower() if char.isalnum())
+
+
+def _parse_csv(source: Path | bytes, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
+    opened = BytesIO(source) if isinstance(source, bytes) else source
+    try:
+        with warnings.catch_warnings():
+            # A row longer than the header would lose its tail with no more than a warning.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # Text among numbers is reported by name later.
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            frame: pd.DataFrame = pd.read_csv(opened, encoding=encoding, **options)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame(columns=options["names"])
+    return frame
+
+
+def _raise_row_error(error: Exception, where: str, columns: int, findings: Findings) -> NoReturn:
+    """Say in the user's words why the rows do not fit the header."""
+    match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+    if match:
+        what = f"line {int(match[2]):,} has {match[3]} values, the header {match[1]} names"
+    elif isinstance(error, pd.errors.ParserWarning):
+        what = f"the rows have more values than the header has names ({columns})"
+    else:
+        what = f"the rows cannot be read ({join_names([str(error).splitlines()[0]])})"
+    findings.fatal(what, where, "Export it again with one name a column (in R: write.csv(row.names = FALSE))")
+
+
+def _drop_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:
+    """Drop columns with neither name nor value, as a separator at the end of each line makes them."""
+    nameless = [f"column {place}" for place, name in enumerate(header, start=1) if not name]
+    empty = [name for name in nameless if name in frame and bool(frame[name].isna().all())]
+    return frame.drop(columns=empty) if empty else frame
+
+
+def to_text(values: pd.Series) -> pd.Series:
+    """Return labels as stripped text, whole numbers without ``.0``, missing ones as missing."""
+    if pd.api.types.is_integer_dtype(values):  # not by way of floats, which cannot hold long ids
+        return values.map(str, na_action="ignore").astype("object").where(values.notna(), None)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        numbers = pd.to_numeric(values).astype(float)
+        texts = [_format_number(number) for number in numbers]
+        return pd.Series(texts, index=values.index, dtype="object").where(values.notna(), None)
+    if isinstance(values.dtype, pd.StringDtype):
+        trimmed = values.str.strip()
+        cells = trimmed.where(trimmed.notna() & (trimmed != ""), None).to_numpy(dtype=object, na_value=None)
+        return pd.Series(cells, index=values.index, dtype="object")
+    missing = values.isna().tolist()
+    cells = values.astype("object").tolist()
+    stripped = [None if lacking else str(cell).strip() or None for cell, lacking in zip(cells, missing, strict=True)]
+    return pd.Series(stripped, index=values.index, dtype="object")
+
+
+def _format_number(number: float) -> str:
+    return str(int(number)) if np.isfinite(number) and number == int(number) else repr(number)

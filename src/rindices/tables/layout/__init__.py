@@ -1,0 +1,1 @@
+"""Layouts of tables: which program wrote a table and what its columns are."""

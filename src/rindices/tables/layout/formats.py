@@ -1,0 +1,245 @@
+"""Which program wrote a table, and what each of its columns is: told from the header."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from rindices.tables.io.text import normalise_column_name
+from rindices.tables.layout import freesurfer, muse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ID_NAMES_TEXT = """
+    participant_id participant subject_id subject subjectid sub_id subj_id subjid sub id mrid ptid rid eid scan_id
+    image_id imageid patient_id patientid case_id name
+"""
+_VARIABLE_NAMES_TEXT = """
+    education handedness hand race ethnicity mmse cdr moca apoe apoe4 bmi weight height date scan_date dob manufacturer
+    field_strength magnetic_field_strength euler avg_en qc iq fiq viq piq
+"""
+ID_NAMES = tuple(_ID_NAMES_TEXT.split())
+SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")
+GROUP_NAMES = ("group", "diagnosis", "dx", "diag", "dx_group", "clinical_group")
+SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study")
+AGE_NAMES = ("age", "age_at_scan", "age_years")
+AGE_SEX_NAMES = (*AGE_NAMES, "sex", "gender")
+_PARTICIPANT_NAMES = {
+    *ID_NAMES,
+    *SESSION_NAMES,
+    *GROUP_NAMES,
+    *SITE_NAMES,
+    *AGE_SEX_NAMES,
+    *_VARIABLE_NAMES_TEXT.split(),
+}
+_NORMALISED_PARTICIPANT_NAMES = {normalise_column_name(name) for name in _PARTICIPANT_NAMES}
+_PARTICIPANT_WORDS_TEXT = """
+    age sex gender male female educ education pteducat score scores total uid id ids date visit month months year years
+    mmse mms moca cdr cdrsb adas ravlt faq gds updrs apoe abeta tau ptau fdg bmi weight height race ethnicity iq
+    scanner site centre center group dx diagnosis handedness unnamed imageuid
+"""
+_PARTICIPANT_WORDS = set(_PARTICIPANT_WORDS_TEXT.split())
+_ADNI_NON_VOLUME_REGEX = re.compile(
+    r"ST\d+(SA|TA|TS|HS)"
+)  # UCSF's tables: area, thickness and its sd, hippocampal rest
+_FORMATTED_NUMBER_REGEX = re.compile(r"-?\d[\d.,' ]*")
+_UKB_FIELD_REGEX = re.compile(r"(\d+)-\d+\.\d+")
+_UKB_NON_REGION_FIELDS = {31, 34, 52, 53, 54, 21003, *range(25000, 25011), *range(25756, 25760)}
+_MIN_MUSE_REGIONS = 10
+_MIN_FREESURFER_REGIONS = 5
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of one table are.
+
+    Attributes
+    ----------
+    format : str
+        ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``surrealgan``
+        or ``table``.
+    regions : mapping of str to str
+        Column in the file to region in the cohort.
+    icv : str or None
+        The column of intracranial volume.
+    aside : mapping of str to list of str
+        Why columns are not used (``ventricle``, ``composite``, ``no tissue``), and which.
+    others : tuple of str
+        Columns about the people: covariates, labels, whatever else.
+    measures : mapping of str to str
+        What each region measures: ``volume``, ``thickness``, ...
+    """
+
+    format: str
+    regions: Mapping[str, str]
+    icv: str | None = None
+    aside: Mapping[str, list[str]] = field(default_factory=dict)
+    participant_columns: tuple[str, ...] = ()
+    measures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def zero_is_missing(self) -> bool:
+        """Whether a zero means that the program did not find the region (FreeSurfer), not a volume of nothing."""
+        return self.format in {"aseg", "aparc", "freesurfer", "fastsurfer", "enigma"}
+
+
+def detect_layout(header: list[str], frame: pd.DataFrame, people: Collection[str]) -> Layout:
+    """Tell what wrote a table.
+
+    Parameters
+    ----------
+    header : list of str
+        The names as in the file (the first may be empty).
+    frame : DataFrame
+        The table; only an unknown one is looked into.
+    people : collection of str
+        Columns that the user named as id, session, group, site or covariate: they are never regions.
+    """
+    columns = [name for name in frame.columns if name not in people]
+    first = header[0].lower() if header else ""
+    readers: tuple[Callable[[], Layout | None], ...] = (
+        lambda: _detect_dlmuse(columns),
+        lambda: _detect_freesurfer(columns, first),
+        lambda: _detect_surrealgan(columns, frame),
+        lambda: _detect_generic(columns, frame),
+    )
+    return next(layout for layout in (reader() for reader in readers) if layout is not None)
+
+
+def find_column(columns: Collection[str], names: Collection[str]) -> str | None:
+    """Return the first column, in the order of ``names``, that bears one of them in any spelling."""
+    by_key = {normalise_column_name(column): column for column in reversed(list(columns))}
+    return next((by_key[normalise_column_name(name)] for name in names if normalise_column_name(name) in by_key), None)
+
+
+def _is_participant_column(column: str) -> bool:
+    """Return whether a name, or one of its words, is about a person and not about a region."""
+    words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
+    return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES or any(
+        word in _PARTICIPANT_WORDS for word in words
+    )
+
+
+def _detect_dlmuse(columns: list[str]) -> Layout | None:
+    codes = muse.parse_muse_codes(columns)
+    singles = muse.single_regions()
+    known = {column: code for column, code in codes.items() if code in singles}
+    numbered = [column for column in columns if muse.has_code_number(column)]
+    if len(known) < _MIN_MUSE_REGIONS or sum(column in codes for column in numbered) < 0.9 * len(numbered):
+        return None
+    regions = {column: singles[code].name for column, code in known.items() if not singles[code].is_ventricle}
+    aside = {
+        "ventricle": [column for column, code in known.items() if singles[code].is_ventricle],
+        "composite": [c for c, code in codes.items() if code not in singles and code != muse.ICV_CODE],
+    }
+    icv = next((column for column, code in codes.items() if code == muse.ICV_CODE), None)
+    others = tuple(column for column in columns if column not in codes)
+    if icv is None:
+        icv = find_column(others, freesurfer.ICV_NAMES)
+    return Layout("dlmuse", regions, icv, _drop_empty_lists(aside), others, dict.fromkeys(regions.values(), "volume"))
+
+
+def _detect_freesurfer(columns: list[str], first: str) -> Layout | None:
+    kinds = {column: freesurfer.classify_column(column) for column in columns}
+    regions = [column for column, kind in kinds.items() if kind == "region"]
+    if len(regions) < _MIN_FREESURFER_REGIONS:
+        return None
+    if any(freesurfer.is_parcel(column) for column in regions):
+        whole = [column for column in regions if freesurfer.is_whole_cortex(column)]
+        kinds |= dict.fromkeys(whole, "composite")
+        regions = [column for column in regions if column not in whole]
+    aside = {why: [c for c, kind in kinds.items() if kind == why] for why in ("ventricle", "composite", "no tissue")}
+    icvs = [column for column, kind in kinds.items() if kind == "icv"]
+    icv = find_column(icvs, freesurfer.ICV_NAMES)
+    others = tuple(column for column, kind in kinds.items() if kind is None)
+    name = _detect_freesurfer_format(columns, first)
+    names = {column: freesurfer.canonicalise_region_name(column) for column in regions}
+    measures = {names[column]: _infer_column_measure(column, first) for column in regions}
+    return Layout(name, names, icv, _drop_empty_lists(aside), others, measures)
+
+
+def _infer_column_measure(column: str, first: str) -> str:
+    """Return what a column measures; the head of an aseg table (``Measure:mean``) says it for all."""
+    told = first.removeprefix("measure:") if first.startswith("measure:") else "volume"
+    return freesurfer.infer_measure(column) if told == "volume" else told
+
+
+def _detect_freesurfer_format(columns: list[str], first: str) -> str:
+    if first.startswith("measure:"):
+        return "aseg"
+    if first.startswith(("lh.", "rh.")):
+        return "aparc"
+    lower = {column.lower() for column in columns}
+    if "total intracranial" in lower or "left cerebral white matter" in lower:
+        return "synthseg"
+    if {"llatvent", "lhippo"} & lower or any(column.endswith(("_thickavg", "_surfavg")) for column in lower):
+        return "enigma"
+    return "freesurfer"
+
+
+def _detect_surrealgan(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    """Recognise the frames of the authors' package: participant_id, diagnosis (-1 and 1), then regions."""
+    if list(frame.columns[:2]) != ["participant_id", "diagnosis"]:
+        return None
+    labels = set(pd.to_numeric(frame["diagnosis"], errors="coerce").dropna().unique())
+    if not labels or not labels <= {-1, 0, 1}:
+        return None
+    layout = _detect_generic(columns, frame)
+    return Layout("surrealgan", layout.regions, layout.icv, layout.aside, layout.participant_columns, layout.measures)
+
+
+def _detect_generic(columns: list[str], frame: pd.DataFrame) -> Layout:
+    """Take every column of numbers that is not about the people as a region."""
+    icv = find_column(columns, freesurfer.ICV_NAMES)
+    rest = [column for column in columns if column != icv and not _is_participant_column(column)]
+    numbers = [column for column in rest if is_mostly_numeric(frame[column])]
+    kinds = {column: _classify_generic_column(column, frame[column]) for column in numbers}
+    regions = [column for column in numbers if kinds[column] == "region"]
+    aside = {why: [c for c, kind in kinds.items() if kind == why] for why in dict.fromkeys(kinds.values())}
+    aside.pop("region", None)
+    others = tuple(column for column in columns if column not in regions and column != icv)
+    measures = {column: freesurfer.infer_measure(column) for column in regions}
+    return Layout("table", {column: column for column in regions}, icv, aside, others, measures)
+
+
+def _classify_generic_column(column: str, values: pd.Series) -> str:
+    """Return ``region``, or why a column of numbers in an unknown table is hardly one."""
+    known = freesurfer.classify_column(column)
+    if known in {"ventricle", "composite", "no tissue"}:
+        return known
+    if _ADNI_NON_VOLUME_REGEX.fullmatch(column):
+        return "not a volume"
+    field = _UKB_FIELD_REGEX.fullmatch(column)
+    if field and int(field[1]) in _UKB_NON_REGION_FIELDS:
+        return "not a region"
+    return "few whole numbers" if _has_few_integers(values) else "region"
+
+
+def _has_few_integers(values: pd.Series) -> bool:
+    """Return whether a column holds codes or counts: whole numbers, few of them distinct."""
+    if not pd.api.types.is_numeric_dtype(values) or len(values) < 30:
+        return False
+    found = values.dropna().unique()
+    return 1 < len(found) <= 10 and bool((found == found.round()).all())
+
+
+def is_mostly_numeric(values: pd.Series) -> bool:
+    """Return whether a column is meant as numbers: text in a few cells is a fault, in most it is a label."""
+    if pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
+        return False
+    if pd.api.types.is_numeric_dtype(values):
+        return True
+    filled = values.dropna().astype("object")
+    if not len(filled):
+        return True
+    numbers = pd.to_numeric(filled, errors="coerce").notna()
+    # 1.234,5 and 1,234.5 are meant as numbers, though they cannot be read as they stand
+    marked = filled.map(lambda cell: bool(_FORMATTED_NUMBER_REGEX.fullmatch(str(cell).strip())))
+    return bool((numbers | marked).mean() >= 0.5)
+
+
+def _drop_empty_lists(aside: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {why: columns for why, columns in aside.items() if columns}

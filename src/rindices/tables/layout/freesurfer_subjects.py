@@ -1,0 +1,75 @@
+"""FastSurfer and FreeSurfer subject folders: one ``stats`` file per person becomes one row."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from rindices.errors import Findings, format_count, join_names
+
+STATS_NAMES = ("aseg+DKT.stats", "aseg+DKT.VINN.stats", "aparc.DKTatlas+aseg.deep.volume.stats", "aseg.stats")
+_ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
+
+
+def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
+    """Read every person's stats file below a folder of subjects.
+
+    Returns
+    -------
+    DataFrame
+        ``participant_id``, one column a structure, and ``eTIV`` where the files have it. MaskVol, which FastSurfer
+        writes, is not eTIV and is not taken for it.
+    """
+    people = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _find_stats_file(subject))}
+    if not people:
+        findings.fatal(
+            "no subject folder with stats/aseg+DKT.stats was found",
+            str(folder),
+            "Give the folder that holds one folder per person (SUBJECTS_DIR)",
+        )
+    rows = {name: _add_etiv(_read_stats(path), path) for name, path in people.items()}
+    broken = [name for name, row in rows.items() if not row]
+    if broken:
+        findings.error(
+            f"{format_count(len(broken), 'stats file')} without a volume: {join_names(broken)}",
+            str(folder),
+            "Run the segmentation of these people again or move their folders away",
+        )
+    frame = pd.DataFrame([{"participant_id": name, **row} for name, row in rows.items() if row])
+    if frame.empty:
+        findings.fatal("no stats file holds a volume", str(folder), "Run the segmentation again")
+    return frame
+
+
+def _find_stats_file(subject: Path) -> Path | None:
+    candidates = (subject / "stats" / name for name in STATS_NAMES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _add_etiv(row: dict[str, float], path: Path) -> dict[str, float]:
+    """Add eTIV from the aseg.stats beside, where the file itself has none."""
+    beside = path.with_name("aseg.stats")
+    if not row or "eTIV" in row or not beside.is_file():
+        return row
+    etiv = _read_stats(beside).get("eTIV")
+    return row if etiv is None else row | {"eTIV": etiv}
+
+
+def _read_stats(path: Path) -> dict[str, float]:
+    """Return the volumes of one person by structure: volume is the 4th, the name the 5th column."""
+    row: dict[str, float] = {}
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        match = _ETIV_REGEX.match(line)
+        if match:
+            row["eTIV"] = _parse_float(match[1])
+        fields = line.split()
+        if len(fields) >= 5 and not line.startswith("#"):
+            row[fields[4]] = _parse_float(fields[3])
+    return row
+
+
+def _parse_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,86 @@
+"""The MUSE atlas: 145 single regions, of which 139 are the paper's."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+ICV_CODE = 702
+_COMPOSITE_CODES = range(300, 1000)
+_MUSE_PREFIX_REGEX = re.compile(r"\w*muse_(?:volumes?_)?", re.IGNORECASE)
+_MUSE_COLUMN_REGEX = re.compile(r"(?:X|ROI_|\w*muse_(?:volumes?_)?)?(\d{1,3})(?:\.0)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MuseRegion:
+    """One single region of the MUSE atlas."""
+
+    code: int
+    label: str
+    side: str
+    tissue: str
+    typical_mm3: float
+
+    @property
+    def name(self) -> str:
+        """The name used throughout: ``MUSE_47``, whatever the header says."""
+        return region_name(self.code)
+
+    @property
+    def is_ventricle(self) -> bool:
+        """Whether the paper leaves the region out."""
+        return self.tissue == "ventricle"
+
+
+def region_name(code: int) -> str:
+    """Return the name of a region in a cohort."""
+    return f"MUSE_{code}"
+
+
+@cache
+def single_regions() -> dict[int, MuseRegion]:
+    """Return the 145 single regions by code."""
+    text = (files("rindices.tables") / "data" / "muse_regions.csv").read_text("utf-8")
+    rows = [line.split(",") for line in text.splitlines()[1:]]
+    return {int(row[0]): MuseRegion(int(row[0]), row[1], row[2], row[3], float(row[4])) for row in rows}
+
+
+@cache
+def paper_codes() -> tuple[int, ...]:
+    """Return the codes of the paper's 139 regions, in ascending order."""
+    return tuple(code for code, region in sorted(single_regions().items()) if not region.is_ventricle)
+
+
+def find_muse_region(name: str) -> MuseRegion | None:
+    """Return the region behind a name such as ``MUSE_47``, or None for a name of another atlas."""
+    match = re.fullmatch(r"MUSE_(\d{1,3})", name)
+    return single_regions().get(int(match[1])) if match else None
+
+
+def region_label(name: str) -> str:
+    """Return the readable label of a region: ``Hippocampus_R`` for ``MUSE_47``; other names as they are."""
+    region = find_muse_region(name)
+    return region.label if region else name
+
+
+def parse_muse_codes(header: Iterable[str]) -> dict[str, int]:
+    """Return the MUSE code of every column that carries one, single or composite.
+
+    Headers differ (``702``, ``DL_MUSE_Volume_702``, ``X702``, ``Hippocampus_R``), codes do not.
+    """
+    labels = {region.label.lower(): code for code, region in single_regions().items()}
+    labels["icv"] = ICV_CODE
+    codes = {column: _parse_code(column, labels) for column in header}
+    return {column: code for column, code in codes.items() if code is not None}
+
+
+def has_code_number(column: str) -> bool:
+    """Return whether a column bears a number where MUSE has its code."""
+    return bool(_MUSE_COLUMN_REGEX.fullmatch(column))
+
+
+def _parse_code(column: str, labels: dict[str, int]) -> int | None:
+    match = _MUSE_COLUMN_REGEX.fullmatch(column)
+    code = int(match[1]) if match else labels.get(_MUSE_PREFIX_REGEX.sub("", column).lower())
+    return code if code is not None and (code in single_regions() or code in _COMPOSITE_CODES) else None

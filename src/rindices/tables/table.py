@@ -1,0 +1,320 @@
+"""One file (or folder) with regions becomes one table with ids; several become one by joining on the ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import BoolArray
+from rindices.errors import Findings, format_count, join_names
+from rindices.tables.io.text import read_frame, to_text
+from rindices.tables.layout import formats, freesurfer_subjects
+from rindices.tables.layout.formats import Layout
+from rindices.tables.validation.ids import (
+    IdMatches,
+    find_duplicates,
+    is_row_counter,
+    match_ids,
+    normalise_session,
+    split_bids_ids,
+)
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Which columns the user named; None where it is to be found out."""
+
+    id: str | None = None
+    session: str | None = None
+    group: str | None = None
+    site: str | None = None
+    covariates: tuple[str, ...] = ()
+
+    def named(self) -> list[str]:
+        """Return all columns the user named."""
+        single = (self.id, self.session, self.group, self.site)
+        return [name for name in single if name] + [name for name in self.covariates if name.lower() != "icv"]
+
+    def text_columns(self) -> list[str]:
+        """Return the names of columns that must be read as text."""
+        guessed = [*formats.ID_NAMES, *formats.SESSION_NAMES, *formats.GROUP_NAMES, "column 1"]
+        return [name for name in (self.id, self.session, self.group, self.site) if name] + guessed
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose rows have names.
+
+    Attributes
+    ----------
+    ids, sessions : list of str
+        One per row; sessions are None where the table has none.
+    frame : DataFrame
+        The rows, in the same order.
+    layout : Layout
+        What the columns are.
+    where : str
+        The file's name.
+    id_column, session_column : str or None
+    """
+
+    ids: list[str]
+    sessions: list[str] | None
+    frame: pd.DataFrame
+    layout: Layout
+    where: str
+    id_column: str | None = None
+    session_column: str | None = None
+
+    def take(self, rows: BoolArray) -> "Table":
+        """Return some rows."""
+        places = np.flatnonzero(rows)
+        sessions = None if self.sessions is None else [self.sessions[int(row)] for row in places]
+        frame = self.frame.iloc[places].reset_index(drop=True)
+        return replace(self, ids=[self.ids[int(row)] for row in places], sessions=sessions, frame=frame)
+
+    def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
+        """Return one text per row that tells people, and sessions where asked for, apart.
+
+        Parameters
+        ----------
+        ids : sequence of str, optional
+            Take these for the table's own ids: the names that the same people have in another table.
+        """
+        names = self.ids if ids is None else list(ids)
+        if not with_session or self.sessions is None:
+            return names
+        return [f"{name} {normalise_session(session)}" for name, session in zip(names, self.sessions, strict=True)]
+
+
+def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Findings) -> Table:
+    """Read the tables of volumes and join them (two hemispheres, or aparc and aseg) by id."""
+    tables = [_read_region_table(path, roles, findings) for path in paths]
+    joined = tables[0]
+    for table in tables[1:]:
+        joined = _join_tables(joined, table, findings)
+    _check_hemispheres(joined, findings)
+    return joined
+
+
+def read_participants(path: Path, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
+    """Read a table of participants; of several id columns the one that knows most of ``ids`` counts."""
+    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
+    column = roles.id if roles.id in frame else _choose_id_column(frame, ids, path.name, findings)
+    return _build_table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
+
+
+def _read_region_table(path: Path, roles: ColumnRoles, findings: Findings) -> Table:
+    if path.is_dir():
+        frame = freesurfer_subjects.read_subject_folders(path, findings)
+        table = build_region_table(frame, [str(name) for name in frame.columns], path.name, roles, findings)
+        return replace(table, layout=replace(table.layout, format="fastsurfer"))
+    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
+    return build_region_table(frame, header, path.name, roles, findings)
+
+
+def build_region_table(
+    frame: pd.DataFrame, header: list[str], where: str, roles: ColumnRoles, findings: Findings
+) -> Table:
+    """Find out what the columns of a frame with regions are, and who its rows are."""
+    id_column = _find_id_column(frame, header, roles, where, findings)
+    session = _find_session_column(frame, roles)
+    wanted = {name.lower() for name in roles.named()}
+    people = {id_column, *(name for name in frame.columns if name.lower() in wanted), *([session] if session else [])}
+    layout = formats.detect_layout(header, frame, people)
+    layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(people - {id_column})))
+    return _build_table(frame, header, where, replace(roles, id=id_column), layout, findings)
+
+
+def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
+    """Return further rows of a table, whose columns are what they are in the first ones."""
+    roles = ColumnRoles(first.id_column, first.session_column)
+    return _build_table(frame, list(frame.columns), first.where, roles, first.layout, findings, first)
+
+
+def _build_table(
+    frame: pd.DataFrame,
+    header: list[str],
+    where: str,
+    roles: ColumnRoles,
+    layout: Layout,
+    findings: Findings,
+    first: Table | None = None,
+) -> Table:
+    id_column = _find_id_column(frame, header, roles, where, findings)
+    if frame[id_column].isna().any():  # rows of nothing but separators, as spreadsheets leave them
+        frame = frame.dropna(how="all").reset_index(drop=True)
+    names = to_text(frame[id_column])
+    nameless = [int(row) + 1 for row in np.flatnonzero(names.isna())]
+    if nameless:
+        findings.fatal(
+            f"{format_count(len(nameless), 'row')} without an id: row {join_names(nameless)}",
+            where,
+            "Fill the id or delete the row",
+        )
+    ids: list[str] = names.tolist()
+    session = _find_session_column(frame, roles) if first is None else first.session_column
+    sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
+    in_id = sessions is None and (first is None or first.sessions is not None)
+    bids = split_bids_ids(ids) if in_id else None
+    if bids:
+        if first is None:
+            findings.note(f"ids hold person and session: {ids[0]} is {bids[0][0]}, {bids[1][0]}", where)
+        ids, sessions = bids
+    elif in_id and first is not None and not ids:
+        sessions = []
+    elif in_id and first is not None:
+        findings.fatal(f"ids hold person and session in the first rows, not here: {ids[0]}", where, "Spell them alike")
+    table = Table(ids, sessions, frame, layout, where, id_column, session)
+    _check_unique_ids(table, findings)
+    return table
+
+
+def _check_unique_ids(table: Table, findings: Findings) -> None:
+    twice = find_duplicates(table.keys())
+    if twice:
+        cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
+        findings.fatal(
+            f"{format_count(len(twice), 'id stands', 'ids stand')} more than once: {join_names(twice)}",
+            table.where,
+            cure,
+        )
+
+
+def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:
+    """Return the column of ids: named by the user, by a usual name, or the first column where it must be it."""
+    if roles.id and roles.id in frame:
+        return roles.id
+    usual = formats.find_column(frame.columns, formats.ID_NAMES)
+    if usual:
+        return usual
+    first = str(frame.columns[0])
+    lead = header[0].lower() if header else ""
+    if lead == "" or lead.startswith(("measure:", "lh.", "rh.")):
+        return first
+    texts = frame[first]
+    if not pd.api.types.is_numeric_dtype(texts) and texts.is_unique:
+        findings.note(f"the first column, '{first}', is taken as the id", where, "If not: --id COLUMN")
+        return first
+    return findings.fatal(
+        "no column of ids was found", where, f"Name it: --id COLUMN (there is: {join_names(frame.columns)})"
+    )
+
+
+def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
+    if roles.session and roles.session in frame:
+        return roles.session
+    return formats.find_column(frame.columns, formats.SESSION_NAMES)
+
+
+def drop_counter_column(
+    frame: pd.DataFrame, header: list[str], where: str, findings: Findings
+) -> tuple[pd.DataFrame, list[str]]:
+    """Drop a nameless first column that only counts the rows, as pandas and R write it: it is nobody's id."""
+    first = str(frame.columns[0])
+    nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
+    if not nameless or not is_row_counter(to_text(frame[first]).tolist()):
+        return frame, header
+    findings.note("the nameless first column only counts the rows; it is not used", where)
+    return frame.drop(columns=first), header[1:]
+
+
+def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> str | None:
+    """Return the id-like column that knows most of ``ids``; between two that mean different people none is guessed."""
+    candidates = [name for name in frame.columns if formats.find_column([name], formats.ID_NAMES)]
+    if len(candidates) < 2:
+        return str(candidates[0]) if candidates else None
+    rows = {name: _match_rows(ids, to_text(frame[name]).tolist()) for name in candidates}
+    best = max(candidates, key=lambda name: len(rows[name]))
+    rivals = [name for name in candidates if 2 * len(rows[name]) > len(rows[best]) and rows[name] != rows[best]]
+    if rivals:
+        findings.fatal(
+            f"columns {join_names([best, *rivals])} all look like ids and mean different people",
+            where,
+            "Name one: --id COLUMN",
+        )
+    findings.note(f"of the columns {join_names(candidates)}, '{best}' is taken as the id", where)
+    return str(best)
+
+
+def _match_rows(ids: Sequence[str], column: Sequence[str | None]) -> dict[str, int]:
+    """Return the row of each id that a column knows, exactly or loosely."""
+    places = {name: row for row, name in enumerate(column) if name is not None}
+    return {left: places[right] for left, right in match_ids(ids, places).pairs.items()}
+
+
+def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
+    """Put the columns of a second table beside the first, person by person."""
+    same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
+    if same:
+        findings.fatal(
+            f"{format_count(len(same), 'region stands', 'regions stand')} in {left.where} as well: {join_names(same)}",
+            right.where,
+            "Give each region once (one lh and one rh table, not the same twice)",
+        )
+    with_session = left.sessions is not None and right.sessions is not None
+    matching = match_ids(left.ids, right.ids)
+    report_inexact_matches(matching, left.where, right.where, findings)
+    rows = {key: row for row, key in enumerate(right.keys(with_session))}
+    wanted = left.keys(with_session, [matching.pairs.get(name, "") for name in left.ids])
+    lacking = [name for name, want in zip(left.ids, wanted, strict=True) if want not in rows]
+    extra = len(right.ids) - (len(wanted) - len(lacking))
+    if lacking or extra:
+        findings.warn(
+            f"{len(lacking):,} people of {left.where} are not here ({join_names(lacking) or 'none'}), {extra:,} only here",
+            right.where,
+            "Their regions count as missing; people who are only in the second table are not read",
+        )
+    places = pd.Index([rows.get(want, -1) for want in wanted])
+    columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
+    columns = [column for column in columns if column not in left.frame]
+    beside = right.frame[columns].reset_index(drop=True).reindex(places).reset_index(drop=True)
+    frame = pd.concat([left.frame.reset_index(drop=True), beside], axis=1)
+    return replace(
+        left, frame=frame, layout=_merge_layouts(left.layout, right.layout), where=f"{left.where} + {right.where}"
+    )
+
+
+def report_inexact_matches(matching: IdMatches, left: str, right: str, findings: Findings) -> None:
+    """Tell the user about ids that were matched though spelt differently, and about those that were not."""
+    if matching.inexact:
+        example = " = ".join(matching.inexact[0])
+        counted = is_row_counter([pair[0] for pair in matching.inexact])
+        counted |= is_row_counter([pair[1] for pair in matching.inexact])
+        if counted:
+            what = "the ids of one table only count 1, 2, 3, ...: make sure that they are not row numbers"
+            findings.warn(what, f"{left}, {right}", f"They were matched so: {example}")
+        findings.note(
+            f"{format_count(len(matching.inexact), 'id was', 'ids were')} matched one to one though spelt differently "
+            f"(prefix, suffix, path or zeros): {example}",
+            f"{left}, {right}",
+        )
+    if matching.ambiguous:
+        findings.error(
+            f"{format_count(len(matching.ambiguous), 'id fits', 'ids fit')} more than one person: {join_names(matching.ambiguous)}",
+            f"{left}, {right}",
+            "Spell ids alike in both tables",
+        )
+
+
+def _merge_layouts(left: Layout, right: Layout) -> Layout:
+    aside = {why: [*left.aside.get(why, []), *right.aside.get(why, [])] for why in {**left.aside, **right.aside}}
+    return Layout(
+        left.format if left.format == right.format else "freesurfer",
+        {**left.regions, **right.regions},
+        left.icv or right.icv,
+        aside,
+        left.participant_columns,
+        {**left.measures, **right.measures},
+    )
+
+
+def _check_hemispheres(table: Table, findings: Findings) -> None:
+    sides = {name[:2] for name in table.layout.regions if name[:3] in {"lh_", "rh_"}}
+    if table.layout.format == "aparc" and len(sides) == 1:
+        have, lack = ("left", "rh") if sides == {"lh"} else ("right", "lh")
+        findings.warn(
+            f"only the {have} hemisphere is here", table.where, f"Give both tables: TABLE_lh TABLE_{lack} side by side"
+        )

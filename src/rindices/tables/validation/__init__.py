@@ -1,0 +1,1 @@
+"""Validation: ids, groups, units and values of a table."""

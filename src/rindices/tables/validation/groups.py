@@ -1,0 +1,131 @@
+"""From the user's own labels to controls and patients."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, did_you_mean, format_count, join_names
+from rindices.tables.io.text import to_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONTROL, PATIENT = "control", "patient"
+_CONTROL_WORDS_TEXT = "control controls cn nc hc hv ctl ctrl con healthy normal cognitively_normal cu td"
+_CONTROL_WORDS = {*_CONTROL_WORDS_TEXT.split(), "healthy control", "healthy controls", "cognitively normal"}
+_CONTROL_NUMBERS = ("-1", "0")
+_LABELS_HINT = "Say which is which: --controls LABEL --patients LABEL[,LABEL]"
+
+
+def assign_groups(
+    labels: pd.Series,
+    controls: Sequence[str],
+    patients: Sequence[str],
+    where: str,
+    findings: Findings,
+) -> "NDArray[np.object_] | None":
+    """Return ``control``, ``patient`` or None for each person; None where the labels cannot be told apart.
+
+    ``*`` for the patients means everyone who is no control. People with another label than the two are left out with a
+    note; a label that is not there is an error, never a silent NaN.
+    """
+    texts = normalise_labels(labels)
+    counts = texts.value_counts().to_dict()
+    chosen = _choose_labels(counts, list(controls), list(patients), where, findings)
+    if chosen is None:
+        return None
+    result = np.full(len(texts), None, dtype=object)
+    result[texts.isin(chosen[0]).to_numpy()] = CONTROL
+    result[texts.isin(chosen[1]).to_numpy()] = PATIENT
+    others = {label: number for label, number in counts.items() if label not in chosen[0] + chosen[1]}
+    if others:
+        findings.note(
+            f"{format_count(sum(others.values()), 'person', 'people')} with another label are left out: {_format_counts(others)}",
+            where,
+        )
+    for name, labels_of in zip((CONTROL, PATIENT), chosen, strict=True):
+        if not sum(counts.get(label, 0) for label in labels_of):
+            findings.error(f"there are no {name}s", where, _LABELS_HINT)
+    return result
+
+
+def normalise_labels(labels: pd.Series) -> pd.Series:
+    """Return labels as text in which 1, 1.0 and "1.0" are the same."""
+    return to_text(labels).map(lambda text: re.sub(r"^(-?\d+)\.0*$", r"\1", text), na_action="ignore")
+
+
+def can_guess_groups(labels: pd.Series) -> bool:
+    """Return whether controls and patients can be told without asking."""
+    return _guess_labels(normalise_labels(labels).value_counts().to_dict()) is not None
+
+
+def _choose_labels(
+    counts: dict[Any, int], controls: list[str], patients: list[str], where: str, findings: Findings
+) -> tuple[list[str], list[str]] | None:
+    found = [str(label) for label in counts]
+    if not found:
+        findings.error("the group column is empty", where, "Fill it or name another column with --group")
+        return None
+    if not controls and not patients:
+        return _guess_labels_or_report(counts, where, findings)
+    known = [_resolve_label(label, found, where, findings) for label in controls]
+    if patients == ["*"]:  # everyone else
+        patients = [label for label in found if label not in known]
+    ill = [_resolve_label(label, found, where, findings) for label in patients]
+    if None in known + ill:
+        return None
+    rest = [label for label in found if label not in known + ill]
+    if (not known or not ill) and len(rest) != 1:
+        missing = "controls" if not known else "patients"
+        findings.error(f"which label means {missing}? There is: {_format_counts(counts)}", where, _LABELS_HINT)
+        return None
+    chosen = ([k for k in known if k] or rest, [p for p in ill if p] or rest)
+    both = set(chosen[0]) & set(chosen[1])
+    if both:
+        findings.error(f"{join_names(sorted(both))} cannot be both control and patient", where, _LABELS_HINT)
+        return None
+    return chosen
+
+
+def _resolve_label(label: str, found: list[str], where: str, findings: Findings) -> str | None:
+    """Return the label as the table spells it."""
+    text = str(normalise_labels(pd.Series([label], dtype="object")).iloc[0])
+    same = [name for name in found if name == text] or [n for n in found if n.lower() == text.lower()]
+    if len(same) == 1:
+        return same[0]
+    findings.error(f"no one has the label '{label}'", where, f"In this column {did_you_mean(label, found)}")
+    return None
+
+
+def _guess_labels_or_report(
+    counts: dict[Any, int], where: str, findings: Findings
+) -> tuple[list[str], list[str]] | None:
+    guess = _guess_labels(counts)
+    if guess is None:
+        one = " (a study needs two groups)" if len(counts) == 1 else ""
+        findings.error(f"which label means controls?{one} There is: {_format_counts(counts)}", where, _LABELS_HINT)
+        return None
+    if guess[0] == ["0"]:
+        findings.note("label 0 is taken as control and 1 as patient", where, "If not: --controls 1 --patients 0")
+    return guess
+
+
+def _guess_labels(counts: dict[Any, int]) -> tuple[list[str], list[str]] | None:
+    """Return the two groups where they are unmistakable."""
+    labels = [str(label) for label in counts]
+    if len(labels) != 2:
+        return None
+    words = [label for label in labels if label.strip().lower().replace("-", " ") in _CONTROL_WORDS]
+    if len(words) == 1:
+        return words, [label for label in labels if label not in words]
+    for number in _CONTROL_NUMBERS:
+        if set(labels) == {number, "1"}:
+            return [number], ["1"]
+    return None
+
+
+def _format_counts(counts: dict[Any, int]) -> str:
+    return join_names([f"{label} ({number:,})" for label, number in counts.items()], 12)

@@ -1,0 +1,350 @@
+"""The door: a table is validated here, once and in one pass; what comes through is trusted inside."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import gt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import BoolArray
+from rindices.errors import Findings, Problem, Severity, TableError, capitalise_first, did_you_mean, join_names
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.layout.regions import read_region_values, select_icv
+from rindices.tables.participants import (
+    GroupLabels,
+    JoinedParticipants,
+    ParticipantTable,
+    describe_covariate,
+    join_participants,
+    read_covariates,
+    read_groups,
+    read_sites,
+    suggest_covariates,
+)
+from rindices.tables.table import ColumnRoles, Table, read_region_tables
+from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.units import Unit
+from rindices.tables.validation.values import (
+    ColumnRanges,
+    OnMissing,
+    check_cells,
+    check_constant,
+    check_regions,
+    compute_column_ranges,
+    report_missing,
+)
+
+MEASURES = ("volume", "thickness", "area", "any")
+_SMALL_GROUP_SIZE = 20
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """What the user asked for, in one value."""
+
+    volumes: tuple[Path, ...]
+    participants: Path | None
+    roles: ColumnRoles
+    controls: tuple[str, ...] = ()
+    patients: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    measure: str = "volume"
+    on_missing: str = "report"
+    find_groups: bool = True
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """What a table turned out to be.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+    cohort : Cohort or None
+        None where an error stands in the way.
+    format : str or None
+    people, controls, patients, regions, sites : int or None
+        None where it could not be told or was not asked for.
+    covariates : tuple of str
+        Those that were named; where none was, those that are there to be named.
+    icv : str or None
+        The column of intracranial volume.
+    unit : str or None
+    aside : dict
+        Number of columns that are not used, by reason.
+    kinds : dict
+        How each named covariate is understood: as a number, or as so many categories.
+    region_names : tuple of str
+    participants : Participants or None
+        The table that the people were joined with.
+    keys : tuple of str
+        (N,) what tells the rows apart, in pieces of a table too: the participant where there are any, and the session.
+    """
+
+    problems: tuple[Problem, ...]
+    cohort: Cohort | None = None
+    format: str | None = None
+    people: int | None = None
+    controls: int | None = None
+    patients: int | None = None
+    regions: int | None = None
+    sites: int | None = None
+    covariates: tuple[str, ...] = ()
+    icv: str | None = None
+    unit: str | None = None
+    aside: dict[str, int] | None = None
+    kinds: dict[str, str] | None = None
+    region_names: tuple[str, ...] = ()
+    participants: ParticipantTable | None = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no error was found."""
+        return not any(problem.severity is Severity.ERROR for problem in self.problems)
+
+    def cohort_or_raise(self) -> Cohort:
+        """Return the cohort; raises the errors that stand in its way."""
+        if self.cohort is None:
+            raise TableError(problem for problem in self.problems if problem.severity is Severity.ERROR)
+        return self.cohort
+
+
+@dataclass(frozen=True)
+class _UnfilteredCohort:
+    """What was read, before it is decided who stays: all have the N rows of the table of regions."""
+
+    table: Table
+    people: JoinedParticipants
+    regions: pd.DataFrame
+    covariates: pd.DataFrame
+    groups: GroupLabels | None
+    sites: pd.Series | None
+    icv: pd.Series | None
+
+    @cached_property
+    def ranges(self) -> ColumnRanges:
+        """Of the regions."""
+        return compute_column_ranges(self.regions)
+
+    def take(self, rows: BoolArray) -> "_UnfilteredCohort":
+        """Return the parts of some people."""
+        if rows.all():
+            return self
+
+        def some(frame: pd.DataFrame) -> pd.DataFrame:
+            return frame[rows].reset_index(drop=True)
+
+        return _UnfilteredCohort(
+            self.table.take(rows),
+            self.people.take(rows),
+            some(self.regions),
+            some(self.covariates),
+            None if self.groups is None else self.groups.take(rows),
+            None if self.sites is None else some(self.sites),
+            None if self.icv is None else some(self.icv),
+        )
+
+
+@dataclass(frozen=True)
+class KnownSchema:
+    """Further rows of a table, and what its first rows told: a piece is not judged on its own.
+
+    Attributes
+    ----------
+    table : Table
+        The rows.
+    unit : Unit or None
+        None for the first rows, which are judged.
+    kinds : mapping
+        Which covariates are numbers.
+    participants : Participants or None
+    """
+
+    table: Table
+    unit: Unit | None = None
+    kinds: Mapping[str, bool] = field(default_factory=dict)
+    participants: ParticipantTable | None = None
+
+
+def validate_table(request: TableRequest, more: KnownSchema | None = None) -> ValidationResult:
+    """Read and validate; every problem is in the result, none is raised.
+
+    Parameters
+    ----------
+    more : More, optional
+        Rows that were read already; people then stay in the order of the rows.
+    """
+    findings = Findings()
+    try:
+        policy = OnMissing(_check_option(request.on_missing, list(OnMissing), "on_missing", findings))
+        _check_option(request.measure, MEASURES, "measure", findings)
+        parts = _read_unfiltered_cohort(request, findings, more)
+    except TableError:
+        return ValidationResult(tuple(findings))
+    if parts.groups is not None:  # people of other groups cannot stop a study that leaves them out
+        parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
+    unit = None if more is None else more.unit
+    lacking = _find_incomplete_rows(parts, policy, findings, whole=unit is None)
+    if unit is None:
+        unit = _check_values(parts, request.measure, findings)
+    else:
+        check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
+    keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
+    _warn_repeated_scans(parts, findings)
+    if parts.groups is not None:
+        _check_groups(parts, keep & ~lacking, findings)
+    if not (keep & ~lacking).any() and (more is None or more.unit is None):
+        findings.error("no one is left", parts.table.where, "The notes say who was left out and why")
+    return _build_result(parts, keep, keep & ~lacking, unit, findings, sort=more is None)
+
+
+def _read_unfiltered_cohort(request: TableRequest, findings: Findings, more: KnownSchema | None) -> _UnfilteredCohort:
+    table = read_region_tables(request.volumes, request.roles, findings) if more is None else more.table
+    known = None if more is None else more.participants
+    people = join_participants(table, request.participants, request.roles, findings, known)
+    for option, name in (("id", request.roles.id), ("session", request.roles.session)):
+        if name and name not in table.frame and name not in people.frame:
+            cure = capitalise_first(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
+            findings.error(f"there is no column '{name}' for --{option}", table.where, cure)
+    regions = read_region_values(table, request.exclude, findings)
+    icv = select_icv(table, people)
+    kinds = None if more is None else more.kinds
+    covariates = read_covariates(people, request.roles.covariates, icv, findings, kinds)
+    groups = None
+    if request.find_groups:
+        groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
+    return _UnfilteredCohort(
+        table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv
+    )
+
+
+def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings: Findings, whole: bool) -> BoolArray:
+    """Report who lacks what, and return (N,) who lacks anything; a region without any value is told of the whole."""
+    people, where = parts.people, parts.people.where
+    gaps: list[tuple[str, BoolArray, str]] = []
+    if parts.ranges.not_finite.any():
+        values = parts.regions.to_numpy()
+        empty = np.isnan(values).all(axis=0) & whole
+        missing = np.isnan(values[:, ~empty])
+        worst = np.argsort(-missing.sum(axis=0), kind="stable")[:3]
+        filled = parts.regions.columns[~empty]
+        which = join_names(f"{filled[int(p)]} {missing[:, p].sum():,} times" for p in worst if missing[:, p].any())
+        gaps.append((f"a missing region ({which})", missing.any(axis=1), parts.table.where))
+    gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
+    if parts.sites is not None:
+        gaps.append(("no site", parts.sites.isna().to_numpy(), where))
+    if parts.groups is not None:
+        gaps.append(("no group", parts.groups.unlabelled, where))
+    report_missing(people.unmatched, people.ids, "no row among the participants", where, policy, findings)
+    lacking = people.unmatched.copy()
+    for what, rows, place in gaps:
+        report_missing(rows & ~people.unmatched, people.ids, what, place, policy, findings)
+        lacking |= rows
+    return lacking
+
+
+def _check_values(parts: _UnfilteredCohort, measure: str, findings: Findings) -> Unit:
+    layout, where, names = parts.table.layout, parts.table.where, list(parts.regions.columns)
+    measures = {name: layout.measures.get(name, "volume") for name in names}
+    kinds = sorted(set(measures.values()))
+    if measure == "volume" and "volume" not in kinds:
+        findings.error(
+            f"all {len(names)} regions are {join_names(kinds)}, not volume",
+            where,
+            f"Export volumes (aparcstats2table --meas volume), or say --measure {_suggest_measure(kinds)} if it is meant",
+        )
+    elif measure not in ("volume", "any") and measure not in kinds and kinds != ["volume"]:
+        findings.error(f"the regions are {join_names(kinds)}, not {measure}", where, f"Say --measure {kinds[0]}")
+    elif measure not in ("volume", "any"):
+        measures = dict.fromkeys(names, measure)
+    return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
+
+
+def _suggest_measure(kinds: Sequence[str]) -> str:
+    return kinds[0] if len(kinds) == 1 and kinds[0] in MEASURES else "any"
+
+
+def _warn_repeated_scans(parts: _UnfilteredCohort, findings: Findings) -> None:
+    if parts.table.sessions is None:
+        return
+    people, scans = len(set(parts.people.ids)), len(parts.people.ids)
+    if people < scans:
+        what = f"{people:,} people have {scans:,} scans: repeated scans of a person are not independent"
+        findings.warn(what, parts.table.where, "For training keep one scan a person")
+
+
+def _check_groups(parts: _UnfilteredCohort, keep: BoolArray, findings: Findings) -> None:
+    assert parts.groups is not None
+    for name in (CONTROL, PATIENT):
+        number = int((parts.groups.rows(name) & keep).sum())
+        if number == 0 and not findings.errors():
+            cure = "See the notes: they lack a value that is needed"
+            findings.error(f"no {name} is left", parts.people.where, cure)
+        elif 0 < number < _SMALL_GROUP_SIZE:
+            cure = f"Results with fewer than {_SMALL_GROUP_SIZE} are not to be trusted"
+            findings.warn(f"only {number} {name}{'s' if number > 1 else ''}", parts.people.where, cure)
+    controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
+    check_constant(controls, list(parts.regions.columns), "the controls", parts.table.where, findings)
+
+
+def _build_result(
+    parts: _UnfilteredCohort, keep: BoolArray, clean: BoolArray, unit: Unit, findings: Findings, sort: bool
+) -> ValidationResult:
+    layout, groups = parts.table.layout, parts.groups
+    return ValidationResult(
+        problems=tuple(findings),
+        cohort=None if findings.errors() else _build_cohort(parts, clean, unit, sort),
+        format=layout.format,
+        people=int(keep.sum()),
+        controls=None if groups is None else int((groups.rows(CONTROL) & keep).sum()),
+        patients=None if groups is None else int((groups.rows(PATIENT) & keep).sum()),
+        regions=parts.regions.shape[1],
+        sites=None if parts.sites is None else int(parts.sites[keep].nunique()),
+        covariates=tuple(parts.covariates.columns) or tuple(suggest_covariates(parts.people, parts.icv)),
+        kinds={name: describe_covariate(parts.covariates[name]) for name in parts.covariates},
+        region_names=tuple(parts.regions.columns),
+        icv=layout.icv,
+        unit=str(unit),
+        aside={why: len(columns) for why, columns in layout.aside.items()},
+        participants=parts.people.participants,
+        keys=_build_row_keys(parts),
+    )
+
+
+def _build_row_keys(parts: _UnfilteredCohort) -> tuple[str, ...]:
+    people, ids = parts.people, parts.table.ids
+    if people.places is None or people.participants is None:
+        return tuple(parts.table.keys())
+    theirs = people.participants.table.ids
+    names = [theirs[place] if place >= 0 else name for place, name in zip(people.places, ids, strict=True)]
+    return tuple(parts.table.keys(ids=names))
+
+
+def _build_cohort(parts: _UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
+    """Sort the people by id and session, so that the order of rows in the files cannot matter."""
+    columns: dict[str, object] = {ID: parts.people.ids}
+    if parts.table.sessions is not None:
+        columns[SESSION] = parts.table.sessions
+    if parts.groups is not None:
+        columns[GROUP] = parts.groups.labels.to_numpy()
+    if parts.sites is not None:
+        columns[SITE] = parts.sites.to_numpy()
+    frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
+    ids = parts.people.ids
+    if not sort:
+        frames = frames if clean.all() else [frame[clean].reset_index(drop=True) for frame in frames]
+    elif parts.table.sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
+        keys = list(zip(ids, parts.table.sessions or ids, strict=True))
+        order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
+        frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
+    return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))
+
+
+def _check_option(value: str, options: Sequence[str], name: str, findings: Findings) -> str:
+    if value not in options:
+        findings.fatal(f"{name} = '{value}' is not known", "", capitalise_first(did_you_mean(value, options)))
+    return value

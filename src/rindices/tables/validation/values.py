@@ -1,0 +1,272 @@
+"""What can be wrong with the numbers of a table."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import Findings, format_count, join_names
+from rindices.tables.layout import muse
+from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, find_scale_outliers, guess_unit
+
+_DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
+_TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
+
+
+class OnMissing(StrEnum):
+    """What to do with people who lack a value: stop, leave them out, or (``check``) only report."""
+
+    ERROR = "error"
+    DROP = "drop"
+    REPORT = "report"
+
+
+def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
+    """Return the columns as floats; a cell of text is an error that names person and column."""
+    wrong: list[str] = []
+    texts = [name for name, kind in frame.dtypes.items() if not _is_numeric_dtype(kind)]
+    numbers = {}
+    for name in texts:
+        raw = frame[name].astype("object")
+        numbers[name] = pd.to_numeric(raw, errors="coerce").astype(float)
+        bad = np.flatnonzero(raw.notna() & numbers[name].isna())
+        wrong += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in bad[:3]]
+    if wrong:
+        findings.error(
+            f"text where a number should be: {join_names(wrong)}",
+            where,
+            "Mend these cells (decimal point, no thousands separators, empty for missing)",
+        )
+    return frame.assign(**numbers).astype(float) if texts else _to_contiguous_floats(frame)
+
+
+def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return columns of numbers as floats that lie side by side in memory, so that a matrix of them needs no copy."""
+    if not all(isinstance(kind, np.dtype) for kind in frame.dtypes):
+        frame = frame.astype(float)
+    return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
+
+
+def report_missing(
+    lacking: BoolArray, ids: Sequence[str], what: str, where: str, policy: OnMissing, findings: Findings
+) -> None:
+    """Report people who lack something, (N,)."""
+    number = int(lacking.sum())
+    if number == 0:
+        return
+    who = f"{format_count(number, 'person has', 'people have')} {what}: {join_names(_select_ids(ids, lacking))}"
+    if policy is OnMissing.ERROR:
+        findings.error(who, where, _DROP_HINT)
+    elif policy is OnMissing.DROP:
+        findings.note(f"{who}; left out", where)
+    else:
+        findings.note(f"{who}; fit stops here unless told to leave them out", where, _DROP_HINT)
+
+
+class ColumnRanges(NamedTuple):
+    """Lowest and highest value of each region (R,), missing ones aside; and where some are missing or infinite."""
+
+    low: FloatArray
+    high: FloatArray
+    not_finite: BoolArray
+
+
+def compute_column_ranges(regions: pd.DataFrame) -> ColumnRanges:
+    """Look at each region once, column by column as the table lies in memory."""
+    values = regions.to_numpy()
+    if not len(values):
+        nothing = np.full(values.shape[1], np.nan)
+        return ColumnRanges(nothing, nothing, np.zeros(values.shape[1], dtype=bool))
+    low, high = values.min(axis=0), values.max(axis=0)
+    odd = ~(np.isfinite(low) & np.isfinite(high))
+    for place in np.flatnonzero(odd):
+        low[place], high[place] = np.fmin.reduce(values[:, place]), np.fmax.reduce(values[:, place])
+    return ColumnRanges(low, high, odd)
+
+
+def check_regions(
+    regions: pd.DataFrame,
+    ranges: ColumnRanges,
+    ids: Sequence[str],
+    measures: Mapping[str, str],
+    where: str,
+    findings: Findings,
+) -> Unit:
+    """Check the volumes (N, R) and return their unit."""
+    names = list(regions.columns)
+    _check_finite(regions, ranges, where, findings)
+    medians = _compute_medians(regions)
+    unit = guess_unit(regions.head(2_000).to_numpy(), medians)
+    kinds = {measures.get(name, "volume") for name in names}
+    if "volume" in kinds and len(kinds) > 1:
+        unit = Unit.MIXED
+    elif unit is Unit.MM and "volume" in kinds:
+        findings.error(
+            "the values look like cortical thickness in mm, not volumes: all regions lie between 1 and 6",
+            where,
+            "Give volumes, or say --measure thickness if thickness is meant",
+        )
+    if unit is not Unit.STANDARDISED:
+        _check_sign(regions, ranges, ids, where, findings)
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspicious = (ranges.low < medians / OUTLIER_FACTOR) | (ranges.high / OUTLIER_FACTOR > medians)
+        if suspicious.any():  # rarely; then cell by cell
+            _check_scale(regions.to_numpy(), medians, names, ids, where, findings)
+        _check_atlas(medians, names, unit, where, findings)
+    _report_unit(unit, where, findings)
+    return unit
+
+
+def check_cells(
+    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
+) -> None:
+    """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell."""
+    _check_infinite(regions.loc[:, ranges.not_finite], where, findings)
+    if unit is not Unit.STANDARDISED:
+        _check_sign(regions, ranges, ids, where, findings)
+
+
+def check_constant(values: FloatArray, regions: Sequence[str], who: str, where: str, findings: Findings) -> None:
+    """Report regions (N, R) that are the same in everyone: they cannot be standardised."""
+    if len(values) < 2:
+        return
+    constant = np.flatnonzero(np.ptp(values, axis=0) == 0)
+    if constant.size:
+        names = _take_items(regions, constant)
+        findings.error(
+            f"{format_count(len(names), 'region is', 'regions are')} constant in {who}: {join_names(names)}",
+            where,
+            f"Leave them out: --exclude {','.join(names[:5])}",
+        )
+
+
+def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> None:
+    suspects = regions.loc[:, ranges.not_finite]
+    empty = [name for name in suspects if bool(suspects[name].isna().all())]
+    if empty:
+        findings.error(
+            f"{format_count(len(empty), 'region has', 'regions have')} no value at all: {join_names(empty)}",
+            where,
+            f"Leave them out: --exclude {','.join(empty[:5])}",
+        )
+    _check_infinite(suspects, where, findings)
+
+
+def _check_infinite(suspects: pd.DataFrame, where: str, findings: Findings) -> None:
+    infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
+    if infinite:
+        findings.error(f"infinite values in {join_names(infinite)}", where, "Mend these cells")
+
+
+def _compute_medians(regions: pd.DataFrame) -> FloatArray:
+    """Return the median of each region (R,) over at most 5,000 people spread over the table, NaN if it has none."""
+    some = regions.iloc[:: max(1, len(regions) // 5_000)].to_numpy()
+    filled = np.ma.masked_invalid(some)
+    if not np.ma.is_masked(filled):
+        return np.asarray(np.median(some, axis=0))
+    return np.array([np.median(column.compressed()) if column.count() else np.nan for column in filled.T])
+
+
+def _check_sign(
+    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], where: str, findings: Findings
+) -> None:
+    negative, zero = regions.loc[:, ranges.low < 0], regions.loc[:, ranges.low == 0]
+    if negative.shape[1]:
+        findings.error(
+            f"negative values in {format_count(negative.shape[1], 'region')}: {_format_cells(negative < 0, ids)}",
+            where,
+            "A volume cannot be negative: mend the cells, or give the table before it was standardised",
+        )
+    if zero.shape[1]:
+        findings.warn(
+            f"a volume of 0 in {format_count(zero.shape[1], 'region')}: {_format_cells(zero == 0, ids)}",
+            where,
+            "The segmentation may have failed: look at these people, empty the cells if so",
+        )
+
+
+def _check_scale(
+    values: FloatArray, medians: FloatArray, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings
+) -> None:
+    found = find_scale_outliers(values, medians)
+    if not found.cells:
+        return
+    off = found.cells / max(1, len(found.people) * len(regions))
+    who = join_names(_take_items(ids, found.people))
+    if off > 0.3 or found.cells > 0.02 * values.size:
+        findings.error(
+            f"units are mixed: {format_count(len(found.people), 'person', 'people')} a hundred times and more off the rest: "
+            f"{who} (in {join_names(_take_items(regions, found.regions))})",
+            where,
+            "Bring all to one unit (mm3)",
+        )
+    else:
+        findings.warn(
+            f"values a hundred times off the usual: {who} in {join_names(_take_items(regions, found.regions))}",
+            where,
+            "Look at these people's segmentations",
+        )
+
+
+def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where: str, findings: Findings) -> None:
+    """Hold MUSE regions against their typical volume: finds a single column in another unit or place."""
+    known = [muse.find_muse_region(region) for region in regions]
+    if unit not in _TO_MM3:
+        return
+    ratios = [
+        (region.label, median * _TO_MM3[unit] / region.typical_mm3)
+        for region, median in zip(known, medians, strict=True)
+        if region and np.isfinite(median) and median > 0
+    ]
+    typical = float(np.median([ratio for _, ratio in ratios])) if ratios else 1.0
+    if not 0.3 < typical < 3:
+        findings.error(
+            f"all regions are about {typical:.2g} times the usual adult volume, taken as {unit}",
+            where,
+            "Check the unit: mm3 or ml is expected, or volumes divided by ICV",
+        )
+        return
+    wrong = [f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20]
+    if wrong:
+        findings.error(
+            f"{format_count(len(wrong), 'region is', 'regions are')} far from the usual adult volume: {join_names(wrong)}",
+            where,
+            "Check the unit and the order of these columns",
+        )
+
+
+def _report_unit(unit: Unit, where: str, findings: Findings) -> None:
+    if unit is Unit.MIXED:
+        findings.note(
+            "volumes and other measures (thickness, area) stand side by side; each region is standardised on its own",
+            where,
+        )
+    elif unit is Unit.STANDARDISED:
+        findings.note("the values look standardised already (z-scores, or 1 with a spread of 0.1)", where)
+    elif unit is Unit.NORMALISED:
+        findings.note(
+            "the values look divided by intracranial volume (or in litres): if so, do not adjust for it again", where
+        )
+    elif unit is Unit.UNKNOWN:
+        findings.warn("the unit cannot be guessed from the magnitudes", where, "mm3 or ml is expected")
+
+
+def _format_cells(bad: pd.DataFrame, ids: Sequence[str]) -> str:
+    """Return the first bad cells of a mask (N, R) as ``region of person``."""
+    rows, places = np.nonzero(bad.to_numpy())
+    return join_names(f"{bad.columns[int(p)]} of {ids[int(r)]}" for r, p in zip(rows[:50], places[:50], strict=True))
+
+
+def _select_ids(ids: Sequence[str], mask: BoolArray) -> list[str]:
+    return _take_items(ids, np.flatnonzero(mask))
+
+
+def _take_items(items: Sequence[str], places: IntArray) -> list[str]:
+    return [items[int(place)] for place in places]
+
+
+def _is_numeric_dtype(kind: object) -> bool:
+    return pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
