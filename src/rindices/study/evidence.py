@@ -37,8 +37,8 @@ def count_cohort_dimensions(
 
     Volumes enter as logarithms, in which a share of a region is a shift, and are adjusted for the covariates on
     controls, and for the site where sites are known. Labels are exchanged only between people of alike covariates and
-    of the same site. Of several scans of a person the first counts. Of groups of more than `MAX_PARTICIPANTS_PER_GROUP`, so many
-    are drawn.
+    of the same site. Of several scans of a person the first counts. At most `MAX_PARTICIPANTS_PER_GROUP` people of each
+    group are used, drawn at random.
     """
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
     cohort = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))

@@ -136,8 +136,8 @@ def run_plan(
         people.unlink(missing_ok=True)
     if lost:
         names = join_names([f"{report.work.key} ({report.lost})" for report in lost], 3)
-        what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}. The others are finished"
-        raise StudyError(f"{what}: look into {store.folder / 'journal'}, then run again.")
+        what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}"
+        raise StudyError(f"{what}. The others are finished: look into {store.folder / 'journal'}, then run again.")
 
 
 @contextmanager
