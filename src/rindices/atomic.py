@@ -1,36 +1,59 @@
-"""Files that are whole or not there: a crash leaves the old file or the new one, never a part."""
+"""Atomic writing of files: after a crash there is the old file or the new one, never half of it."""
 
 import json
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 
-def make_temporary_path(path: Path) -> Path:
-    """Return the file beside another that this process writes to before it bears the other's name."""
-    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder; the file written there gets its name when the block ends.
+
+    The file is flushed to the disk and then renamed, which replaces an older file. If the block raises, the temporary
+    file is deleted and an older file stays. For writers that take a path, such as ``figure.savefig`` or
+    ``frame.to_parquet``: the temporary path has the same suffix.
+
+    Parameters
+    ----------
+    path : Path
+        Final path.
+
+    Yields
+    ------
+    Path
+        Temporary path; it is hidden and unique to this process.
+    """
+    temporary_path = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part{path.suffix}")
+    try:
+        yield temporary_path
+        with temporary_path.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary_path.replace(path)
+    finally:
+        temporary_path.unlink(missing_ok=True)
+    _flush_folder(path.parent)
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Write beside the file, flush to the disk, then rename over it."""
-    beside = make_temporary_path(path)
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name, too, must be on the disk
-    finally:
-        os.close(folder)
+    """Write bytes to a file, atomically."""
+    with atomic_path(path) as temporary_path:
+        temporary_path.write_bytes(content)
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write plain values, readable and whole or not at all."""
+    """Write plain values as indented JSON, atomically."""
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush a rename to the disk, on systems that can open a folder; Windows cannot, and needs no flush."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -17,7 +17,7 @@ from rindices.blocks import BLOCK_SIZE, apply_in_blocks
 from rindices.errors import ModelError, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
-from rindices.model.part_writer import PartWriter
+from rindices.model.part_writer import PartWriter, open_part
 from rindices.model.stream import StreamResult, apply_stream, find_repeated_keys
 from rindices.tables.io.chunks import ChunkSize, _split_lines, list_table_files
 from rindices.tables.table import ColumnRoles
@@ -224,7 +224,7 @@ def test_a_folder_in_and_a_folder_out_resumes(
     assert list_table_files(at / "in") == files
     made, original = [], stream.make_part
 
-    def dies(job: stream.StreamJob, piece: stream.Piece, name: str) -> stream.PartRecord:
+    def dies(job: stream.StreamJob, piece: stream.TableChunk, name: str) -> stream.PartRecord:
         made.append(name)
         if len(made) == 3:
             raise KeyboardInterrupt
@@ -331,7 +331,7 @@ def test_a_part_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypat
     for failing in (False, True):
         with monkeypatch.context() as patch, contextlib.suppress(OSError):
             if failing:
-                patch.setattr(PartWriter, "_write_group", full)
-            with PartWriter(tmp_path / f"{failing}.parquet") as writer:
+                patch.setattr(PartWriter, "write_row_group", full)
+            with open_part(tmp_path / f"{failing}.parquet") as writer:
                 writer.write(pd.DataFrame({"r1": [1.0]}))
     assert [path.name for path in tmp_path.iterdir()] == ["False.parquet"]

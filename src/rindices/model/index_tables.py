@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from rindices.atomic import write_atomically, write_json
+from rindices.atomic import atomic_path, write_atomically, write_json
 from rindices.errors import ModelError, describe_os_error
 from rindices.tables.cohort import GROUP, ID, SESSION
 
@@ -74,6 +74,7 @@ def describe_columns(columns: Sequence[str]) -> dict[str, Any]:
 
 def _write_parquet(indices: pd.DataFrame, path: Path) -> None:
     try:
-        indices.to_parquet(path, index=False)
+        with atomic_path(path) as temporary_path:
+            indices.to_parquet(temporary_path, index=False)
     except ImportError as error:
         raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error

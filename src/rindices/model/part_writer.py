@@ -1,14 +1,14 @@
-"""Parts of a large result: written row by row, joined in the end, whole or not there."""
+"""Parts of a large result: each is written in several steps, and all are joined in the end."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rindices.atomic import make_temporary_path
+from rindices.atomic import atomic_path
 from rindices.errors import ModelError
 from rindices.model.index_tables import SEPARATORS, write_data_dictionary
 
@@ -16,68 +16,73 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_ROW_GROUP_SIZE = 50_000  # rows of a group of parquet
+_ROW_GROUP_SIZE = 50_000
+
+
+@contextmanager
+def open_part(path: Path) -> Iterator["PartWriter"]:
+    """Yield a writer of a part; the file gets its name when all rows are written."""
+    with atomic_path(path) as temporary_path:
+        writer = PartWriter(temporary_path)
+        try:
+            yield writer
+            writer.write_row_group()
+        finally:
+            writer.close()
 
 
 class PartWriter:
-    """Writes rows beside a file, which gets its name when all are written."""
+    """Writes the rows of a table to a file, some at a time: text without a header, or parquet."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.columns: list[str] = []
-        self._temporary_path = make_temporary_path(path)
+        self._path = path
         self._file: Any = None
-        self._rows: list[pa.Table] = []
+        self._row_group: list[pa.Table] = []
 
     def write(self, table: pd.DataFrame) -> None:
         """Add rows."""
         self.columns = list(table.columns)
-        if self.path.suffix != ".parquet":
-            self._file = self._file or self._temporary_path.open("w", encoding="utf-8", newline="")
-            separator = SEPARATORS[self.path.suffix]
+        if self._path.suffix != ".parquet":
+            self._file = self._file or self._path.open("w", encoding="utf-8", newline="")
+            separator = SEPARATORS[self._path.suffix]
             table.to_csv(self._file, sep=separator, index=False, header=False, lineterminator="\n")
             return
-        self._rows.append(_to_arrow_table(table))
-        if sum(map(len, self._rows)) >= _ROW_GROUP_SIZE:
-            self._write_group()
+        self._row_group.append(_to_arrow_table(table))
+        if sum(map(len, self._row_group)) >= _ROW_GROUP_SIZE:
+            self.write_row_group()
 
-    def _write_group(self) -> None:
-        if not self._rows:
+    def write_row_group(self) -> None:
+        """Write the rows that still wait for a row group of parquet to be full."""
+        if not self._row_group:
             return
         import pyarrow as pa
 
-        self._file = self._file or _open_parquet_writer(self._temporary_path, self._rows[0].schema)
-        self._file.write_table(pa.concat_tables(self._rows).combine_chunks())
-        self._rows = []
+        self._file = self._file or _open_parquet_writer(self._path, self._row_group[0].schema)
+        self._file.write_table(pa.concat_tables(self._row_group).combine_chunks())
+        self._row_group = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._write_group()
-            if self._file is not None:
-                self._file.close()
-            if error is None:
-                self._temporary_path.replace(self.path)
-        finally:
-            self._temporary_path.unlink(missing_ok=True)  # nothing is there any more where all went well
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
 
 
 def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None:
-    """Make one file of parts in their order."""
-    beside = make_temporary_path(out)
-    try:
+    """Join parts to one file, in their order; a text table gets a header and a data dictionary.
+
+    Parameters
+    ----------
+    parts : sequence of Path
+    out : Path
+    columns : sequence of str
+        Names of the columns of all parts.
+    """
+    with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":
-            _join_parquet(parts, beside)
+            _join_parquet(parts, temporary_path)
         else:
-            _join_text(parts, beside, SEPARATORS[out.suffix].join(columns) + "\n")
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
+            _join_text(parts, temporary_path, SEPARATORS[out.suffix].join(columns) + "\n")
     if out.suffix != ".parquet":
         write_data_dictionary(out, columns)
 

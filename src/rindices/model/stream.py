@@ -24,7 +24,7 @@ from rindices.atomic import write_atomically, write_json
 from rindices.errors import ModelError, Problem, Severity, TableError, describe_os_error, format_count, join_names
 from rindices.model.fitted import FittedModel, load
 from rindices.model.novelty import NoveltyCount, make_table_warning
-from rindices.model.part_writer import PartWriter, join_parts
+from rindices.model.part_writer import join_parts, open_part
 from rindices.tables.io.chunks import (
     SCHEMA_ROWS,
     ChunkSize,
@@ -217,7 +217,7 @@ def make_part(job: StreamJob, piece: TableChunk, name: str) -> PartRecord:
     """Read a piece, infer, write its part, and then its record."""
     model, opening, told = _open_table(job, piece.path)
     counted, problems, keys = NoveltyCount(0, 0, Counter()), list(told) if piece.number == 0 else [], []
-    with PartWriter(job.folder / f"{name}{job.suffix}") as writer:
+    with open_part(job.folder / f"{name}{job.suffix}") as writer:
         for judged in _iter_validated_rows(job, opening, piece):
             found = model.assess_chunk(judged.cohort_or_raise())
             writer.write(found.table)
@@ -307,7 +307,8 @@ def _check_parts(job: StreamJob, table: Path, parts: Sequence[PartRecord]) -> No
             f"some files have sessions and some have none: {parts[0].name} and {join_names(odd)} differ. Give them apart."
         )
     known = {f"{part.name}{job.suffix}" for part in parts}
-    stale = sorted(file.name for file in job.folder.glob(f"*{job.suffix}") if file.name not in known)
+    files = [file.name for file in job.folder.glob(f"*{job.suffix}") if not file.name.startswith(".")]
+    stale = sorted(name for name in files if name not in known)
     if stale:
         raise ModelError(
             f"{job.folder} holds parts of files that are not in {table} (any more): {join_names(stale)}. Delete them."

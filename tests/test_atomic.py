@@ -1,0 +1,62 @@
+"""Files are written in full or not at all, on any system."""
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rindices import atomic
+from rindices.atomic import atomic_path, write_atomically, write_json
+
+
+def test_a_new_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomically(path, b"old")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def write_and_stop() -> None:
+        with atomic_path(path) as temporary_path:
+            temporary_path.write_text("half of the n")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_and_stop()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_flush_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, b"new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_temporary_path_keeps_the_suffix(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "a.parquet") as temporary_path:
+        assert (temporary_path.suffix, temporary_path.parent) == (".parquet", tmp_path)
+        pd.DataFrame({"r1": [1.0]}).to_csv(temporary_path)
+
+
+def test_writing_works_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, flags: int) -> int:
+        raise PermissionError(13, "Permission denied", str(path))  # as on Windows
+
+    monkeypatch.setattr(atomic.os, "open", refuse)
+    write_json(tmp_path / "a.json", {"é": 1})
+    assert (tmp_path / "a.json").read_text("utf-8") == '{\n  "é": 1\n}\n'
