@@ -11,6 +11,8 @@ from rindices.errors import join_names
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
+    from rindices.preprocess.harmonise import HarmoniserRecord
+    from rindices.preprocess.residualise import CovariateRecord
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 
@@ -130,7 +132,7 @@ def export(
         typer.echo(f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}", err=True)
 
 
-def _print_card(model: "FittedModel", codings: list[dict[str, Any]]) -> None:
+def _print_card(model: "FittedModel", codings: "list[CovariateRecord]") -> None:
     from rindices.model.card import render_model_card
 
     facts = {
@@ -183,12 +185,12 @@ def _describe_training(card: dict[str, Any]) -> str:
     return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
 
 
-def _describe_sites(values: dict[str, Any] | None) -> str:
+def _describe_sites(values: "HarmoniserRecord | None") -> str:
     """Return the sites whose effects are known, and how they were learnt; empty where none were harmonised."""
     return "" if values is None else f"{join_names(values['sites'])}, their effects learnt from {values['mode']}"
 
 
-def _describe_covariate(coding: dict[str, Any]) -> str:
+def _describe_covariate(coding: "CovariateRecord") -> str:
     if coding["kind"] == "numeric":
         return f"{coding['name']} ({coding['low']:g} to {coding['high']:g})"
     return f"{coding['name']} ({join_names(coding['levels'])})"

@@ -1,1 +1,1 @@
-"""Harmonising sites, adjusting for covariates, standardising: learnt once, the same for everyone afterwards."""
+"""Harmonise sites, adjust for covariates and standardise; estimated once, applied alike to all people."""

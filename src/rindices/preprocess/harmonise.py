@@ -1,51 +1,62 @@
-"""ComBat: what a site does to volumes, learnt with empirical Bayes and taken out.
+"""Remove site effects from volumes with ComBat.
 
-A site shifts and scales each region. Both are estimated from the people of the site and drawn towards what the site
-does to regions on average (Johnson, Li and Rabinovic 2007; Fortin et al. 2018). The effects of covariates stay in; the
-next step of the preprocessing takes them out.
+A site shifts and scales each region. Both effects are estimated from the people of the site and shrunk, by empirical
+Bayes, towards the site's average over regions (Johnson, Li and Rabinovic 2007; Fortin et al. 2018). The effects of
+covariates are preserved; the next step of the preprocessing removes them.
+
+Shape letters: N people, R regions, P columns of the design, K sites.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import Findings, PreprocessingError, format_count, join_names
+from rindices.preprocess.standardise import find_constant_regions
 
 HARMONISATION_MODES = ("controls", "all")
 SMALL_SITE_SIZE = 20
-"""A site with fewer people to learn from is said to have few."""
+"""A site whose effect was estimated from fewer people gets a warning."""
 MIN_SITE_CONTROLS = 10
-"""Controls that a site unseen in training must have for its effect to be estimated, unless told otherwise."""
+"""Default number of controls that a site unseen in training needs for its effect to be estimated."""
 _ARRAY_NAMES = ("mean", "centre", "coefficients", "sd", "shift", "scale")
-_TOLERANCE = 1e-4  # relative change at which the iteration of the published algorithm stops
+_TOLERANCE = 1e-4  # relative change at which the published algorithm stops
 _MAX_ITERATIONS = 1_000
+
+
+class HarmoniserRecord(TypedDict):
+    """The part of a harmoniser that is written as JSON."""
+
+    mode: str
+    sites: list[str]
+    counts: list[int]
 
 
 @dataclass(frozen=True)
 class Harmoniser:
-    """What sites do to volumes.
+    """Site effects on volumes.
 
     Attributes
     ----------
     mode : {'controls', 'all'}
-        Whom it was learnt on: controls, or everyone with the diagnosis held apart.
+        Whether the effects were estimated from controls, or from everyone with the diagnosis as a covariate.
     sites : tuple of str
-        The K sites, in order.
+        Names of the K sites.
     counts : tuple of int
-        People that each site's effect was learnt from.
+        Number of people that each site's effect was estimated from.
     mean : (R,)
-        Volume of an average control, over sites.
+        Volumes of an average control, over sites.
     centre : (P,)
-        Mean of the design of covariates.
+        Mean of the design.
     coefficients : (P, R)
-        Change of volume per unit of each design column, which is kept.
+        Change of volume per unit of each design column; this effect is preserved.
     sd : (R,)
         Standard deviation within sites.
     shift, scale : (K, R)
-        What each site adds, in units of ``sd``, and what it multiplies the spread by.
+        Additive effect of each site, in units of ``sd``, and its multiplicative effect on the spread.
     """
 
     mode: str
@@ -67,205 +78,260 @@ class Harmoniser:
         regions: Sequence[str],
         patient: BoolArray | None = None,
     ) -> Self:
-        """Learn from people, controls alone or all.
+        """Estimate the effects of sites.
 
         Parameters
         ----------
         volumes : (N, R)
         design : (N, P)
-            Covariates whose effect is kept.
+            Covariates whose effect is preserved.
         sites : sequence of str
-            (N,) where each person was measured.
+            (N,) site of each person.
         regions : sequence of str
-            (R,) their names.
+            (R,) names of the regions, for error messages.
         patient : (N,), optional
-            Who is a patient, where all people are given: the difference between patients and controls is kept.
+            Mask of the patients, if people of both groups are passed. The group difference is then preserved too.
+
+        Raises
+        ------
+        PreprocessingError
+            If a site has one person, if sites are collinear with the design, or if a region is constant within sites.
         """
-        names, place = np.unique(np.asarray(sites, dtype=str), return_inverse=True)
-        counts = np.bincount(place)
-        lonely = [str(names[k]) for k in np.flatnonzero(counts < 2)]
-        if lonely:
-            raise PreprocessingError(
-                f"{join_names(lonely)} has one person to learn the site's effect from, and a spread needs two: leave the "
-                'site out, join it to another, or set harmonise = "none".'
-            )
-        kept = design if patient is None else np.column_stack([design, patient])
-        member = np.eye(len(names))[place]
-        levels, centre, coefficients = _regress_volumes(volumes, member, kept)
+        unique, site_index, counts = np.unique(np.asarray(sites, dtype=str), return_inverse=True, return_counts=True)
+        names = tuple(unique.tolist())
+        _check_site_sizes(names, counts)
+        preserved = design if patient is None else np.column_stack([design, patient])
+        indicators = np.eye(len(names))[site_index]
+        levels, centre, coefficients = _regress_volumes(volumes, indicators, preserved)
         mean = counts @ levels / len(volumes)
-        residual = volumes - member @ levels - (kept - centre) @ coefficients
-        sd = np.sqrt(np.mean(residual**2, axis=0))
-        flat = np.flatnonzero(~(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)))
-        if flat.size:
-            which = join_names(regions[int(region)] for region in flat)
-            raise PreprocessingError(f"constant within sites: {which}. Leave these regions out (--exclude).")
-        standardised = (residual + member @ (levels - mean)) / sd
-        found = [estimate_site_effect(standardised[place == k]) for k in range(len(names))]
-        shift, scale = (np.stack(part) for part in zip(*found, strict=True))
-        if patient is not None:  # from the average person to the average control, and the diagnosis is not asked again
+        residuals = volumes - indicators @ levels - (preserved - centre) @ coefficients
+        sd = np.sqrt(np.mean(residuals**2, axis=0))
+        constant = find_constant_regions(mean, sd, regions)
+        if constant:
+            raise PreprocessingError(
+                f"constant within sites: {join_names(constant)}. Leave these regions out (--exclude)."
+            )
+        standardised = (residuals + indicators @ (levels - mean)) / sd
+        effects = [estimate_site_effect(standardised[site_index == k]) for k in range(len(names))]
+        shift, scale = (np.stack(arrays) for arrays in zip(*effects, strict=True))
+        if patient is not None:  # the reference becomes the average control, and transform needs no diagnosis
             mean = mean - centre[-1] * coefficients[-1]
             centre, coefficients = centre[:-1], coefficients[:-1]
         mode = "controls" if patient is None else "all"
-        labels, sizes = tuple(str(name) for name in names), tuple(int(number) for number in counts)
-        return cls(mode, labels, sizes, mean, centre, coefficients, sd, shift, scale)
+        return cls(mode, names, tuple(counts.tolist()), mean, centre, coefficients, sd, shift, scale)
 
     def transform(self, volumes: FloatArray, design: FloatArray, sites: Sequence[str]) -> FloatArray:
-        """Take the sites' effects out: (N, R), (N, P), (N,) -> (N, R).
+        """Remove the effects of sites.
 
-        The diagnosis is not asked for, so that a person's numbers never depend on it: what a site does to volumes it
-        does to those of patients, too.
-        """
-        return self.adjust(volumes, design, self.places(sites))
-
-    def places(self, sites: Sequence[str]) -> IntArray:
-        """Return the place of each site among the known ones, (N,)."""
-        known = {name: k for k, name in enumerate(self.sites)}
-        return np.array([known[str(site)] for site in sites], dtype=np.intp)
-
-    def adjust(self, volumes: FloatArray, design: FloatArray, place: IntArray) -> FloatArray:
-        """Take the effects of sites by their places (N,) out: (N, R), (N, P) -> (N, R)."""
-        expected = self._expected(design)
-        standardised = (volumes - expected) / self.sd
-        return np.asarray(expected + self.sd * (standardised - self.shift[place]) / self.scale[place])
-
-    def with_sites(
-        self, volumes: FloatArray, design: FloatArray, sites: Sequence[str], least: int = MIN_SITE_CONTROLS
-    ) -> Self:
-        """Learn the effects of further sites from their own controls: (N, R), (N, P), (N,).
+        The diagnosis is not an argument, so that a person's values never depend on it. The site effect of patients is
+        assumed to be that of controls.
 
         Parameters
         ----------
-        least : int
-            Controls that a new site must have.
+        volumes : (N, R)
+        design : (N, P)
+        sites : sequence of str
+            (N,) site of each person, all among `sites` of the harmoniser.
+
+        Returns
+        -------
+        (N, R)
         """
-        where = np.asarray(sites, dtype=str)
-        new = [name for name in sorted(set(where.tolist())) if name not in self.sites]
-        sizes = [int((where == name).sum()) for name in new]
-        few = [
-            f"{name} ({format_count(n, 'control')})" for name, n in zip(new, sizes, strict=True) if n < max(least, 2)
-        ]
-        if few:
+        return self.adjust(volumes, design, self.encode_sites(sites))
+
+    def encode_sites(self, sites: Sequence[str]) -> IntArray:
+        """Return the position (N,) of each person's site in `sites`."""
+        positions = {name: k for k, name in enumerate(self.sites)}
+        return np.array([positions[str(site)] for site in sites], dtype=np.intp)
+
+    def adjust(self, volumes: FloatArray, design: FloatArray, site_index: IntArray) -> FloatArray:
+        """Remove the effects of sites, given as positions: (N, R), (N, P), (N,) -> (N, R)."""
+        expected = self._predict(design)
+        standardised = (volumes - expected) / self.sd
+        return np.asarray(expected + self.sd * (standardised - self.shift[site_index]) / self.scale[site_index])
+
+    def with_sites(
+        self,
+        volumes: FloatArray,
+        design: FloatArray,
+        sites: Sequence[str],
+        min_controls: int = MIN_SITE_CONTROLS,
+    ) -> Self:
+        """Add sites, each with an effect estimated from its controls.
+
+        Parameters
+        ----------
+        volumes : (N, R)
+            Volumes of controls.
+        design : (N, P)
+        sites : sequence of str
+            (N,) site of each control; sites of the harmoniser are left as they are.
+        min_controls : int
+            Controls that a new site must have.
+
+        Returns
+        -------
+        Harmoniser
+
+        Raises
+        ------
+        PreprocessingError
+            If a new site has fewer controls.
+        """
+        site_names = np.asarray(sites, dtype=str)
+        new = sorted(set(site_names.tolist()) - set(self.sites))
+        counts = [int((site_names == name).sum()) for name in new]
+        required = max(min_controls, 2)
+        small = [f"{name} ({format_count(n, 'control')})" for name, n in zip(new, counts, strict=True) if n < required]
+        if small:
             raise PreprocessingError(
-                f"sites that were not in training have too few controls to learn their effect from: {join_names(few)}. "
-                f"At least {max(least, 2)} are needed: add controls, or leave these sites out."
+                f"sites that were not in training have too few controls to estimate their effect: {join_names(small)}. "
+                f"At least {required} are needed: add controls, or leave these sites out."
             )
-        standardised = (volumes - self._expected(design)) / self.sd
-        found = [estimate_site_effect(standardised[where == name]) for name in new]
+        standardised = (volumes - self._predict(design)) / self.sd
+        effects = [estimate_site_effect(standardised[site_names == name]) for name in new]
         return replace(
             self,
             sites=(*self.sites, *new),
-            counts=(*self.counts, *sizes),
-            shift=np.concatenate([self.shift, *(one[None] for one, _ in found)]),
-            scale=np.concatenate([self.scale, *(one[None] for _, one in found)]),
+            counts=(*self.counts, *counts),
+            shift=np.vstack([self.shift, *(shift for shift, _ in effects)]),
+            scale=np.vstack([self.scale, *(scale for _, scale in effects)]),
         )
 
     def review(self, sites: Sequence[str], ids: Sequence[str], findings: Findings) -> None:
-        """Report people of unseen sites, and sites that were learnt from few."""
-        known = set(self.sites)
-        strange = [(name, who) for name, who in zip(sites, ids, strict=True) if name not in known]
-        if strange:
+        """Report people of sites that were not in training, and sites whose effect comes from few people."""
+        trained = set(self.sites)
+        unseen = [(site, person) for site, person in zip(sites, ids, strict=True) if site not in trained]
+        if unseen:
             findings.error(
-                f"{join_names(sorted({str(name) for name, _ in strange}))} was not among the sites in training: "
-                f"{join_names(who for _, who in strange)}",
+                f"{join_names(sorted({str(site) for site, _ in unseen}))} was not among the sites in training: "
+                f"{join_names(person for _, person in unseen)}",
                 "sites",
-                f"Known are {join_names(self.sites)}. Give controls of the new site and learn its effect from them "
+                f"Known are {join_names(self.sites)}. Give controls of the new site and estimate its effect from them "
                 "(--new-sites controls), or leave these people out",
             )
-        here = {str(name) for name in sites}
-        few = [f"{s} ({n})" for s, n in zip(self.sites, self.counts, strict=True) if n < SMALL_SITE_SIZE and s in here]
-        if few:
-            who = "controls" if self.mode == "controls" else "people"
-            what = f"sites whose effect was learnt from fewer than {SMALL_SITE_SIZE} {who}: {join_names(few)}"
-            findings.warn(what, "sites", "What is left of their effect can look like disease")
+        present = {str(site) for site in sites}
+        small = [
+            f"{site} ({count})"
+            for site, count in zip(self.sites, self.counts, strict=True)
+            if count < SMALL_SITE_SIZE and site in present
+        ]
+        if small:
+            people = "controls" if self.mode == "controls" else "people"
+            findings.warn(
+                f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}: {join_names(small)}",
+                "sites",
+                "What is left of their effect can look like disease",
+            )
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the learnt numbers."""
+        """Return the estimated arrays by name."""
         return {f"harmonise.{name}": getattr(self, name) for name in _ARRAY_NAMES}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything else as plain values."""
+    def to_dict(self) -> HarmoniserRecord:
+        """Return everything else as plain values for JSON."""
         return {"mode": self.mode, "sites": list(self.sites), "counts": list(self.counts)}
 
     @staticmethod
-    def shapes(values: Mapping[str, Any], columns: int, regions: int) -> dict[str, tuple[int, ...]]:
-        """Return the name and shape of each array that goes with the plain values of a file."""
-        sites, counts = values["sites"], values["counts"]
-        if values["mode"] not in HARMONISATION_MODES or not all(isinstance(name, str) for name in sites):
+    def shapes(record: Mapping[str, Any], n_columns: int, n_regions: int) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of each array that belongs to a record read from a file, after checking it."""
+        sites, counts = record["sites"], record["counts"]
+        if record["mode"] not in HARMONISATION_MODES or not all(isinstance(name, str) for name in sites):
             raise ValueError("harmonise")
         if not sites or len(set(sites)) != len(sites) or len(counts) != len(sites):
             raise ValueError("sites")
         return {
-            "harmonise.mean": (regions,),
-            "harmonise.centre": (columns,),
-            "harmonise.coefficients": (columns, regions),
-            "harmonise.sd": (regions,),
-            "harmonise.shift": (len(sites), regions),
-            "harmonise.scale": (len(sites), regions),
+            "harmonise.mean": (n_regions,),
+            "harmonise.centre": (n_columns,),
+            "harmonise.coefficients": (n_columns, n_regions),
+            "harmonise.sd": (n_regions,),
+            "harmonise.shift": (len(sites), n_regions),
+            "harmonise.scale": (len(sites), n_regions),
         }
 
     @classmethod
-    def from_parts(cls, values: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from `to_dict` and `to_arrays`."""
-        numbers = {name: arrays[f"harmonise.{name}"] for name in _ARRAY_NAMES}
-        counts = tuple(int(number) for number in values["counts"])
-        return cls(mode=values["mode"], sites=tuple(values["sites"]), counts=counts, **numbers)
+    def from_parts(cls, record: HarmoniserRecord, arrays: Mapping[str, FloatArray]) -> Self:
+        """Build from the results of `to_dict` and `to_arrays`."""
+        estimates = {name: arrays[f"harmonise.{name}"] for name in _ARRAY_NAMES}
+        counts = tuple(int(count) for count in record["counts"])
+        return cls(mode=record["mode"], sites=tuple(record["sites"]), counts=counts, **estimates)
 
-    def _expected(self, design: FloatArray) -> FloatArray:
-        """Return the volume (N, R) of a control with these covariates, at no site in particular."""
+    def _predict(self, design: FloatArray) -> FloatArray:
+        """Return the volumes (N, R) of controls with these covariates at an average site."""
         return np.asarray(self.mean + (design - self.centre) @ self.coefficients)
 
 
 def estimate_site_effect(standardised: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return a site's shift (R,) and scale (R,) from its people (N, R), drawn towards its average over regions.
+    """Estimate the effect of one site with empirical Bayes.
 
-    Shifts are normal over regions, variances inverse gamma; the moments of the regions' own estimates tell how wide
-    both are. The posterior mean of each depends on the other's, so they are solved in turn.
+    The prior over regions is normal for the shift and inverse gamma for the variance; its parameters are the moments
+    of the estimates per region. The posterior means depend on each other and are solved in turn.
+
+    Parameters
+    ----------
+    standardised : (N, R)
+        People of the site.
+
+    Returns
+    -------
+    shift, scale : (R,)
     """
-    number = len(standardised)
+    n_people = len(standardised)
     shift_hat, variance_hat = standardised.mean(axis=0), standardised.var(axis=0, ddof=1)
     if standardised.shape[1] < 2:
         return shift_hat, np.sqrt(variance_hat)
-    centre, width = shift_hat.mean(), shift_hat.var(ddof=1)
-    typical, spread = variance_hat.mean(), variance_hat.var(ddof=1)
-    shape, rate = 2 + typical**2 / spread, typical + typical**3 / spread
+    shift_mean, shift_variance = shift_hat.mean(), shift_hat.var(ddof=1)
+    mean, spread = variance_hat.mean(), variance_hat.var(ddof=1)
+    shape, rate = 2 + mean**2 / spread, mean + mean**3 / spread
     shift, variance = shift_hat, variance_hat
     for _ in range(_MAX_ITERATIONS):
-        new_shift = (number * width * shift_hat + variance * centre) / (number * width + variance)
+        new_shift = (n_people * shift_variance * shift_hat + variance * shift_mean) / (
+            n_people * shift_variance + variance
+        )
         squares = ((standardised - new_shift) ** 2).sum(axis=0)
-        new_variance = (rate + squares / 2) / (number / 2 + shape - 1)
-        moved = max(_compute_relative_change(new_shift, shift), _compute_relative_change(new_variance, variance))
+        new_variance = (rate + squares / 2) / (n_people / 2 + shape - 1)
+        change = max(_compute_relative_change(new_shift, shift), _compute_relative_change(new_variance, variance))
         shift, variance = new_shift, new_variance
-        if moved < _TOLERANCE:
+        if change < _TOLERANCE:
             break
     return shift, np.sqrt(variance)
 
 
 def _compute_relative_change(new: FloatArray, old: FloatArray) -> float:
-    """Return the largest relative change.
+    """Return the largest change relative to the signed old value.
 
-    The sign of the old value stays in, as in the published program, so that shifts below 0 do not hold the iteration
-    up; the numbers then equal those of other ComBat programs, which stop at the same round.
+    The sign is part of the published program: negative shifts do not delay its end. Keeping it gives the same number
+    of iterations, and so the same values, as other ComBat programs.
     """
-    safe = np.where(np.abs(old) > 1e-300, old, 1e-300)
-    return float(np.max(np.abs(new - old) / safe))
+    divisor = np.where(np.abs(old) > 1e-300, old, 1e-300)
+    return float(np.max(np.abs(new - old) / divisor))
+
+
+def _check_site_sizes(names: Sequence[str], counts: IntArray) -> None:
+    single = [name for name, count in zip(names, counts, strict=True) if count < 2]
+    if single:
+        raise PreprocessingError(
+            f"{join_names(single)} has one person, and the effect of a site needs two: leave the site out, join it to "
+            'another, or set harmonise = "none".'
+        )
 
 
 def _regress_volumes(
-    volumes: FloatArray, member: FloatArray, kept: FloatArray
+    volumes: FloatArray, indicators: FloatArray, preserved: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the level of each site (K, R), the centre (P,) and the coefficients (P, R) of what is kept.
+    """Regress volumes on site indicators (N, K) and preserved columns (N, P).
 
-    Columns that are constant get the coefficient 0. Sites that cannot be told apart from a covariate or from the
-    diagnosis are refused.
+    Returns the level of each site (K, R), the centre (P,) and the coefficients (P, R) of the preserved columns. A
+    constant column gets the coefficient 0. Sites that are collinear with the preserved columns are refused.
     """
-    centre = kept.mean(axis=0)
-    spread = np.where(np.ptp(kept, axis=0) > 0, kept.std(axis=0), 1.0)
-    scaled = (kept - centre) / spread
-    rank = np.linalg.matrix_rank(np.column_stack([member, scaled]))
-    if rank < member.shape[1] + np.linalg.matrix_rank(scaled):
+    centre = preserved.mean(axis=0)
+    spread = np.where(np.ptp(preserved, axis=0) > 0, preserved.std(axis=0), 1.0)
+    scaled = (preserved - centre) / spread
+    design, n_sites = np.column_stack([indicators, scaled]), indicators.shape[1]
+    if np.linalg.matrix_rank(design) < n_sites + np.linalg.matrix_rank(scaled):
         raise PreprocessingError(
             "sites cannot be told apart from the diagnosis or a covariate: each site has only one kind of people. "
             'Leave that covariate out, harmonise by controls, or set harmonise = "none".'
         )
-    solution = np.linalg.lstsq(np.column_stack([member, scaled]), volumes, rcond=None)[0]
-    return solution[: member.shape[1]], centre, solution[member.shape[1] :] / spread[:, None]
+    solution = np.linalg.lstsq(design, volumes, rcond=None)[0]
+    return solution[:n_sites], centre, solution[n_sites:] / spread[:, None]

@@ -1,8 +1,11 @@
-"""One path from volumes to what learners see, the same for people who were fitted on and for new people."""
+"""Prepare volumes for the learners, in the same way for training people and for new people.
+
+Shape letters: N people, B people of a block, R regions, C covariates, P columns of the design.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NotRequired, Self, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -10,26 +13,37 @@ import pandas as pd
 from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
 from rindices.errors import Findings, PreprocessingError, Problem, Severity, did_you_mean, format_count, join_names
-from rindices.preprocess.harmonise import HARMONISATION_MODES, MIN_SITE_CONTROLS, Harmoniser
-from rindices.preprocess.residualise import Residualiser, build_design_matrix, derive_codings
+from rindices.preprocess.harmonise import HARMONISATION_MODES, MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord
+from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_design_matrix, derive_codings
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
 
+class PreprocessingRecord(TypedDict):
+    """The part of the preprocessing that is written as JSON."""
+
+    regions: list[str]
+    covariates: list[CovariateRecord]
+    harmonise: NotRequired[HarmoniserRecord]
+
+
 @dataclass(frozen=True)
 class Preprocessing:
-    """Harmonisation, adjustment and standardisation, a frozen value of plain arrays.
+    """Harmonise sites, adjust for covariates and standardise to controls.
+
+    The steps run in this order: ComBat (optional), a linear model of the covariates, and scaling to the mean and
+    standard deviation of controls. All are estimated on controls, unless sites are harmonised with ``'all'``.
 
     Attributes
     ----------
     regions : tuple of str
-        The R regions, in order.
+        Names of the R regions, in the order of the columns.
     residualiser : Residualiser
-        Learnt on controls.
+        Effects of covariates.
     standardiser : Standardiser
-        Learnt on controls.
+        Mean and standard deviation of controls.
     harmoniser : Harmoniser or None
-        What sites do to volumes, where sites are harmonised; it comes first.
+        Effects of sites; None if sites are not harmonised.
 
     Examples
     --------
@@ -44,14 +58,24 @@ class Preprocessing:
 
     @classmethod
     def fit(cls, cohort: Cohort, harmonise: str | None = None) -> Self:
-        """Learn from the controls of a cohort.
+        """Estimate all steps from a cohort.
 
         Parameters
         ----------
         cohort : Cohort
+            Must have controls. Patients are used only with ``harmonise='all'``.
         harmonise : {'controls', 'all', 'none'}, optional
-            On whom to learn what sites do: controls, or everyone with the diagnosis held apart. Left out, controls,
-            where the cohort has sites that are not among its covariates.
+            People from whom site effects are estimated: controls, or everyone with the diagnosis as a covariate. The
+            default is controls if the cohort has sites that are not among its covariates, otherwise none.
+
+        Returns
+        -------
+        Preprocessing
+
+        Raises
+        ------
+        PreprocessingError
+            If there are no or too few controls, if a region is constant, or if site effects cannot be estimated.
         """
         if not cohort.n_controls:
             raise PreprocessingError("the cohort has no controls: name the group column and the controls' label.")
@@ -67,88 +91,142 @@ class Preprocessing:
         return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser)
 
     def transform(self, cohort: Cohort) -> FloatArray:
-        """Return what learners see, (N, R): controls have mean 1 and standard deviation 0.1.
-
-        Regions and covariates are found by name; people whose category no control has are refused, and so are people
-        of a site that was not in training (`with_sites`).
-        """
-        volumes, covariates = self.aligned(cohort)
-        errors = [p for p in self.review(cohort) if p.severity is Severity.ERROR]
-        if errors:
-            raise PreprocessingError(errors)
-        return self.prepare(volumes, covariates, self.sites_of(cohort))
-
-    def prepare(self, volumes: FloatArray, covariates: pd.DataFrame, sites: Sequence[str] = ()) -> FloatArray:
-        """Return what learners see, (N, R), of people who were aligned and reviewed.
-
-        Parameters
-        ----------
-        volumes : (N, R)
-        covariates : (N, C)
-        sites : sequence of str
-            (N,) where sites are harmonised.
-        """
-        return np.ascontiguousarray(apply_in_blocks(self.prepare_block, *self.inputs(volumes, covariates, sites)))
-
-    def inputs(self, volumes: FloatArray, covariates: pd.DataFrame, sites: Sequence[str] = ()) -> list[AnyArray]:
-        """Return what `prepare_block` takes, of the same people as `prepare`: volumes, design, places of sites."""
-        places = [] if self.harmoniser is None else [self.harmoniser.places(sites)]
-        return [volumes, self.residualiser.design(covariates), *places]
-
-    def prepare_block(self, volumes: FloatArray, design: FloatArray, place: IntArray | None = None) -> FloatArray:
-        """Return what learners see of a block of people: (B, R), (B, P), (B,) -> (B, R)."""
-        if self.harmoniser is not None and place is not None:
-            volumes = self.harmoniser.adjust(volumes, design, place)
-        adjusted = self.residualiser.adjust(volumes, design)
-        return self.standardiser.transform(adjusted, out=adjusted)
-
-    def sites_of(self, cohort: Cohort) -> list[str]:
-        """Return where each person was measured, (N,); empty where sites are not harmonised."""
-        return [] if self.harmoniser is None else _get_sites(cohort)
-
-    def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
-        """Return the same with the effects of new sites, learnt from the cohort's controls.
+        """Return the values that learners take.
 
         Parameters
         ----------
         cohort : Cohort
-            With groups and sites. Sites that are known already stay as they are.
-        least : int
-            Controls that a new site must have; a site with fewer is refused by name.
-        """
-        if self.harmoniser is None:
-            raise PreprocessingError("sites were not harmonised in training, so there is nothing to add new ones to.")
-        self.aligned(cohort)
-        strange = set(_get_sites(cohort)) - set(self.harmoniser.sites)
-        new = cohort.take(np.array([site in strange for site in _get_sites(cohort)], dtype=bool))
-        controls = new.take(new.is_control)
-        bare = sorted(strange - set(_get_sites(controls)))
-        if bare:
-            raise PreprocessingError(
-                f"sites that were not in training have no controls here: {join_names(bare)}. Name the column of groups and "
-                f"give at least {least} controls of each, or leave these sites out."
-            )
-        volumes, covariates = self.aligned(controls)
-        known = self.harmoniser.with_sites(volumes, self.residualiser.design(covariates), _get_sites(controls), least)
-        return replace(self, harmoniser=known)
+            Regions and covariates are matched by name.
 
-    def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
-        """Return what the adjustment cannot do for these people: unseen categories and sites, values out of range.
+        Returns
+        -------
+        (N, R)
+            In controls of the training cohort, each column has mean 1 and standard deviation 0.1.
+
+        Raises
+        ------
+        PreprocessingError
+            If a region or covariate is missing, or a person has a category or site that was not in training (see
+            `with_sites`).
+        """
+        volumes, covariates = self.aligned(cohort)
+        errors = [problem for problem in self.review(cohort) if problem.severity is Severity.ERROR]
+        if errors:
+            raise PreprocessingError(errors)
+        inputs = self.inputs(volumes, covariates, self.sites_of(cohort))
+        return np.ascontiguousarray(apply_in_blocks(self.prepare_block, *inputs))
+
+    def inputs(self, volumes: FloatArray, covariates: pd.DataFrame, sites: Sequence[str] = ()) -> list[AnyArray]:
+        """Return the arguments of `prepare_block`, from the results of `aligned` and `sites_of`.
+
+        Returns
+        -------
+        list of ndarray
+            Volumes (N, R), design (N, P) and, if sites are harmonised, the position of each site (N,).
+        """
+        site_index = [] if self.harmoniser is None else [self.harmoniser.encode_sites(sites)]
+        return [volumes, self.residualiser.build_design(covariates), *site_index]
+
+    def prepare_block(self, volumes: FloatArray, design: FloatArray, site_index: IntArray | None = None) -> FloatArray:
+        """Return the values that learners take, for one block of people.
 
         Parameters
         ----------
+        volumes : (B, R)
+        design : (B, P)
+        site_index : (B,), optional
+            Position of each person's site; needed if sites are harmonised.
+
+        Returns
+        -------
+        (B, R)
+        """
+        if self.harmoniser is not None and site_index is not None:
+            volumes = self.harmoniser.adjust(volumes, design, site_index)
+        adjusted = self.residualiser.adjust(volumes, design)
+        return self.standardiser.transform(adjusted, out=adjusted)
+
+    def sites_of(self, cohort: Cohort) -> list[str]:
+        """Return the site of each person.
+
+        Returns
+        -------
+        list of str
+            (N,), or empty if sites are not harmonised.
+        """
+        return [] if self.harmoniser is None else _get_sites(cohort)
+
+    def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
+        """Add the effects of new sites, estimated from their controls.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            With groups and sites. Effects of sites that were in training are left as they are.
+        least : int
+            Number of controls that a new site must have.
+
+        Returns
+        -------
+        Preprocessing
+
+        Raises
+        ------
+        PreprocessingError
+            If sites were not harmonised in training, or a new site has too few controls.
+        """
+        if self.harmoniser is None:
+            raise PreprocessingError("sites were not harmonised in training, so no site can be added.")
+        self.aligned(cohort)
+        new_sites = set(_get_sites(cohort)) - set(self.harmoniser.sites)
+        is_new = np.array([site in new_sites for site in _get_sites(cohort)], dtype=bool)
+        controls = cohort.take(is_new & cohort.is_control)
+        without_controls = sorted(new_sites - set(_get_sites(controls)))
+        if without_controls:
+            raise PreprocessingError(
+                f"sites that were not in training have no controls here: {join_names(without_controls)}. Name the "
+                f"column of groups and give at least {least} controls of each, or leave these sites out."
+            )
+        volumes, covariates = self.aligned(controls)
+        design = self.residualiser.build_design(covariates)
+        return replace(self, harmoniser=self.harmoniser.with_sites(volumes, design, _get_sites(controls), least))
+
+    def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
+        """Check whether people can be adjusted.
+
+        Parameters
+        ----------
+        cohort : Cohort
         whole : bool
-            Whether these people are a table, and not a piece whose typical person says nothing about the table.
+            False if the cohort is a chunk of a table. Checks of the median and of the range of covariates, which need
+            all people, are then skipped.
+
+        Returns
+        -------
+        list of Problem
+            Errors for categories and sites that were not in training, warnings for values out of range, and warnings
+            from the fit.
         """
         findings = Findings(list(self.residualiser.notes))
         ids = cohort.people[ID].array
-        self.residualiser.review(self._covariates(cohort), ids, findings, whole)
+        self.residualiser.review(self._select_covariates(cohort), ids, findings, whole)
         if self.harmoniser is not None:
             self.harmoniser.review(_get_sites(cohort), ids, findings)
         return list(findings)
 
     def aligned(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
-        """Return the volumes (N, R) and covariates (N, C) in the order of training."""
+        """Return volumes and covariates with columns in the order of training.
+
+        Returns
+        -------
+        volumes : (N, R)
+        covariates : (N, C)
+
+        Raises
+        ------
+        PreprocessingError
+            If a region, a covariate or the site is missing.
+        """
         missing = [region for region in self.regions if region not in cohort.volumes]
         if missing:
             raise PreprocessingError(
@@ -156,74 +234,103 @@ class Preprocessing:
             )
         volumes = cohort.volumes if cohort.regions == self.regions else cohort.volumes[list(self.regions)]
         values = volumes.to_numpy()
-        return values if values.dtype.kind == "f" else volumes.to_numpy(dtype=float), self._covariates(cohort)
+        if values.dtype.kind != "f":
+            values = volumes.to_numpy(dtype=float)
+        return values, self._select_covariates(cohort)
 
-    def _covariates(self, cohort: Cohort) -> pd.DataFrame:
+    def _select_covariates(self, cohort: Cohort) -> pd.DataFrame:
+        """Return the covariates (N, C) in the order of training."""
         names = [coding.name for coding in self.residualiser.codings]
-        absent = [name for name in names if name not in cohort.covariates]
-        if absent:
-            raise PreprocessingError(f"covariates are missing: {join_names(absent)}. Name them when reading the table.")
+        missing = [name for name in names if name not in cohort.covariates]
+        if missing:
+            raise PreprocessingError(
+                f"covariates are missing: {join_names(missing)}. Name them when reading the table."
+            )
         if self.harmoniser is not None and SITE not in cohort.people:
             raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
         return cohort.covariates if list(cohort.covariates) == names else cohort.covariates[names]
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return all learnt numbers as plain arrays."""
-        sites = {} if self.harmoniser is None else self.harmoniser.to_arrays()
-        return self.residualiser.to_arrays() | self.standardiser.to_arrays() | sites
+        """Return all estimates as arrays.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything else as plain values for JSON."""
-        sites = {} if self.harmoniser is None else {"harmonise": self.harmoniser.to_dict()}
-        return {"regions": list(self.regions), "covariates": self.residualiser.to_dict(), **sites}
+        Returns
+        -------
+        dict of str to ndarray
+            By the names that model files use.
+        """
+        site_arrays = {} if self.harmoniser is None else self.harmoniser.to_arrays()
+        return self.residualiser.to_arrays() | self.standardiser.to_arrays() | site_arrays
+
+    def to_dict(self) -> PreprocessingRecord:
+        """Return names and codings as plain values for JSON.
+
+        Returns
+        -------
+        dict
+            With ``regions``, ``covariates`` and, if sites are harmonised, ``harmonise``.
+        """
+        record: PreprocessingRecord = {"regions": list(self.regions), "covariates": self.residualiser.to_dict()}
+        if self.harmoniser is not None:
+            record["harmonise"] = self.harmoniser.to_dict()
+        return record
 
     @classmethod
     def from_parts(cls, values: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from `to_dict` and `to_arrays`."""
+        """Build from the results of `to_dict` and `to_arrays`.
+
+        Parameters
+        ----------
+        values : mapping
+            As returned by `to_dict`; further keys are ignored.
+        arrays : mapping of str to ndarray
+        """
         residualiser = Residualiser.from_parts(values["covariates"], arrays)
         sites = values.get("harmonise")
         harmoniser = None if sites is None else Harmoniser.from_parts(sites, arrays)
         return cls(tuple(values["regions"]), residualiser, Standardiser.from_arrays(arrays), harmoniser)
 
 
-def resolve_harmonise_mode(cohort: Cohort, asked: str | None = None) -> str:
-    """Return on whom the sites' effects are to be learnt: ``controls``, ``all``, or ``none`` for not at all."""
-    if asked not in (None, "none", *HARMONISATION_MODES):
+def resolve_harmonise_mode(cohort: Cohort, requested: str | None = None) -> str:
+    """Return whose volumes site effects are estimated from: ``controls``, ``all``, or ``none`` for no harmonisation."""
+    if requested not in (None, "none", *HARMONISATION_MODES):
+        suggestion = did_you_mean(str(requested), [*HARMONISATION_MODES, "none"])
+        raise PreprocessingError(f"harmonise = '{requested}' is not known: {suggestion}")
+    if requested == "none":
+        return "none"
+    has_sites = SITE in cohort.people
+    duplicates = _find_site_covariates(cohort) if has_sites else []
+    if requested is None:
+        return "controls" if has_sites and not duplicates else "none"
+    if not has_sites:
+        raise PreprocessingError(f'harmonise = "{requested}" needs the site of each person: name its column (--site).')
+    if duplicates:
         raise PreprocessingError(
-            f"harmonise = '{asked}' is not known: {did_you_mean(str(asked), [*HARMONISATION_MODES, 'none'])}"
-        )
-    twice = [] if SITE not in cohort.people else _find_site_covariates(cohort)
-    if asked is None:
-        return "controls" if SITE in cohort.people and not twice else "none"
-    if asked != "none" and SITE not in cohort.people:
-        raise PreprocessingError(f'harmonise = "{asked}" needs to know the sites: name their column (site, --site).')
-    if asked != "none" and twice:
-        raise PreprocessingError(
-            f"{join_names(twice)} is the site and a covariate as well: take it out of the covariates, or set "
+            f"{join_names(duplicates)} is the site and a covariate as well: take it out of the covariates, or set "
             'harmonise = "none".'
         )
-    return asked
+    return requested
 
 
 def _find_site_covariates(cohort: Cohort) -> list[str]:
-    """Return the covariates that are the site."""
+    """Return the covariates that are equal to the site."""
     sites = cohort.people[SITE].astype(str).to_numpy()
     return [name for name in cohort.covariates if (cohort.covariates[name].astype(str).to_numpy() == sites).all()]
 
 
 def _fit_harmoniser(cohort: Cohort, mode: str) -> Harmoniser:
     controls = cohort.take(cohort.is_control)
-    learnt = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
-    bare = sorted(set(_get_sites(cohort)) - set(_get_sites(learnt)))
-    if bare:
-        people = sum(site in bare for site in _get_sites(cohort))
+    sample = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
+    without_controls = set(_get_sites(cohort)) - set(_get_sites(sample))
+    if without_controls:
+        n_people = sum(site in without_controls for site in _get_sites(cohort))
         raise PreprocessingError(
-            f"no control was measured at {join_names(bare)} ({format_count(people, 'person', 'people')}): leave these sites out, "
-            'or learn what sites do from everyone (harmonise = "all").'
+            f"no control was measured at {join_names(sorted(without_controls))} "
+            f"({format_count(n_people, 'person', 'people')}): leave these sites out, or estimate site effects from "
+            'everyone (harmonise = "all").'
         )
-    design = build_design_matrix(derive_codings(controls.covariates), learnt.covariates)
-    patient = None if mode == "controls" else learnt.is_patient
-    return Harmoniser.fit(learnt.volumes.to_numpy(dtype=float), design, _get_sites(learnt), cohort.regions, patient)
+    design = build_design_matrix(derive_codings(controls.covariates), sample.covariates)
+    patient = None if mode == "controls" else sample.is_patient
+    return Harmoniser.fit(sample.volumes.to_numpy(dtype=float), design, _get_sites(sample), cohort.regions, patient)
 
 
 def _get_sites(cohort: Cohort) -> list[str]:

@@ -1,4 +1,7 @@
-"""Standardising to controls: mean 1, standard deviation 0.1, the scale the paper's weights and bars are made for."""
+"""Standardise regions to controls: mean 1, standard deviation 0.1.
+
+The loss weights and thresholds of the paper are made for this scale. Shape letters: N people, R regions.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,35 +17,66 @@ CONTROL_MEAN, CONTROL_SD = 1.0, 0.1
 
 @dataclass(frozen=True)
 class Standardiser:
-    """The controls' mean (R,) and standard deviation (R,) of each region."""
+    """Mean (R,) and standard deviation (R,) of each region in controls."""
 
     mean: FloatArray
     sd: FloatArray
 
     @classmethod
     def fit(cls, volumes: FloatArray, regions: Sequence[str]) -> Self:
-        """Learn from controls (N, R); a region that does not vary in them is refused by name."""
+        """Estimate mean and standard deviation from controls.
+
+        Parameters
+        ----------
+        volumes : (N, R)
+            Volumes of controls, adjusted for covariates.
+        regions : sequence of str
+            (R,) names of the regions, for error messages.
+
+        Raises
+        ------
+        PreprocessingError
+            If there are fewer than two controls, or a region is constant in them.
+        """
         if len(volumes) < 2:
             raise PreprocessingError(f"{len(volumes)} controls are too few to standardise by: at least 2 are needed.")
         mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
-        flat = np.flatnonzero(~(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)))
-        if flat.size:
-            names = join_names(regions[int(place)] for place in flat)
-            raise PreprocessingError(f"constant in the controls: {names}. Leave these regions out (--exclude).")
+        constant = find_constant_regions(mean, sd, regions)
+        if constant:
+            raise PreprocessingError(
+                f"constant in the controls: {join_names(constant)}. Leave these regions out (--exclude)."
+            )
         return cls(mean, sd)
 
     def transform(self, volumes: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """(N, R) -> (N, R): controls get mean 1 and sd 0.1."""
+        """Scale volumes (N, R) so that controls have mean 1 and standard deviation 0.1; ``out`` may be the input."""
         scale = CONTROL_SD / self.sd
         scaled = np.multiply(volumes, scale, out=out)
         scaled += CONTROL_MEAN - self.mean * scale
         return scaled
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the learnt numbers."""
+        """Return the estimated arrays by name."""
         return {"standardise.mean": self.mean, "standardise.sd": self.sd}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from `to_arrays`."""
+        """Build from the result of `to_arrays`."""
         return cls(arrays["standardise.mean"], arrays["standardise.sd"])
+
+
+def find_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> list[str]:
+    """Return the names of regions that are constant up to rounding.
+
+    Parameters
+    ----------
+    mean, sd : (R,)
+    regions : sequence of str
+        (R,) names.
+
+    Returns
+    -------
+    list of str
+    """
+    varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
+    return [region for region, vary in zip(regions, varies, strict=True) if not vary]

@@ -43,7 +43,7 @@ def count_cohort_dimensions(
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy())
     cohort = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))
     codings = derive_codings(cohort.covariates)  # learnt on everyone, so that labels do not matter
-    columns = [coding.columns(cohort.covariates[coding.name]) for coding in codings]
+    columns = [coding.encode(cohort.covariates[coding.name]) for coding in codings]
     numbers = [
         part for coding, part in zip(codings, columns, strict=True) if not isinstance(coding, CategoricalCovariate)
     ]

@@ -1,0 +1,106 @@
+"""Adjustment for covariates: estimated in controls, checked for new people."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import rindices as ri
+from rindices.errors import PreprocessingError
+from rindices.preprocess.residualise import CategoricalCovariate, NumericCovariate, build_design_matrix, derive_codings
+from tests.preprocess.helpers import make_cohort
+
+
+def test_adjustment_equals_ordinary_regression_in_controls() -> None:
+    cohort = make_cohort(patient_shift=500)
+    design = np.column_stack([cohort.covariates["age"], cohort.covariates["sex"] == "M"]).astype(float)
+    volumes = cohort.volumes.to_numpy()
+    line = LinearRegression().fit(design[cohort.is_control], volumes[cohort.is_control])
+    residuals = volumes - line.predict(design)
+    expected = 1 + 0.1 * residuals / residuals[cohort.is_control].std(axis=0, ddof=1)
+    np.testing.assert_allclose(ri.Preprocessing.fit(cohort).transform(cohort), expected, rtol=1e-9)
+
+
+def test_two_numbers_are_categories_and_the_first_category_is_the_reference() -> None:
+    covariates = pd.DataFrame({"age": [50.0, 60.0, 70.0], "sex": [1, 0, 1], "scanner": ["b", "a", "c"]})
+    codings = derive_codings(covariates)
+    assert codings == (
+        NumericCovariate("age", 50.0, 70.0),
+        CategoricalCovariate("sex", ("0", "1")),
+        CategoricalCovariate("scanner", ("a", "b", "c")),
+    )
+    expected = [[50, 1, 1, 0], [60, 0, 0, 0], [70, 1, 0, 1]]
+    np.testing.assert_array_equal(build_design_matrix(codings, covariates), expected)
+
+
+def test_no_covariates() -> None:
+    cohort = make_cohort(covariates=pd.DataFrame(index=range(200)))
+    values = ri.Preprocessing.fit(cohort).transform(cohort)
+    raw = cohort.volumes.to_numpy()
+    controls = raw[cohort.is_control]
+    np.testing.assert_allclose(values, 1 + 0.1 * (raw - controls.mean(0)) / controls.std(0, ddof=1), rtol=1e-12)
+
+
+def test_constant_covariate_is_ignored_with_a_warning() -> None:
+    cohort = make_cohort()
+    constant = replace(cohort, covariates=cohort.covariates.assign(sex="F", field=3.0))
+    without = replace(cohort, covariates=cohort.covariates[["age"]])
+    preprocessing = ri.Preprocessing.fit(constant)
+    expected = ri.Preprocessing.fit(without).transform(without)
+    np.testing.assert_allclose(preprocessing.transform(constant), expected, rtol=1e-10)
+    messages = [str(problem) for problem in preprocessing.review(constant)]
+    assert any("field, sex is the same in all controls" in message for message in messages)
+
+
+def test_category_unseen_in_controls_is_refused_by_name() -> None:
+    cohort = make_cohort()
+    covariates = cohort.covariates.copy()
+    covariates.loc[1, "sex"] = "X"  # a patient
+    unseen = replace(cohort, covariates=covariates)
+    with pytest.raises(PreprocessingError, match="sex has X, which no control has: p001"):
+        ri.Preprocessing.fit(unseen).transform(unseen)
+
+
+def test_people_outside_the_range_of_controls_are_adjusted_with_a_warning() -> None:
+    cohort = make_cohort()
+    covariates = cohort.covariates.copy()
+    covariates["age"] = covariates["age"].clip(50, 70)
+    covariates.loc[[0, 2], "age"] = [50.0, 70.0]  # controls
+    covariates.loc[1, "age"] = 99.0
+    older = replace(cohort, covariates=covariates)
+    preprocessing = ri.Preprocessing.fit(older)
+    assert np.isfinite(preprocessing.transform(older)).all()
+    (problem,) = preprocessing.review(older)
+    assert str(problem.severity) == "warning"
+    assert "1 person is outside the controls' range of age" in problem.what
+    assert "p001" in problem.what
+    assert preprocessing.review(older, whole=False) == []
+
+
+@pytest.mark.parametrize("factor", [1e-6, 12.0])
+def test_a_covariate_in_another_unit_is_refused(factor: float) -> None:
+    cohort = make_cohort()
+    training = replace(cohort, covariates=cohort.covariates.assign(age=cohort.covariates["age"] + 100))
+    preprocessing = ri.Preprocessing.fit(training)
+    other = replace(training, covariates=training.covariates.assign(age=training.covariates["age"] * factor))
+    with pytest.raises(PreprocessingError, match=r"the median age is \S+ here; it was 1\d\d\.?\d* to 1[78]\d"):
+        preprocessing.transform(other)
+
+
+def test_collinear_covariates_share_their_effect_with_a_warning() -> None:
+    cohort = make_cohort()
+    doubled = replace(cohort, covariates=cohort.covariates.assign(months=cohort.covariates["age"] * 12))
+    preprocessing = ri.Preprocessing.fit(doubled)
+    expected = ri.Preprocessing.fit(cohort).transform(cohort)
+    np.testing.assert_allclose(preprocessing.transform(doubled), expected, rtol=1e-8)
+    assert any("follow from the others" in problem.what for problem in preprocessing.review(doubled))
+
+
+def test_more_covariates_than_controls_are_refused() -> None:
+    columns = pd.DataFrame(np.random.default_rng(0).normal(size=(10, 3)), columns=list("abc"))
+    with pytest.raises(PreprocessingError, match=r"too few controls \(4\) to adjust for 3 covariate columns"):
+        ri.Preprocessing.fit(make_cohort(n_people=8, covariates=columns[:8]))
+    enough = make_cohort(n_people=10, covariates=columns)  # one control more than an exact fit needs
+    assert np.isfinite(ri.Preprocessing.fit(enough).transform(enough)).all()
