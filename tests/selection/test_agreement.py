@@ -1,3 +1,5 @@
+"""The c-index, the matching of patterns and the agreement of members, against plain definitions."""
+
 import time
 from itertools import combinations, permutations
 
@@ -19,7 +21,8 @@ from rindices.selection.agreement import (
 )
 
 
-def naive(a, b):
+def c_index_by_loop(a, b):
+    """Return the c-index by a loop over pairs."""
     total = 0.0
     for i, j in combinations(range(len(a)), 2):
         order = np.sign(a[i] - a[j]) * np.sign(b[i] - b[j])
@@ -38,7 +41,7 @@ def tied_pair(seed):
 @pytest.mark.parametrize("seed", range(200))
 def test_c_index_equals_the_double_loop_with_ties(seed):
     a, b = tied_pair(seed)
-    assert c_index(a, b) == pytest.approx(naive(a, b), abs=1e-12)
+    assert c_index(a, b) == pytest.approx(c_index_by_loop(a, b), abs=1e-12)
 
 
 def test_c_index_without_ties_is_kendalls_tau():
@@ -46,7 +49,7 @@ def test_c_index_without_ties_is_kendalls_tau():
     assert c_index(a, b) == pytest.approx((kendalltau(a, b).statistic + 1) / 2, abs=1e-12)
 
 
-def test_c_index_at_its_ends_and_when_constant():
+def test_c_index_of_equal_reversed_and_constant_columns():
     a = np.arange(7.0)
     assert c_index(a, a) == 1.0
     assert c_index(a, -a) == 0.0
@@ -74,7 +77,7 @@ def test_c_index_is_symmetric(pair):
 
 
 @given(columns)
-def test_c_index_ignores_monotone_change_and_mirrors_reversal(pair):
+def test_c_index_is_invariant_to_monotone_transforms_and_reflects_reversal(pair):
     a, b = pair
     assert c_index(a, b**3 + 2 * b) == pytest.approx(c_index(a, b), abs=1e-12)
     assert c_index(a, -b) == pytest.approx(1 - c_index(a, b), abs=1e-12)
@@ -94,11 +97,11 @@ def test_pattern_c_index_equals_the_search_over_all_orders(m, k):
         truth, inferred = rng.integers(0, 12, (25, m)), rng.integers(0, 12, (25, k))
         scores = c_index_matrix(truth, inferred)
         best = max(np.mean([scores[i, p[i]] for i in range(m)]) for p in permutations(range(k), m))
-        found = pattern_c_index(truth, inferred)
-        assert found.mean == pytest.approx(best, abs=1e-12)
-        assert len(set(found.matching)) == m
-        again = [c_index(truth[:, i], inferred[:, j]) for i, j in enumerate(found.matching)]
-        np.testing.assert_allclose(found.per_pattern, again)
+        result = pattern_c_index(truth, inferred)
+        assert result.mean == pytest.approx(best, abs=1e-12)
+        assert len(set(result.matching)) == m
+        expected = [c_index(truth[:, i], inferred[:, j]) for i, j in enumerate(result.matching)]
+        np.testing.assert_allclose(result.per_pattern, expected)
 
 
 @settings(max_examples=50)
@@ -107,8 +110,8 @@ def test_pattern_c_index_ignores_the_order_of_columns(seed, m):
     rng = np.random.default_rng(seed)
     truth, inferred = rng.random((2, 20, m))
     order = rng.permutation(m)
-    moved = pattern_c_index(truth, inferred[:, order])
-    assert moved.mean == pytest.approx(pattern_c_index(truth, inferred).mean, abs=1e-12)
+    permuted = pattern_c_index(truth, inferred[:, order])
+    assert permuted.mean == pytest.approx(pattern_c_index(truth, inferred).mean, abs=1e-12)
 
 
 def test_pattern_c_index_takes_one_pattern_as_a_column_or_a_vector():
@@ -143,7 +146,7 @@ def test_agreement_equals_its_definition():
     result = agreement(a, b)
     m = b[:, result.matching]
     corr = lambda x, y: np.corrcoef(x, y)[0, 1]  # noqa: E731
-    assert result.concordance == pytest.approx(np.mean([naive(a[:, k], m[:, k]) for k in range(3)]))
+    assert result.concordance == pytest.approx(np.mean([c_index_by_loop(a[:, k], m[:, k]) for k in range(3)]))
     assert result.dimension == pytest.approx(np.mean([corr(a[:, k], m[:, k]) for k in range(3)]))
     pairs = [(0, 1), (0, 2), (1, 2)]
     differences = [corr(a[:, i] - a[:, j], m[:, i] - m[:, j]) for i, j in pairs]
@@ -151,7 +154,7 @@ def test_agreement_equals_its_definition():
 
 
 def test_columns_are_matched_by_concordance_and_correlation_only_breaks_ties():
-    """One person far off decides the correlations; the order of all others decides the matching."""
+    """An outlier decides the correlations; the order of the other people decides the matching."""
     rng = np.random.default_rng(7)
     a = rng.random((40, 2))
     b = a + 0.05 * rng.random((40, 2))
@@ -170,7 +173,7 @@ def test_agreement_does_not_depend_on_scale():
         np.testing.assert_allclose(agreement(a * factor, b)[:3], agreement(a, b)[:3], rtol=1e-9)
 
 
-def test_a_collapsed_member_agrees_with_nobody():
+def test_a_constant_member_agrees_with_no_other():
     r = np.random.default_rng(0).random((30, 2))
     for other in (r, np.zeros((30, 2))):
         result = agreement(np.zeros((30, 2)), other)
@@ -192,8 +195,8 @@ def test_members_agreement_is_the_mean_over_pairs(m):
 def test_members_agreement_ignores_the_order_of_members_and_columns():
     rng = np.random.default_rng(6)
     members = rng.random((4, 30, 3))
-    moved = np.stack([m[:, rng.permutation(3)] for m in members[::-1]])
-    np.testing.assert_allclose(members_agreement(moved)[:3], members_agreement(members)[:3])
+    permuted = np.stack([m[:, rng.permutation(3)] for m in members[::-1]])
+    np.testing.assert_allclose(members_agreement(permuted)[:3], members_agreement(members)[:3])
 
 
 BAD_COLUMNS = [
@@ -207,7 +210,7 @@ BAD_COLUMNS = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_COLUMNS)
-def test_c_index_refuses_what_has_no_order(arguments, message):
+def test_c_index_refuses_invalid_columns(arguments, message):
     with pytest.raises(InputError, match=message):
         c_index(*arguments)
 
@@ -215,10 +218,10 @@ def test_c_index_refuses_what_has_no_order(arguments, message):
 def test_tables_of_wrong_shape_are_refused():
     r = np.random.default_rng(0).random((10, 3))
     for call, message in [
-        (lambda: pattern_c_index(r, r[:, :2]), "a column of its own"),
+        (lambda: pattern_c_index(r, r[:, :2]), "a separate column"),
         (lambda: pattern_c_index(r, r[:, :0]), "patterns in columns"),
         (lambda: pattern_c_index(r, r[:, :, None]), "people in rows"),
-        (lambda: agreement(r, r[:, :2]), "as many patterns"),
+        (lambda: agreement(r, r[:, :2]), "the same people and patterns"),
         (lambda: align_columns(r, r[:5]), "same people"),
         (lambda: members_agreement(r), "members, people, patterns"),
         (lambda: members_agreement(r[None]), "at least two members"),

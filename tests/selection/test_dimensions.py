@@ -1,12 +1,12 @@
-"""The test for the number of patterns: its parts against plain oracles, the whole against known truth."""
+"""The test for the number of patterns: its parts against plain computations, its result against simulated truth."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.covariance import ledoit_wolf
 from sklearn.linear_model import LinearRegression
 
+from rindices._typing import BoolArray, FloatArray
 from rindices.selection.dimensions import (
     DimensionEstimate,
     ParticipantData,
@@ -17,13 +17,11 @@ from rindices.selection.dimensions import (
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
 
-Floats = NDArray[np.float64]
 
-
-def cohort(
+def simulate(
     patterns: int, seed: int, regions: int = 12, controls: int = 150, patients: int = 200
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Correlated people; patients have so many patterns of uniform severities."""
+) -> tuple[FloatArray, BoolArray]:
+    """Return people with correlated regions; patients have patterns of uniform severity."""
     rng = np.random.default_rng(seed)
     mix = np.linalg.qr(rng.normal(size=(regions, regions)))[0] * np.linspace(0.5, 2, regions)
     people = rng.normal(size=(controls + patients, regions)) @ mix
@@ -33,8 +31,8 @@ def cohort(
     return people, patient
 
 
-def found(
-    people: Floats, patient: NDArray[np.bool_], design: Floats | None = None, **options: int
+def estimate(
+    people: FloatArray, patient: BoolArray, design: FloatArray | None = None, **options: int
 ) -> DimensionEstimate:
     columns = np.ones((len(people), 1)) if design is None else np.column_stack([np.ones(len(people)), design])
     odds = fit_log_odds(columns[:, 1:], np.zeros((len(people), 0)), patient)
@@ -43,18 +41,18 @@ def found(
 
 
 def test_shrinkage_is_ledoit_wolf() -> None:
-    people = cohort(0, 0)[0]
+    people = simulate(0, 0)[0]
     centred = people - people.mean(axis=0)
-    own = shrink_covariance(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
-    np.testing.assert_allclose(own, ledoit_wolf(centred, assume_centered=True)[0], atol=1e-8)
+    shrunk = shrink_covariance(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
+    np.testing.assert_allclose(shrunk, ledoit_wolf(centred, assume_centered=True)[0], atol=1e-8)
 
 
 def test_contrast_against_a_plain_computation() -> None:
-    people, patient = cohort(2, 1)
+    people, patient = simulate(2, 1)
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(len(people), 2))
     people = people + covariates @ rng.normal(size=(2, people.shape[1]))
-    contrast = ParticipantData(people, np.column_stack([np.ones(len(people)), covariates])).contrast(patient)
+    contrast = ParticipantData(people, np.column_stack([np.ones(len(people)), covariates])).compute_contrast(patient)
     adjusted = people - LinearRegression().fit(covariates[~patient], people[~patient]).predict(covariates)
     adjusted /= adjusted[~patient].std(axis=0)
     controls = ledoit_wolf(adjusted[~patient], assume_centered=True)[0]
@@ -67,25 +65,25 @@ def test_contrast_against_a_plain_computation() -> None:
     error = 1 / (~patient).sum() + np.median(values) / patient.sum()
     expected = (values[-1] / np.median(values), shift @ np.linalg.solve(controls, shift) / error)
     np.testing.assert_allclose(compute_excess_and_shift(contrast), expected, rtol=1e-6)
-    # labels that make patients the fewer take the other way to the same sums
-    swapped = ParticipantData(people, np.ones((len(people), 1))).contrast(~patient)
+    # with patients as the smaller group, the sums are computed the other way round
+    swapped = ParticipantData(people, np.ones((len(people), 1))).compute_contrast(~patient)
     plain = people - people[patient].mean(axis=0)
     np.testing.assert_allclose(swapped.scale, plain[patient].std(axis=0), rtol=1e-8)
 
 
-def test_what_is_taken_out_is_gone() -> None:
-    people, patient = cohort(2, 2)
+def test_removed_directions_are_zero_and_the_others_unchanged() -> None:
+    people, patient = simulate(2, 2)
     everyone = ParticipantData(people, np.ones((len(people), 1)))
-    before = everyone.contrast(patient)
+    before = everyone.compute_contrast(patient)
     width = people.shape[1]
     top = eigh(before.patients, before.controls, subset_by_index=[width - 2, width - 1])[1]
     rest = everyone.remove_directions(patient, 2)
     np.testing.assert_allclose(rest.shifts / before.scale @ top, 0.0, atol=1e-9)
     low = eigh(before.patients, before.controls, eigvals_only=True)[: width - 2]
     others = eigh(before.patients, before.controls, subset_by_index=[0, width - 3])[1]
-    kept = everyone.shifts / before.scale @ others  # in all other directions people are as they were
-    np.testing.assert_allclose(rest.shifts / before.scale @ others, kept, atol=1e-9)
-    assert compute_excess_and_shift(rest.contrast(patient))[0] < 1.5 * low[-1] / np.median(low)
+    expected = everyone.shifts / before.scale @ others
+    np.testing.assert_allclose(rest.shifts / before.scale @ others, expected, atol=1e-9)
+    assert compute_excess_and_shift(rest.compute_contrast(patient))[0] < 1.5 * low[-1] / np.median(low)
 
 
 def test_joint_p_against_a_loop() -> None:
@@ -98,21 +96,23 @@ def test_joint_p_against_a_loop() -> None:
 
 
 @pytest.mark.parametrize("patterns", [0, 1, 2, 4])
-def test_the_number_is_found(patterns: int) -> None:
-    right = [found(*cohort(patterns, seed)).number == patterns for seed in range(10)]
-    assert sum(right) >= 9
+def test_the_number_of_patterns_is_estimated(patterns: int) -> None:
+    correct = [estimate(*simulate(patterns, seed)).number == patterns for seed in range(10)]
+    assert sum(correct) >= 9
 
 
-def test_the_level_is_kept() -> None:
+def test_the_significance_level_holds() -> None:
     small = {"regions": 6, "controls": 40, "patients": 50}
-    few = [found(*cohort(0, seed, **small), most=1, number=99).number > 0 for seed in range(120)]
-    assert 1 <= sum(few) <= 13  # 6 expected; more than 13 in 2 of 1,000
+    rejected = [
+        estimate(*simulate(0, seed, **small), max_patterns=1, n_permutations=99).number > 0 for seed in range(120)
+    ]
+    assert 1 <= sum(rejected) <= 13  # 6 expected; more than 13 in 2 of 1,000
 
 
-def test_a_weak_shift_of_everyone_is_found() -> None:
-    people, patient = cohort(0, 3)
+def test_a_weak_shift_of_all_patients_is_detected() -> None:
+    people, patient = simulate(0, 3)
     people[patient] += 0.5 * people.std(axis=0) * np.sign(np.random.default_rng(3).normal(size=people.shape[1]))
-    result = found(people, patient)
+    result = estimate(people, patient)
     assert result.number == 1
     assert result.dimension_tests[0].p < 0.02
 
@@ -121,40 +121,40 @@ def test_a_weak_shift_of_everyone_is_found() -> None:
 def test_patients_who_vary_more_or_less_in_all_directions_have_no_pattern(stretch: float) -> None:
     numbers = []
     for seed in range(10):
-        people, patient = cohort(0, seed)
+        people, patient = simulate(0, seed)
         people[patient] *= stretch
-        numbers.append(found(people, patient).number)
+        numbers.append(estimate(people, patient).number)
     assert sum(number > 0 for number in numbers) <= 2
 
 
-def test_older_patients_whose_volumes_bend_with_age() -> None:
-    """A straight line does not take a curve out; labels exchanged by age know, labels exchanged freely do not."""
-    fair, free = 0, 0
+def test_nonlinear_effects_of_age_need_permutations_by_age() -> None:
+    """A linear adjustment leaves a curve: permutations by age allow for it, free permutations do not."""
+    n_conditional, n_free = 0, 0
     for seed in range(15):
         rng = np.random.default_rng(seed)
         age = rng.normal(size=300)
         people = rng.normal(size=(300, 8)) + 0.5 * age[:, None] ** 2 * np.linspace(0, 1, 8)
         patient = rng.uniform(size=300) < 1 / (1 + np.exp(-1.5 * age))
         design = np.column_stack([np.ones(300), age])
-        fair += found(people, patient, age[:, None], most=1).number > 0
-        free += (
+        n_conditional += estimate(people, patient, age[:, None], max_patterns=1).number > 0
+        n_free += (
             count_dimensions(
-                ParticipantData(people, design), patient, PermutationScheme.unrestricted(300), most=1
+                ParticipantData(people, design), patient, PermutationScheme.unrestricted(300), max_patterns=1
             ).number
             > 0
         )
-    assert free >= 10
-    assert fair <= 3
+    assert n_free >= 10
+    assert n_conditional <= 3
 
 
-def test_same_seed_same_answer_and_the_last_question_is_answered_with_yes() -> None:
-    people, patient = cohort(2, 5)
-    first, again = found(people, patient, seed=3), found(people, patient, seed=3)
+def test_a_seed_gives_one_result_whose_last_test_is_not_significant() -> None:
+    people, patient = simulate(2, 5)
+    first, again = estimate(people, patient, seed=3), estimate(people, patient, seed=3)
     assert first == again
-    assert [question.patterns for question in first.dimension_tests] == [0, 1, 2]
-    assert [question.p <= first.level for question in first.dimension_tests] == [True, True, False]
-    # looks end a question early: at the 60th where nothing comes near, at any 20th where too much does
-    assert [question.relabellings for question in first.dimension_tests[:2]] == [59, 59]
+    assert [test.patterns for test in first.dimension_tests] == [0, 1, 2]
+    assert [test.p <= first.level for test in first.dimension_tests] == [True, True, False]
+    # a test ends early: at the 60th labelling if none reaches the excess, at any 20th if too many do
+    assert [test.relabellings for test in first.dimension_tests[:2]] == [59, 59]
     assert first.dimension_tests[2].relabellings < 199
     assert first.dimension_tests[2].relabellings % 20 == 19
     assert first.dimension_tests[0].chance[0] < first.dimension_tests[0].chance[1] < first.dimension_tests[0].excess

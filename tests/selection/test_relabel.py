@@ -1,4 +1,4 @@
-"""Labels are exchanged by the odds that covariates give, and only so."""
+"""Permutation of labels given the odds that follow from covariates."""
 
 from itertools import combinations
 
@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from rindices.selection.relabel import PermutationScheme, draw_permuted_labels, estimate_overlap, fit_log_odds
 
 
-def test_labels_follow_their_conditional_law() -> None:
-    """All sets of 3 patients among 6 people, each as often as the product of its odds says."""
+def test_labels_follow_their_conditional_distribution() -> None:
+    """Each set of 3 patients among 6 people is drawn with a probability proportional to the product of its odds."""
     odds = np.array([-1.0, 0.0, 0.5, 1.0, 0.0, 2.0])
     patient = np.array([True, True, True, False, False, False])
     sets = list(combinations(range(6), 3))
@@ -18,11 +18,11 @@ def test_labels_follow_their_conditional_law() -> None:
     counts = dict.fromkeys(sets, 0)
     draws = 5_000
     rng = np.random.default_rng(0)
-    for _ in range(draws // 100):  # many hubs: draws of one hub are exchangeable, not independent of the start
+    for _ in range(draws // 100):  # draws with one hidden set are exchangeable, not independent
         for labels in draw_permuted_labels(patient, PermutationScheme(odds, np.zeros(6, dtype=np.intp)), 100, rng):
             assert labels.sum() == 3
             counts[tuple(np.flatnonzero(labels))] += 1
-    np.testing.assert_allclose([counts[s] / draws for s in sets], weights / weights.sum(), atol=0.02)
+    np.testing.assert_allclose([counts[chosen] / draws for chosen in sets], weights / weights.sum(), atol=0.02)
 
 
 def test_without_covariates_labels_are_permuted() -> None:
@@ -35,11 +35,11 @@ def test_without_covariates_labels_are_permuted() -> None:
     np.testing.assert_allclose(drawn.mean(axis=0), 0.25, atol=0.05)
 
 
-@pytest.mark.parametrize("alike", [True, False])
-def test_strata_keep_their_patients(alike: bool) -> None:
+@pytest.mark.parametrize("equal_odds", [True, False])
+def test_the_number_of_patients_per_stratum_is_preserved(equal_odds: bool) -> None:
     rng = np.random.default_rng(4)
     strata, patient = rng.integers(3, size=300), rng.uniform(size=300) < 0.4
-    odds = np.zeros(300) if alike else rng.normal(size=300)
+    odds = np.zeros(300) if equal_odds else rng.normal(size=300)
     drawn = np.array(list(draw_permuted_labels(patient, PermutationScheme(odds, strata), 50, rng)))
     for stratum in range(3):
         np.testing.assert_array_equal(drawn[:, strata == stratum].sum(axis=1), patient[strata == stratum].sum())
@@ -56,7 +56,7 @@ def test_odds_are_those_of_a_logistic_regression() -> None:
     np.testing.assert_allclose([odds[site == 0].mean(), odds[site == 1].mean()], [-1, 1], atol=0.15)
 
 
-def test_odds_bend_with_age() -> None:
+def test_odds_may_be_nonlinear_in_age() -> None:
     rng = np.random.default_rng(2)
     age = rng.uniform(40, 80, 3000)
     patient = rng.uniform(size=3000) < np.where(np.abs(age - 60) < 10, 0.8, 0.2)  # the middle-aged are ill
@@ -65,11 +65,11 @@ def test_odds_bend_with_age() -> None:
     assert odds[np.abs(age - 60) > 15].mean() < -0.7
 
 
-def test_overlap() -> None:
+def test_overlap_is_near_1_without_covariates_and_near_0_if_groups_separate() -> None:
     patient = np.arange(200) < 100
-    apart = fit_log_odds(
+    separated = fit_log_odds(
         np.where(patient, 1.0, 0.0)[:, None] + np.arange(200)[:, None] / 1e6, np.zeros((200, 0)), patient
     )
     rng = np.random.default_rng(3)
     assert estimate_overlap(patient, PermutationScheme.unrestricted(200), rng) > 0.95
-    assert estimate_overlap(patient, PermutationScheme(apart, np.zeros(200, dtype=np.intp)), rng) < 0.2
+    assert estimate_overlap(patient, PermutationScheme(separated, np.zeros(200, dtype=np.intp)), rng) < 0.2

@@ -1,1 +1,1 @@
-"""Choosing among learnt results: arithmetic on arrays, no files, no torch."""
+"""Choose among fitted results: arithmetic on arrays, without files and without torch."""

@@ -1,19 +1,15 @@
-"""How well two sets of R-indices order the same people.
+"""Agreement of two sets of R-indices on the order of the same people.
 
-Everything here is arithmetic on arrays: no files, no torch, no randomness.
-Shape letters: N people, M patterns, K inferred columns (K >= M), S members.
-
-The c-index of two columns is the share of pairs of people that both columns
-order alike; *a pair tied in either column counts a half*. With C concordant and
-D discordant pairs out of P = N (N - 1) / 2 it is
+The c-index of two columns is the share of pairs of people that both columns order alike; *a pair tied in either column
+counts a half*. With C concordant and D discordant pairs out of P = N (N - 1) / 2 it is
 
     c = (C + (P - C - D) / 2) / P = (1 + (C - D) / P) / 2,
 
-that is (Kendall's tau-a + 1) / 2. Tied pairs stay in the denominator whichever
-column ties them, for two reasons: the measure is then symmetric, which an
-agreement between two members must be; and a column that collapsed to one value
-scores 0.5 against everything, itself included, so that members that say nothing
-can never seem to agree.
+that is (Kendall's tau-a + 1) / 2. Tied pairs stay in the denominator whichever column ties them, for two reasons: the
+measure is then symmetric, as an agreement between two members must be; and a constant column scores 0.5 against every
+column, itself included, so that collapsed members never seem to agree.
+
+Shape letters: N people, M patterns, K inferred columns (K >= M), S members.
 """
 
 import math
@@ -40,8 +36,7 @@ __all__ = [
     "pattern_c_index",
 ]
 
-
-TIE_BREAK = 1e-9
+_CORRELATION_WEIGHT = 1e-9  # correlation decides between matchings of equal concordance
 
 
 class PatternCIndex(NamedTuple):
@@ -63,7 +58,7 @@ class PatternCIndex(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Agreement of two members, all three measured under one matching.
+    """Agreement of two members, three measures under one matching.
 
     Attributes
     ----------
@@ -72,9 +67,8 @@ class Agreement(NamedTuple):
     dimension : float
         Mean Pearson correlation of matched columns.
     difference : float
-        Mean Pearson correlation of the differences r_i - r_j, over the pairs
-        of patterns i < j. With M = 1 there is no difference to correlate and
-        the value is NaN; write it as null, and do not rank M = 1 by it.
+        Mean Pearson correlation of the differences r_i - r_j, over the pairs of patterns i < j. With M = 1 there is no
+        difference and the value is NaN.
     matching : ndarray of shape (M,)
         ``second[:, matching[k]]`` is the column matched to ``first[:, k]``.
     """
@@ -93,10 +87,10 @@ class MembersAgreement(NamedTuple):
     concordance, dimension, difference : float
         Means over pairs; see `Agreement`.
     per_member : ndarray of shape (S,)
-        Mean concordance of each member with all the others; the paper derives
-        its R-indices from the member where this is highest (section 4.3).
+        Mean concordance of each member with the others; the paper derives its R-indices from the member in which this
+        is highest (section 4.3).
     pairwise : ndarray of shape (S, S)
-        Concordance of every pair; NaN on the diagonal, which is no agreement.
+        Concordance of every pair; NaN on the diagonal.
     """
 
     concordance: float
@@ -107,17 +101,17 @@ class MembersAgreement(NamedTuple):
 
 
 def c_index(truth: ArrayLike, inferred: ArrayLike) -> float:
-    """Share of pairs of people ordered alike, a pair tied in either a half.
+    """Return the share of pairs of people that two columns order alike, ties counting a half.
 
     Parameters
     ----------
     truth, inferred : array-like of shape (N,)
-        Finite numbers, one per person, N >= 2. The two are interchangeable.
+        Finite numbers, one per person, N >= 2. The result is symmetric in both.
 
     Returns
     -------
     float
-        Between 0 and 1; 0.5 where either column is constant. O(N log N).
+        Between 0 and 1; 0.5 if either column is constant. Computed in O(N log N).
 
     Examples
     --------
@@ -132,7 +126,7 @@ def c_index(truth: ArrayLike, inferred: ArrayLike) -> float:
 
 
 def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> FloatArray:
-    """c-index of every true column with every inferred one.
+    """Return the c-index of every true column with every inferred one.
 
     Parameters
     ----------
@@ -149,23 +143,28 @@ def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> FloatArray:
 
 
 def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
-    """Mean c-index over patterns under the best one-to-one matching.
+    """Return the mean c-index over patterns under the best one-to-one matching.
 
     Parameters
     ----------
     truth : array-like of shape (N, M) or (N,)
     inferred : array-like of shape (N, K) or (N,)
-        K >= M; columns beyond the best M stay unmatched and cost nothing.
+        K >= M; surplus columns stay unmatched without a penalty.
 
     Returns
     -------
     PatternCIndex
+
+    Raises
+    ------
+    InputError
+        If there are fewer inferred columns than true patterns.
     """
     scores = c_index_matrix(truth, inferred)
     if scores.shape[0] > scores.shape[1]:
         raise InputError(
             f"inferred has {scores.shape[1]} columns for {scores.shape[0]} true patterns; "
-            "every true pattern needs a column of its own."
+            "every true pattern needs a separate column."
         )
     matching = _find_best_matching(scores)
     per_pattern = scores[np.arange(len(matching)), matching]
@@ -173,7 +172,7 @@ def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
 
 
 def align_columns(member: ArrayLike, reference: ArrayLike) -> IntArray:
-    """Order of a member's columns that matches another member's.
+    """Return the order of a member's columns that matches those of a reference.
 
     Parameters
     ----------
@@ -182,13 +181,13 @@ def align_columns(member: ArrayLike, reference: ArrayLike) -> IntArray:
     Returns
     -------
     ndarray of shape (M,)
-        ``member[:, align(member, reference)]`` runs parallel to `reference`.
+        ``member[:, align_columns(member, reference)]`` has the column order of `reference`.
     """
     return agreement(reference, member).matching
 
 
 def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
-    """Concordance, dimension and difference agreement of two members.
+    """Return the concordance, dimension and difference agreement of two members.
 
     Parameters
     ----------
@@ -198,16 +197,14 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     Returns
     -------
     Agreement
-        Symmetric in the two members (the matching is inverted).
+        Symmetric in the two members, except that the matching is inverted.
     """
     a, b = _validate_matrix(first, "first"), _validate_matrix(second, "second")
     if a.shape != b.shape:
-        raise InputError(
-            f"members have shapes {a.shape} and {b.shape}; compare members with as many patterns, on the same people."
-        )
+        raise InputError(f"members have shapes {a.shape} and {b.shape}; both need the same people and patterns.")
     scores, correlations = c_index_matrix(a, b), _normalise_columns(a).T @ _normalise_columns(b)
-    # Correlation breaks ties between matchings, so that the order of the members cannot.
-    matching = _find_best_matching(scores + TIE_BREAK * correlations)
+    # Without the correlation, ties between matchings would be decided by the order of the members.
+    matching = _find_best_matching(scores + _CORRELATION_WEIGHT * correlations)
     matched, rows = b[:, matching], np.arange(len(matching))
     return Agreement(
         float(scores[rows, matching].mean()),
@@ -218,7 +215,7 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
 
 
 def members_agreement(members: ArrayLike) -> MembersAgreement:
-    """Agreement among many members, averaged over their pairs.
+    """Return the agreement among many members, averaged over their pairs.
 
     Parameters
     ----------
@@ -246,40 +243,34 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
 
 
 def _compute_c_index(first: FloatArray, second: FloatArray) -> float:
-    """c-index of two valid columns (N,); undoes tau-b's correction for ties."""
+    """Return the c-index of two valid columns (N,), from tau-b without its correction for ties."""
     untied = _count_untied_pairs(first), _count_untied_pairs(second)
     if 0 in untied:
         return 0.5
-    if len(first) == 2:  # scipy divides by N - 2 on its way to a p-value
+    if len(first) == 2:  # scipy divides by N - 2 for a p-value
         return float(first[0] < first[1]) if second[0] < second[1] else float(first[0] > first[1])
     tau_b = float(kendalltau(first, second, method="asymptotic").statistic)
-    # Python integers: the product passes 2**63 from a hundred thousand people.
+    # Python integers, because the product exceeds 2**63 from a hundred thousand people.
     surplus = tau_b * math.sqrt(untied[0] * untied[1])
     n_pairs = len(first) * (len(first) - 1) // 2
     return (1.0 + surplus / n_pairs) / 2.0
 
 
 def _count_untied_pairs(column: FloatArray) -> int:
-    """Pairs of people that a column (N,) puts in an order."""
+    """Return the number of pairs of people whose values differ in a column (N,)."""
     counts = np.unique(column, return_counts=True)[1].astype(np.int64)
     tied = int((counts * (counts - 1) // 2).sum())
     return len(column) * (len(column) - 1) // 2 - tied
 
 
 def _find_best_matching(scores: FloatArray) -> IntArray:
-    """(M, K) scores, M <= K -> (M,) column of each row in the best assignment."""
+    """Return the column of each row in the best assignment: scores (M, K), M <= K -> (M,)."""
     return np.asarray(linear_sum_assignment(scores, maximize=True)[1], dtype=np.intp)
-
-
-def _correlate_columns(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Pearson correlation of parallel columns, (N, M) x2 -> (M,); 0 where constant."""
-    a, b = _normalise_columns(first), _normalise_columns(second)
-    return np.asarray(np.sum(a * b, axis=0), dtype=np.float64)
 
 
 def _normalise_columns(table: FloatArray) -> FloatArray:
     """Centre columns (N, M) and scale them to length 1; constant ones become 0."""
-    # By range first: squares of very large or very small numbers leave float64.
+    # Scaling by the range first avoids overflow and underflow of squares.
     span = np.ptp(table, axis=0)
     varies = span > 0
     scaled = (table - table.mean(axis=0)) / np.where(varies, span, 1.0)
@@ -288,11 +279,12 @@ def _normalise_columns(table: FloatArray) -> FloatArray:
 
 
 def _correlate_differences(first: FloatArray, second: FloatArray) -> float:
-    """Mean correlation of pairwise differences of columns; NaN with one column."""
+    """Return the mean correlation of pairwise differences of columns (N, M); NaN with one column."""
     if first.shape[1] < 2:
         return float("nan")
     i, j = np.triu_indices(first.shape[1], k=1)
-    return float(np.mean(_correlate_columns(first[:, i] - first[:, j], second[:, i] - second[:, j])))
+    a, b = _normalise_columns(first[:, i] - first[:, j]), _normalise_columns(second[:, i] - second[:, j])
+    return float(np.mean(np.sum(a * b, axis=0)))
 
 
 def _validate_vector(values: ArrayLike, name: str) -> FloatArray:
@@ -319,12 +311,11 @@ def _validate_stack(members: ArrayLike) -> FloatArray:
     except (TypeError, ValueError):
         raise InputError(
             "members differ in shape or are not numbers; give (members, people, patterns), "
-            "every member with as many patterns, on the same people."
+            "every member with the same number of patterns, on the same people."
         ) from None
     if stack.ndim != 3 or len(stack) < 2:
         raise InputError(
-            f"members have shape {stack.shape}; give (members, people, patterns) "
-            "with at least two members: one alone has nobody to agree with."
+            f"members have shape {stack.shape}; give (members, people, patterns) with at least two members."
         )
     return stack
 
@@ -337,9 +328,9 @@ def _convert_to_floats(values: ArrayLike, name: str) -> FloatArray:
 
 
 def _check_finite(values: FloatArray, name: str) -> FloatArray:
-    """Refuse too few people and values that have no order."""
+    """Raise an error for fewer than two people and for values that are not finite."""
     if len(values) < 2:
-        raise InputError(f"{name} has {len(values)} people; an ordering needs at least two.")
+        raise InputError(f"{name} has {len(values)} people; an order needs at least two.")
     bad = ~np.isfinite(values)
     if bad.any():
         rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))

@@ -1,8 +1,8 @@
-"""Choosing a grid point and its members by agreement (sections 4.2 and 4.3 of the paper).
+"""Choose a grid point and its members by agreement (sections 4.2 and 4.3 of the paper).
 
-A grid point is a number of patterns M and a weight of orthogonality lambda; its members were trained alike but for
-their random streams. Where they agree, the result is not an accident of training; the grid point whose members agree
-most is chosen. Everything here is arithmetic on arrays.
+A grid point is a number of patterns M and a weight of orthogonality lambda. Its members are trained alike, except for
+their random streams. If they agree, the result does not depend on chance in training; the grid point whose members
+agree best is chosen.
 
 Shape letters: S members, N people, M patterns.
 """
@@ -16,25 +16,17 @@ from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.selection.agreement import MembersAgreement, align_columns, members_agreement
 
-MIN_STABLE_CONCORDANCE = (
-    0.65  # the lower end of the concordance must reach this (benchmarks/null_agreement.py: what noise reaches)
-)
-AGREEMENT_MARGIN = 0.10  # a member agrees if its mean concordance is at most this far below the best member's
-_MIN_BOOTSTRAP_MEMBERS = 4  # members below which an interval would only pretend
+MIN_STABLE_CONCORDANCE = 0.65
+"""Minimum of the lower confidence bound of a stable grid point, above noise (benchmarks/null_agreement.py)."""
+AGREEMENT_MARGIN = 0.10
+"""A member agrees if its mean concordance is at most this far below that of the best member."""
+_MIN_BOOTSTRAP_MEMBERS = 4
 _N_BOOTSTRAPS = 1_000
 _CONFIDENCE_LEVEL = 0.95
 
 
 class GridPoint(NamedTuple):
-    """One setting of the study.
-
-    Attributes
-    ----------
-    n_patterns : int
-        M.
-    orthogonality : float or None
-        lambda; None for learners that have none.
-    """
+    """One setting of a study: M, and lambda for learners that have it."""
 
     n_patterns: int
     orthogonality: float | None = None
@@ -47,14 +39,14 @@ class Candidate(NamedTuple):
     ----------
     point : GridPoint
     indices : (S, N, M)
-        R-indices of the same people by every converged member.
+        R-indices of the same people by each converged member.
     numbers : (S,)
-        The members' numbers.
+        Numbers of the members.
     trained : int
-        How many were trained, converged or not.
+        Number of members that were trained, converged or not.
     evidence : (S, 3), optional
-        Concordance, dimension and difference agreement that each member brings from people it does not share with
-        others; where it is given, it is judged by instead of the agreement among the members.
+        Concordance, dimension and difference agreement between fits on disjoint halves of the people, one row per
+        member. If given, it replaces the agreement among members, who share people.
     """
 
     point: GridPoint
@@ -65,20 +57,23 @@ class Candidate(NamedTuple):
 
 
 class CandidateEvaluation(NamedTuple):
-    """How well the members of one grid point agree.
+    """Agreement of the members of one grid point.
 
     Attributes
     ----------
+    point : GridPoint
+    trained, converged : int
+        Numbers of members.
     agreement : MembersAgreement or None
-        None where fewer than two members converged.
+        None if fewer than two members converged.
     interval : tuple of float
         95 % bootstrap interval of the concordance, over members.
     stable : bool
-        Whether at least half of the members converged and they agree beyond doubt.
+        Whether at least half of the members converged and the interval is above `MIN_STABLE_CONCORDANCE`.
     why : str
-        In words, where it is not stable.
-    between : str
-        Whose agreement was judged: that of ``members``, or of fits on ``disjoint halves`` of the people.
+        Reason, if it is not stable.
+    between : {'members', 'disjoint halves'}
+        Source of the agreement.
     evidence : (S, 3) or None
         See `Candidate`.
     """
@@ -95,27 +90,41 @@ class CandidateEvaluation(NamedTuple):
 
     @property
     def concordance(self) -> float:
-        """Mean concordance among members; NaN where there is none."""
+        """Mean concordance; NaN if fewer than two members converged."""
         return self.agreement.concordance if self.agreement is not None else float("nan")
 
 
-class SelectionResult(NamedTuple):
-    """What was chosen, and from what.
+class ConsensusMembers(NamedTuple):
+    """Members of the consensus.
 
     Attributes
     ----------
-    judgements : tuple of Judgement
-        One per grid point, in the order given.
-    best : int or None
-        Place of the chosen grid point; None where none is stable.
-    ties : tuple of int
-        Other places whose concordance cannot be told from the best one's.
     member : int
-        Place, among the converged members, of the one with the highest mean agreement (the paper's choice).
+        Position, among the converged members, of the one with the highest mean agreement (the paper's choice).
     agreeing : tuple of int
-        Places of the members that agree with it; their aligned mean is the consensus.
+        Positions of the members that agree with it; their aligned mean is the consensus.
     orders : tuple of (M,) arrays
-        For each agreeing member the order of its columns that runs parallel to the chosen member.
+        For each agreeing member, the order of its columns that matches the chosen member.
+    """
+
+    member: int
+    agreeing: tuple[int, ...]
+    orders: tuple[IntArray, ...]
+
+
+class SelectionResult(NamedTuple):
+    """The chosen grid point and the evaluations of all.
+
+    Attributes
+    ----------
+    evaluations : tuple of CandidateEvaluation
+        One per grid point, in the order of the candidates.
+    best : int or None
+        Position of the chosen grid point; None if none is stable.
+    ties : tuple of int
+        Positions of stable grid points whose concordance does not differ significantly from the best one.
+    member, agreeing, orders
+        Members of the consensus; see `ConsensusMembers`.
     """
 
     evaluations: tuple[CandidateEvaluation, ...]
@@ -127,78 +136,78 @@ class SelectionResult(NamedTuple):
 
 
 def choose_grid_point(candidates: Sequence[Candidate], seed: int = 0) -> SelectionResult:
-    """Choose the grid point whose members agree most, its best member and those that agree with it.
+    """Choose the grid point whose members agree best, its best member and the members that agree with it.
 
     Parameters
     ----------
     candidates : sequence of Candidate
     seed : int
-        Of the bootstrap of the intervals.
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    SelectionResult
     """
     if not candidates:
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
-    agreements = [compute_candidate_agreement(c) for c in candidates]
-    draws = [
-        _bootstrap_concordance(a, c.evidence, np.random.default_rng([seed, place]))
-        for place, (a, c) in enumerate(zip(agreements, candidates, strict=True))
+    agreements = [compute_candidate_agreement(candidate) for candidate in candidates]
+    bootstraps = [
+        _bootstrap_concordance(agreement, candidate.evidence, np.random.default_rng([seed, k]))
+        for k, (agreement, candidate) in enumerate(zip(agreements, candidates, strict=True))
     ]
-    judgements = tuple(_evaluate_candidate(c, a, d) for c, a, d in zip(candidates, agreements, draws, strict=True))
-    stable = [place for place, judgement in enumerate(judgements) if judgement.stable]
+    evaluations = tuple(map(_evaluate_candidate, candidates, agreements, bootstraps))
+    stable = [k for k, evaluation in enumerate(evaluations) if evaluation.stable]
     if not stable:
-        return SelectionResult(judgements, None)
-    best = max(stable, key=lambda place: judgements[place].concordance)
-    ties = tuple(place for place in stable if place != best and _are_tied(draws[best], draws[place]))
+        return SelectionResult(evaluations, None)
+    best = max(stable, key=lambda k: evaluations[k].concordance)
+    ties = tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
     agreement = agreements[best]
-    known = None if agreement is None else agreement.per_member
-    return SelectionResult(judgements, best, ties, *find_agreeing_members(candidates[best].indices, known))
+    per_member = None if agreement is None else agreement.per_member
+    return SelectionResult(evaluations, best, ties, *find_agreeing_members(candidates[best].indices, per_member))
 
 
 def compute_consensus(indices: FloatArray, agreeing: Sequence[int], orders: Sequence[IntArray]) -> FloatArray:
     """Return the mean of the aligned, agreeing members: (S, N, M) -> (N, M)."""
-    aligned = [indices[place][:, order] for place, order in zip(agreeing, orders, strict=True)]
+    aligned = [indices[member][:, order] for member, order in zip(agreeing, orders, strict=True)]
     return np.asarray(np.mean(aligned, axis=0))
 
 
 def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None:
-    """Return the agreement to judge by; per member and pair it is always that among the members."""
+    """Return the agreement that decides; its values per member and pair are always those among the members."""
     if len(candidate.indices) < 2:
         return None
-    among = members_agreement(candidate.indices)
+    among_members = members_agreement(candidate.indices)
     if candidate.evidence is None:
-        return among
+        return among_members
     concordance, dimension, difference = (float(value) for value in candidate.evidence.mean(axis=0))
-    return among._replace(concordance=concordance, dimension=dimension, difference=difference)
-
-
-class ConsensusMembers(NamedTuple):
-    """Who makes the consensus; see the same fields of `SelectionResult`."""
-
-    member: int
-    agreeing: tuple[int, ...]
-    orders: tuple[IntArray, ...]
+    return among_members._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
 def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = None) -> ConsensusMembers:
-    """Return the best of members (S, N, M), those close to it, and how their columns line up with its own.
+    """Find the best member and those that agree with it, and align their columns.
 
     Parameters
     ----------
+    indices : (S, N, M)
+        R-indices by each member.
     per_member : (S,), optional
-        How well each agrees with the others, where it is known already.
+        Mean concordance of each member with the others; computed if not given.
+
+    Returns
+    -------
+    ConsensusMembers
     """
-    if len(indices) == 1:  # nobody to agree with
+    if len(indices) == 1:
         return ConsensusMembers(0, (0,), (np.arange(indices.shape[2]),))
     if per_member is None:
         per_member = members_agreement(indices).per_member
-    member = int(np.argmax(per_member))
-    agreeing = tuple(int(place) for place in np.flatnonzero(per_member >= per_member[member] - AGREEMENT_MARGIN))
-    return ConsensusMembers(
-        member, agreeing, tuple(align_columns(indices[place], indices[member]) for place in agreeing)
-    )
+    best = int(np.argmax(per_member))
+    agreeing = tuple(np.flatnonzero(per_member >= per_member[best] - AGREEMENT_MARGIN).tolist())
+    return ConsensusMembers(best, agreeing, tuple(align_columns(indices[k], indices[best]) for k in agreeing))
 
 
 def _evaluate_candidate(
-    candidate: Candidate, agreement: MembersAgreement | None, draws: FloatArray | None
+    candidate: Candidate, agreement: MembersAgreement | None, bootstrap: FloatArray | None
 ) -> CandidateEvaluation:
     converged = len(candidate.indices)
     common = (candidate.point, candidate.trained, converged)
@@ -209,15 +218,16 @@ def _evaluate_candidate(
         return CandidateEvaluation(*common, None, (np.nan, np.nan), False, why)
     tail = (1 - _CONFIDENCE_LEVEL) / 2
     interval = (np.nan, np.nan)
-    if draws is not None:
-        interval = (float(np.quantile(draws, tail)), float(np.quantile(draws, 1 - tail)))
-    lowest = agreement.concordance if draws is None else interval[0]
+    if bootstrap is not None:
+        interval = (float(np.quantile(bootstrap, tail)), float(np.quantile(bootstrap, 1 - tail)))
+    lowest = agreement.concordance if bootstrap is None else interval[0]
     why = _explain_instability(lowest, converged, candidate.trained)
     between = "members" if candidate.evidence is None else "disjoint halves"
     return CandidateEvaluation(*common, agreement, interval, not why, why, between, candidate.evidence)
 
 
 def _explain_instability(lowest: float, converged: int, trained: int) -> str:
+    """Return why a grid point is not stable; empty if it is."""
     if 2 * converged < trained:
         return f"only {converged} of {trained} members converged"
     if lowest < MIN_STABLE_CONCORDANCE:
@@ -228,21 +238,20 @@ def _explain_instability(lowest: float, converged: int, trained: int) -> str:
 def _bootstrap_concordance(
     agreement: MembersAgreement | None, evidence: FloatArray | None, rng: np.random.Generator
 ) -> FloatArray | None:
-    """Return the concordance among members drawn with replacement, pairs of one and the same left out."""
+    """Return the concordance of members drawn with replacement, pairs of a member with itself left out."""
     if agreement is None or len(agreement.pairwise) < _MIN_BOOTSTRAP_MEMBERS:
         return None
     if evidence is not None:
         return np.asarray(rng.choice(evidence[:, 0], size=(_N_BOOTSTRAPS, len(evidence))).mean(axis=1))
-    pairwise = agreement.pairwise
-    number = len(pairwise)
-    drawn = rng.integers(number, size=(_N_BOOTSTRAPS, number))
-    values = pairwise[drawn[:, :, None], drawn[:, None, :]]
-    distinct = ~np.isnan(values).all(axis=(1, 2))
-    return np.asarray(np.nanmean(values[distinct], axis=(1, 2)))
+    n_members = len(agreement.pairwise)
+    drawn = rng.integers(n_members, size=(_N_BOOTSTRAPS, n_members))
+    values = agreement.pairwise[drawn[:, :, None], drawn[:, None, :]]
+    has_pairs = ~np.isnan(values).all(axis=(1, 2))
+    return np.asarray(np.nanmean(values[has_pairs], axis=(1, 2)))
 
 
 def _are_tied(best: FloatArray | None, other: FloatArray | None) -> bool:
-    """Return whether two concordances cannot be told apart: the interval of their difference holds 0."""
+    """Return whether the bootstrap interval of the difference of two concordances contains 0."""
     if best is None or other is None:
         return True
     size = min(len(best), len(other))

@@ -1,16 +1,15 @@
-"""Is there anything, and how many patterns? Patients' variation against controls', direction by direction.
+"""Test how many patterns patients have beyond controls.
 
-With M patterns, patients are D s + e where controls are e: patients' second moment about the controls' mean exceeds the
-controls' covariance in M directions and in no other. The largest excess of any direction is held against what it is
-when labels are exchanged (`relabel`); everything that was learnt from the labels (adjustment, scale, covariance) is
-learnt again under the new ones, so that controls gain nothing by having been learnt from. If it is larger than chance
-allows, its direction is taken out of everyone and the question is asked again: the number of rejections is M.
+With M patterns, patients are D s + e where controls are e: the second moment of patients about the mean of controls
+exceeds the covariance of controls in M directions. The test statistic is the largest excess of any direction. Its null
+distribution comes from permuted labels (`relabel`); adjustment, scale and covariance are estimated again under each
+permutation, so that controls gain no advantage from having been fitted. If the excess is significant, its direction is
+removed from everyone and the test is repeated. The number of rejections estimates M.
 
-Excess is measured against the median direction's, so that patients who vary more (or less) than controls in all
-directions alike count for nothing. At the first question the mean shift is asked for as well, which sees a weak disease
-that shifts all patients alike.
+Excess is relative to the median direction, so that patients who vary more (or less) than controls in all directions
+alike have none. The first test also uses the mean shift, which detects a weak disease that shifts all patients alike.
 
-Shape letters: N people, R regions, P columns of the design, B relabellings.
+Shape letters: N people, R regions, P columns of the design, B permutations.
 """
 
 from dataclasses import dataclass, field
@@ -24,28 +23,27 @@ from rindices.selection.relabel import PermutationScheme, draw_permuted_labels, 
 
 SIGNIFICANCE_LEVEL = 0.05
 N_PERMUTATIONS = 199
-MAX_PATTERNS = 8  # patterns that are looked for
-_CHECK_INTERVAL = 20  # relabellings after which a question that can no longer be answered with no is dropped
-_EARLY_STOP_PERMUTATIONS = (
-    60  # relabellings, the observed labels counted in, that suffice where none reaches the observed excess
-)
+MAX_PATTERNS = 8
+_CHECK_INTERVAL = 20  # permutations between checks whether a test can still become significant
+_EARLY_STOP_PERMUTATIONS = 60  # labellings, the observed one included, that suffice if no other reaches its excess
 _EPSILON = 1e-9
 
 
 class DimensionTest(NamedTuple):
-    """The question whether this many patterns are enough, and its answer.
+    """Test of the hypothesis that a number of patterns is enough.
 
     Attributes
     ----------
     patterns : int
-        How many were taken out before.
+        Number of patterns that were removed before.
     excess : float
-        Largest variance of patients against controls in what is left, the median direction's being 1.
+        Largest variance of patients relative to controls in the remaining directions; the median direction has 1.
     chance : tuple of float
-        Median and 95th percentile of the excess under exchanged labels.
+        Median and 95th percentile of the excess under permuted labels.
     p : float
-        Share of relabellings, the observed labels counted in, that reach as much.
+        p-value; the observed labels count as one permutation.
     relabellings : int
+        Number of permutations.
     """
 
     patterns: int
@@ -56,17 +54,18 @@ class DimensionTest(NamedTuple):
 
 
 class DimensionEstimate(NamedTuple):
-    """How many patterns patients have beyond controls.
+    """Number of patterns that patients have beyond controls.
 
     Attributes
     ----------
     number : int
-        M; 0: patients cannot be told from controls.
-    questions : tuple of Question
-        One for every number of patterns from 0; the last one was answered with yes, unless `MAX_PATTERNS` was reached.
+        M; 0 if no difference between patients and controls was detected.
+    dimension_tests : tuple of DimensionTest
+        Tests of 0, 1, 2, ... patterns. The last is not significant, unless `MAX_PATTERNS` was reached.
     level : float
+        Significance level of each test.
     overlap : float
-        How freely labels could be exchanged given the covariates, 1 freely, 0 not at all.
+        How freely labels could be permuted given the covariates: 1 freely, 0 not at all.
     """
 
     number: int
@@ -76,18 +75,18 @@ class DimensionEstimate(NamedTuple):
 
 
 class GroupContrast(NamedTuple):
-    """What labels say: all in the controls' scale, adjusted on controls.
+    """Moments of both groups, adjusted and scaled on controls.
 
     Attributes
     ----------
     controls : (R, R)
-        Shrunk covariance (Ledoit-Wolf).
+        Shrunk covariance of controls (Ledoit-Wolf).
     patients : (R, R)
-        Second moment about the controls' mean.
+        Second moment of patients about the mean of controls.
     shift : (R,)
-        Patients' mean.
+        Mean of patients.
     scale : (R,)
-        The controls' standard deviation, in which the other three are.
+        Standard deviation of controls, the unit of the other three.
     sizes : tuple of int
         Number of controls and of patients.
     """
@@ -101,171 +100,185 @@ class GroupContrast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ParticipantData:
-    """Everyone, whatever the label.
+    """Data of all people, without labels.
 
     Attributes
     ----------
     shifts : (N, R)
-        Volumes such that disease adds to them, for instance logarithms.
+        Volumes on a scale on which disease is additive, for instance logarithms.
     design : (N, P)
-        What is adjusted for on controls; the first column is 1.
+        Covariates to adjust for; the first column is 1.
     """
 
     shifts: FloatArray
     design: FloatArray
-    both: FloatArray = field(init=False, repr=False)
-    products: FloatArray = field(init=False, repr=False)
+    _columns: FloatArray = field(init=False, repr=False)
+    _products: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        both = np.hstack([self.design, self.shifts])
-        object.__setattr__(self, "both", both)
-        object.__setattr__(self, "products", both.T @ both)
+        columns = np.hstack([self.design, self.shifts])
+        object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "_products", columns.T @ columns)
 
-    def contrast(self, patient: BoolArray) -> GroupContrast:
-        """Adjust and scale on those who are controls under these labels, and compare."""
-        width = self.design.shape[1]
-        healthy, ill = self._sum_group_products(patient)
-        effects: FloatArray = np.asarray(
-            np.linalg.lstsq(healthy[:width, :width], healthy[:width, width:], rcond=None)[0]
-        )
+    def compute_contrast(self, patient: BoolArray) -> GroupContrast:
+        """Adjust and scale on controls under the labels (N,), and return the moments of both groups."""
+        n_columns = self.design.shape[1]
+        control_sums, patient_sums = self._sum_group_products(patient)
+        normal, right = control_sums[:n_columns, :n_columns], control_sums[:n_columns, n_columns:]
+        effects: FloatArray = np.asarray(np.linalg.lstsq(normal, right, rcond=None)[0])
         n_controls, n_patients = int((~patient).sum()), int(patient.sum())
-        controls, patients = (
-            _adjust_products(healthy, effects) / n_controls,
-            _adjust_products(ill, effects) / n_patients,
-        )
+        controls = _adjust_products(control_sums, effects) / n_controls
+        patients = _adjust_products(patient_sums, effects) / n_patients
         scale = np.sqrt(np.maximum(np.diag(controls), 0.0))
         scale = np.where(scale > _EPSILON * max(float(scale.max()), _EPSILON), scale, 1.0)
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
-        shift = (ill[0, width:] - ill[0, :width] @ effects) / n_patients / scale
+        shift = (patient_sums[0, n_columns:] - patient_sums[0, :n_columns] @ effects) / n_patients / scale
         units = np.outer(scale, scale)
-        return GroupContrast(
-            shrink_covariance(controls / units, lengths), patients / units, shift, scale, (n_controls, n_patients)
-        )
+        covariance = shrink_covariance(controls / units, lengths)
+        return GroupContrast(covariance, patients / units, shift, scale, (n_controls, n_patients))
 
-    def remove_directions(self, patient: BoolArray, number: int) -> "ParticipantData":
-        """Take the directions of largest excess out of everyone; nothing else changes."""
-        if not number:
+    def remove_directions(self, patient: BoolArray, n_directions: int) -> "ParticipantData":
+        """Remove the directions of largest excess from everyone."""
+        if not n_directions:
             return self
-        found = self.contrast(patient)
-        width = len(found.scale)
-        top = eigh(found.patients, found.controls, subset_by_index=[width - number, width - 1])[1]
-        return ParticipantData(
-            self.shifts - (self.shifts / found.scale @ top) @ (found.controls @ top).T * found.scale, self.design
-        )
+        contrast = self.compute_contrast(patient)
+        n_regions = len(contrast.scale)
+        top = eigh(contrast.patients, contrast.controls, subset_by_index=[n_regions - n_directions, n_regions - 1])[1]
+        scores = self.shifts / contrast.scale @ top
+        return ParticipantData(self.shifts - scores @ (contrast.controls @ top).T * contrast.scale, self.design)
 
     def _sum_group_products(self, patient: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Sums of products over controls and over patients; only the smaller group is summed."""
-        few = patient if 2 * patient.sum() < len(patient) else ~patient
-        part = self.both[few].T @ self.both[few]
-        rest = self.products - part
-        return (rest, part) if few is patient else (part, rest)
+        """Return the sums of products over controls and over patients; only the smaller group is summed."""
+        smaller = patient if 2 * patient.sum() < len(patient) else ~patient
+        sums = self._columns[smaller].T @ self._columns[smaller]
+        rest = self._products - sums
+        return (rest, sums) if smaller is patient else (sums, rest)
 
 
 def _adjust_products(products: FloatArray, effects: FloatArray) -> FloatArray:
-    """Return sums of products of adjusted people, (P + R, P + R), (P, R) -> (R, R)."""
-    width = len(effects)
-    mixed = effects.T @ (products[:width, width:] - 0.5 * products[:width, :width] @ effects)
-    return np.asarray(products[width:, width:] - mixed - mixed.T)
+    """Return the sums of products after adjustment: (P + R, P + R), (P, R) -> (R, R)."""
+    n_columns = len(effects)
+    mixed = effects.T @ (products[:n_columns, n_columns:] - 0.5 * products[:n_columns, :n_columns] @ effects)
+    return np.asarray(products[n_columns:, n_columns:] - mixed - mixed.T)
 
 
 def count_dimensions(
     people: ParticipantData,
     patient: BoolArray,
-    exchange: PermutationScheme,
+    scheme: PermutationScheme,
     seed: int = 0,
     level: float = SIGNIFICANCE_LEVEL,
-    number: int = N_PERMUTATIONS,
-    most: int = MAX_PATTERNS,
+    n_permutations: int = N_PERMUTATIONS,
+    max_patterns: int = MAX_PATTERNS,
 ) -> DimensionEstimate:
-    """Ask for 0, 1, 2, ... patterns whether they are enough, until they are.
+    """Test 0, 1, 2, ... patterns until a test is not significant.
 
     Parameters
     ----------
-    people : People
+    people : ParticipantData
     patient : (N,)
-    exchange : Exchange
-        Who may exchange labels with whom.
+        Mask of the patients.
+    scheme : PermutationScheme
+        Which labels may be exchanged.
     seed : int
     level : float
-        Of each question, so also the chance that patterns are found where there are none.
-    number : int
-        Relabellings a question.
-    most : int
-        Patterns to look for.
+        Significance level of each test, and so the chance to find patterns where there are none.
+    n_permutations : int
+        Permutations per test.
+    max_patterns : int
+        Largest number of patterns to look for.
+
+    Returns
+    -------
+    DimensionEstimate
     """
-    most = min(most, people.shifts.shape[1] - 1)
-    questions: list[DimensionTest] = []
-    for k in range(most + 1):
+    max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
+    tests: list[DimensionTest] = []
+    for k in range(max_patterns + 1):
+        rest = people.remove_directions(patient, k)
         rng = np.random.default_rng([seed, k])
-        questions.append(
-            _test_dimension(people.remove_directions(patient, k), patient, exchange, k, number, level, rng)
-        )
-        if questions[-1].p > level:
+        tests.append(_test_dimension(rest, patient, scheme, k, n_permutations, level, rng))
+        if tests[-1].p > level:
             break
-    found = sum(question.p <= level for question in questions)
-    freely = estimate_overlap(patient, exchange, np.random.default_rng([seed, most + 1]))
-    return DimensionEstimate(min(found, most), tuple(questions), level, freely)
+    n_significant = sum(test.p <= level for test in tests)
+    overlap = estimate_overlap(patient, scheme, np.random.default_rng([seed, max_patterns + 1]))
+    return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
 
 
 def compute_excess_and_shift(contrast: GroupContrast) -> tuple[float, float]:
-    """Return the largest excess and the mean shift, both as if patients' usual spread were the controls'.
+    """Return the two test statistics, both relative to the median spread of patients.
 
-    The excess is that of the strongest direction against the median one. The shift is its squared length in the
-    controls' metric against its error, to which patients add by their own spread, the median direction's (Welch).
+    The excess is the variance of the strongest direction relative to the median one. The shift is the squared length
+    of the mean difference in the metric of controls, divided by its error, to which patients contribute with the spread
+    of the median direction (as in Welch's test).
     """
     root = cholesky(contrast.controls, lower=True, check_finite=False)
     half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
-    values = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
+    variances = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
     shift = solve_triangular(root, contrast.shift, lower=True, check_finite=False)
-    spread = max(float(np.median(values)), _EPSILON)
+    spread = max(float(np.median(variances)), _EPSILON)
     error = 1.0 / contrast.sizes[0] + spread / contrast.sizes[1]
-    return float(values[-1] / spread), float(shift @ shift / error)
+    return float(variances[-1] / spread), float(shift @ shift / error)
 
 
 def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray:
-    """Return the Ledoit-Wolf covariance, given the plain one and everyone's squared length.
+    """Return the Ledoit-Wolf covariance.
 
-    scikit-learn's `ledoit_wolf` wants the people and multiplies them out again; the sum of all products of squares
-    that it needs is the sum of squared lengths.
+    scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
+    covariance and the squared lengths.
+
+    Parameters
+    ----------
+    covariance : (R, R)
+        Empirical covariance.
+    lengths : (N,)
+        Squared length of each person's row.
+
+    Returns
+    -------
+    (R, R)
     """
-    width, number = len(covariance), len(lengths)
-    mean, square = np.trace(covariance) / width, float((covariance**2).sum())
-    spread = (square - width * mean**2) / width
-    error = (float((lengths**2).sum()) / number - square) / (width * number)
+    n_regions, n_people = len(covariance), len(lengths)
+    mean, square = np.trace(covariance) / n_regions, float((covariance**2).sum())
+    spread = (square - n_regions * mean**2) / n_regions
+    error = (float((lengths**2).sum()) / n_people - square) / (n_regions * n_people)
     weight = min(max(error, 0.0), spread) / spread if spread > 0 else 0.0
-    return np.asarray((1.0 - weight) * covariance + (weight * mean + _EPSILON) * np.eye(width))
+    return np.asarray((1.0 - weight) * covariance + (weight * mean + _EPSILON) * np.eye(n_regions))
 
 
 def _test_dimension(
     people: ParticipantData,
     patient: BoolArray,
-    exchange: PermutationScheme,
-    removed: int,
-    number: int,
+    scheme: PermutationScheme,
+    n_removed: int,
+    n_permutations: int,
     level: float,
     rng: np.random.Generator,
 ) -> DimensionTest:
-    """Hold what is left against chance.
+    """Compare the statistics of the observed labels with those of permuted labels.
 
-    A look on the way ends a question early: where too many relabellings reach the excess already, and, once, where none
-    of the first ones does. The second adds less than a thousandth to the level.
+    A test ends early if too many permutations reach the observed excess already, or if none of the first ones does. The
+    second rule is applied once and adds less than 0.001 to the level.
     """
-    columns = 2 if removed == 0 else 1  # a strong shift is never taken out to the last bit: it is asked for once
-    values = [compute_excess_and_shift(people.contrast(patient))[:columns]]
-    for labels in draw_permuted_labels(patient, exchange, number, rng):
-        values.append(compute_excess_and_shift(people.contrast(labels))[:columns])
-        if len(values) % _CHECK_INTERVAL == 0:
-            reached = round(compute_joint_p_value(np.array(values)) * len(values))
-            if reached > level * (number + 1) or (len(values) == _EARLY_STOP_PERMUTATIONS and reached == 1):
+    # Removal leaves a trace of a strong shift, so the shift is part of the first test only.
+    n_statistics = 2 if n_removed == 0 else 1
+    rows = [compute_excess_and_shift(people.compute_contrast(patient))[:n_statistics]]
+    for labels in draw_permuted_labels(patient, scheme, n_permutations, rng):
+        rows.append(compute_excess_and_shift(people.compute_contrast(labels))[:n_statistics])
+        if len(rows) % _CHECK_INTERVAL == 0:
+            n_reached = round(compute_joint_p_value(np.array(rows)) * len(rows))
+            if n_reached > level * (n_permutations + 1) or (len(rows) == _EARLY_STOP_PERMUTATIONS and n_reached == 1):
                 break
-    found = np.array(values)
-    median, high = np.quantile(found[1:, 0], [0.5, 0.95])
-    return DimensionTest(
-        removed, float(found[0, 0]), (float(median), float(high)), compute_joint_p_value(found), len(found) - 1
-    )
+    statistics = np.array(rows)
+    median, high = np.quantile(statistics[1:, 0], [0.5, 0.95])
+    p_value = compute_joint_p_value(statistics)
+    return DimensionTest(n_removed, float(statistics[0, 0]), (float(median), float(high)), p_value, len(statistics) - 1)
 
 
-def compute_joint_p_value(values: FloatArray) -> float:
-    """Return the p-value of the first row among all rows (B + 1, Q): by its best column, which all rows may choose."""
-    reached = (values[None, :, :] >= values[:, None, :]).sum(axis=1).min(axis=1)  # rows that reach a row's value
-    return float((reached <= reached[0]).mean())
+def compute_joint_p_value(statistics: FloatArray) -> float:
+    """Return the p-value of the first row of statistics (B + 1, Q), by the smallest p-value over columns.
+
+    The other rows are treated alike, so that the choice of the best column is part of the null distribution.
+    """
+    n_reached = (statistics[None, :, :] >= statistics[:, None, :]).sum(axis=1).min(axis=1)
+    return float((n_reached <= n_reached[0]).mean())

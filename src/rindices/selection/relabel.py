@@ -1,10 +1,10 @@
-"""Other labels that the same people could have had: who is a patient, drawn anew among people of alike covariates.
+"""Permute group labels given the covariates.
 
-Under the null hypothesis "patients are controls" a label says nothing about volumes beyond what the covariates say. So
-labels may be exchanged between people, the more freely the more alike the odds of being a patient that their covariates
-give them. A statistic under such labels is what it would be by chance, however volumes depend on the covariates: only
-the odds are modelled, never the volumes (the conditional permutation test of Berrett, Wang, Barber and Samworth, 2020).
-Between strata, such as sites, labels are never exchanged: each keeps its own number of patients.
+Under the null hypothesis "patients are controls", a label carries no information on volumes beyond the covariates. So
+labels may be exchanged between people, the more freely the more similar their odds of being a patient given the
+covariates. A statistic under permuted labels then follows its null distribution, however volumes depend on covariates:
+only the odds are modelled, never the volumes (the conditional permutation test of Berrett, Wang, Barber and Samworth,
+2020). Labels are never exchanged between strata, such as sites: each keeps its number of patients.
 
 Shape letters: N people, C covariates.
 """
@@ -18,25 +18,31 @@ from sklearn.linear_model import LogisticRegression
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 
-_N_SWEEPS = 20  # rounds of exchanges between the observed labels and new ones
-_POLYNOMIAL_DEGREE = 3  # of the polynomial in a covariate's rank: odds may bend with age
-_INVERSE_REGULARISATION = 10.0  # inverse strength of the ridge that keeps the odds finite where groups hardly overlap
+_N_SWEEPS = 20  # rounds of exchanges between two sets of labels
+_POLYNOMIAL_DEGREE = 3  # of the polynomial in a covariate's rank, so that odds may be nonlinear in age
+_INVERSE_REGULARISATION = 10.0  # of the ridge penalty that keeps odds finite if groups hardly overlap
 
 
 def fit_log_odds(numbers: FloatArray, categories: FloatArray, patient: BoolArray) -> FloatArray:
-    """Return the log odds (N,) of being a patient, given the covariates; 0 for everyone where there are none.
+    """Estimate the log odds of being a patient given the covariates.
 
     Parameters
     ----------
     numbers : (N, C)
-        Numeric covariates; they enter by rank, as a cubic.
+        Numeric covariates; they enter as a cubic polynomial of their rank.
     categories : (N, K)
         Indicators of categories.
     patient : (N,)
+        Mask of the patients.
+
+    Returns
+    -------
+    (N,)
+        0 for everyone if no covariate varies.
     """
     ranks = [2.0 * rankdata(column) / (len(column) + 1) - 1.0 for column in numbers.T if np.ptp(column) > 0]
-    bends = [rank**power for rank in ranks for power in range(1, _POLYNOMIAL_DEGREE + 1)]
-    columns = [column for column in [*bends, *categories.T] if np.ptp(column) > 0]
+    powers = [rank**power for rank in ranks for power in range(1, _POLYNOMIAL_DEGREE + 1)]
+    columns = [column for column in [*powers, *categories.T] if np.ptp(column) > 0]
     if not columns:
         return np.zeros(len(patient))
     design = np.column_stack(columns)
@@ -46,64 +52,79 @@ def fit_log_odds(numbers: FloatArray, categories: FloatArray, patient: BoolArray
 
 
 class PermutationScheme(NamedTuple):
-    """Who may exchange labels with whom.
+    """Which labels may be exchanged.
 
     Attributes
     ----------
-    odds : (N,)
-        Log odds of being a patient, given the covariates.
+    log_odds : (N,)
+        Log odds of being a patient given the covariates.
     strata : (N,)
-        Number of everyone's stratum; labels stay within.
+        Number of each person's stratum; labels are exchanged within strata.
     """
 
-    odds: FloatArray
+    log_odds: FloatArray
     strata: IntArray
 
     @classmethod
-    def unrestricted(cls, number: int) -> Self:
-        """Let everyone exchange with everyone."""
-        return cls(np.zeros(number), np.zeros(number, dtype=np.intp))
+    def unrestricted(cls, n_people: int) -> Self:
+        """Return the scheme of an ordinary permutation test."""
+        return cls(np.zeros(n_people), np.zeros(n_people, dtype=np.intp))
 
 
 def draw_permuted_labels(
-    patient: BoolArray, exchange: PermutationScheme, number: int, rng: np.random.Generator
+    patient: BoolArray, scheme: PermutationScheme, n_draws: int, rng: np.random.Generator
 ) -> Iterator[BoolArray]:
-    """Draw labels (N,) given the log odds and each stratum's number of patients, exchangeable with the observed ones.
+    """Draw labels that are exchangeable with the observed ones under the null hypothesis.
 
-    Observed labels and new ones are equally far from one hidden set of labels, so that none is special.
+    Observed and drawn labels are equally many exchanges away from one hidden set of labels, so that none is special.
+
+    Parameters
+    ----------
+    patient : (N,)
+        Observed labels.
+    scheme : PermutationScheme
+    n_draws : int
+    rng : Generator
+
+    Yields
+    ------
+    (N,)
+        Labels with as many patients per stratum as observed.
     """
-    members = [np.flatnonzero(exchange.strata == stratum) for stratum in np.unique(exchange.strata)]
-    hub = _redraw_labels(patient, exchange.odds, members, rng)
-    for _ in range(number):
-        yield _redraw_labels(hub, exchange.odds, members, rng)
+    strata = [np.flatnonzero(scheme.strata == stratum) for stratum in np.unique(scheme.strata)]
+    hidden = _redraw_labels(patient, scheme.log_odds, strata, rng)
+    for _ in range(n_draws):
+        yield _redraw_labels(hidden, scheme.log_odds, strata, rng)
 
 
 def estimate_overlap(
-    patient: BoolArray, exchange: PermutationScheme, rng: np.random.Generator, number: int = 20
+    patient: BoolArray, scheme: PermutationScheme, rng: np.random.Generator, n_draws: int = 20
 ) -> float:
-    """Return how freely labels can be exchanged: 1 as if there were no covariates, 0 not at all."""
-    free = 2.0 * patient.mean() * (1.0 - patient.mean())
-    changed = np.mean([(labels != patient).mean() for labels in draw_permuted_labels(patient, exchange, number, rng)])
-    return float(min(changed / free, 1.0)) if free else 0.0
+    """Return how freely labels can be permuted: 1 as without covariates, 0 not at all."""
+    expected = 2.0 * patient.mean() * (1.0 - patient.mean())
+    changed = np.mean([(labels != patient).mean() for labels in draw_permuted_labels(patient, scheme, n_draws, rng)])
+    return float(min(changed / expected, 1.0)) if expected else 0.0
 
 
 def _redraw_labels(
-    patient: BoolArray, odds: FloatArray, members: list[IntArray], rng: np.random.Generator
+    patient: BoolArray, log_odds: FloatArray, strata: list[IntArray], rng: np.random.Generator
 ) -> BoolArray:
     labels = patient.copy()
-    for own in members:
-        alike = np.ptp(odds[own]) == 0
-        labels[own] = patient[rng.permutation(own)] if alike else _swap_labels(patient[own], odds[own], rng)
+    for rows in strata:
+        if np.ptp(log_odds[rows]) == 0:
+            labels[rows] = patient[rng.permutation(rows)]
+        else:
+            labels[rows] = _swap_labels(patient[rows], log_odds[rows], rng)
     return labels
 
 
-def _swap_labels(patient: BoolArray, odds: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """Exchange the labels of random pairs of a control and a patient, by their odds, many times."""
+def _swap_labels(patient: BoolArray, log_odds: FloatArray, rng: np.random.Generator) -> BoolArray:
+    """Exchange the labels of random pairs of a control and a patient, with a probability given by their odds."""
     labels = patient.copy()
     for _ in range(_N_SWEEPS):
         controls, patients = rng.permutation(np.flatnonzero(~labels)), rng.permutation(np.flatnonzero(labels))
-        pairs = min(len(controls), len(patients))
-        controls, patients = controls[:pairs], patients[:pairs]
-        swap = rng.uniform(size=pairs) < 1.0 / (1.0 + np.exp(odds[patients] - odds[controls]))
+        n_pairs = min(len(controls), len(patients))
+        controls, patients = controls[:n_pairs], patients[:n_pairs]
+        swap = rng.uniform(size=n_pairs) < 1.0 / (1.0 + np.exp(log_odds[patients] - log_odds[controls]))
         labels[controls[swap]], labels[patients[swap]] = True, False
     return labels
