@@ -25,8 +25,12 @@ from rindices.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
+    from rindices.model.records import PatternCountRecord, PatternRecord, SettingRecord
+    from rindices.selection.choose import GridPoint
     from rindices.study.config import StudyConfig
     from rindices.study.exceptions import NoPatternError
     from rindices.study.store import RunStore
@@ -141,22 +145,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         raise StudyError(
             f"cannot write to {out} ({describe_os_error(error)}): make room or give another --out."
         ) from error
-    chosen = dict(model.selection or {})["chosen"]
-    result = {
-        "n_patterns": model.n_patterns,
-        "orthogonality": chosen["setting"]["orthogonality"],
-        "agreement": chosen["agreement"],
-        "members": chosen["members"],
-        "seconds": round(time.monotonic() - start, 1),
-        "model": str(out / "model.safetensors"),
-        "report": page,
-        "number_of_patterns": dict(model.selection or {})["number_of_patterns"],
-        "patterns": dict(model.selection or {})["patterns"],
-    }
-    if as_json:
-        print_json(result)
-    else:
-        _print_result(result, dict(model.selection or {}), out)
+    _print_result(model, out, page, round(time.monotonic() - start, 1), as_json)
 
 
 def _fit_study(
@@ -177,8 +166,8 @@ def _fit_study(
         (out / "study.toml").write_text(format_study_toml(study), "utf-8")
     with Progress("fit") as progress:
 
-        def agreed(point: Any, concordance: float) -> None:
-            progress.say(f"{_describe_setting(point._asdict())}: members agree {concordance:.3f}")
+        def agreed(point: "GridPoint", concordance: float) -> None:
+            progress.say(f"{_describe_setting(point)}: members agree {concordance:.3f}")
 
         watched = partial(
             fit_cohort, told=progress.update, agreed=agreed, say=progress.say, harmonise=study.data.harmonise
@@ -193,13 +182,14 @@ def _fit_study(
             write_selection(out, error.selection)
             raise
     review = model.preprocessing.review(cohort)
-    said = collect_study_warnings(model.card["number_of_patterns"], model.card["pattern_evidence"])
-    print_problems([*review, *_list_weak_pattern_problems(model.card["pattern_scale"]), *said])
+    assert model.card.number_of_patterns is not None
+    said = collect_study_warnings(model.card.number_of_patterns, model.card.pattern_evidence)
+    print_problems([*review, *_list_weak_pattern_problems(model.card.pattern_scale), *said])
     write_study(out, model, cohort, [*problems, *review, *said])
     return model
 
 
-def _list_weak_pattern_problems(scales: list[float]) -> "list[Problem]":
+def _list_weak_pattern_problems(scales: "Sequence[float]") -> "list[Problem]":
     """Return a warning for patterns on which members hardly agree."""
     from rindices.errors import Problem, Severity, join_names
     from rindices.study.evidence import list_weak_patterns
@@ -209,21 +199,32 @@ def _list_weak_pattern_problems(scales: list[float]) -> "list[Problem]":
     return [Problem(Severity.WARNING, what)] if weak else []
 
 
-def _print_result(result: dict[str, Any], selection: dict[str, Any], out: Path) -> None:
-    told = _format_agreement(result["agreement"]["concordance"], *selection["chosen"]["concordance_interval"])
-    ties = ", ".join(_describe_setting(setting) for setting in selection["ties"])
-    members = result["members"]
+def _print_result(model: "FittedModel", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
+    selection = model.selection
+    assert selection is not None
+    assert selection.chosen is not None
+    assert selection.number_of_patterns is not None
+    chosen = selection.chosen
+    if as_json:
+        facts = {"orthogonality": chosen.setting.orthogonality, "agreement": chosen["agreement"]}
+        files = {"model": str(out / "model.safetensors"), "report": page}
+        numbers = {"number_of_patterns": selection["number_of_patterns"], "patterns": selection["patterns"]}
+        counts = {"members": chosen["members"], "seconds": seconds}
+        print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
+        return
+    agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
+    weight = chosen.setting.orthogonality
     print_facts(
         [
-            ("patterns", _format_n_patterns(result["n_patterns"], result["number_of_patterns"])),
-            ("lambda", "" if result["orthogonality"] is None else f"{result['orthogonality']:g}"),
-            ("agreement", f"{told}, {selection['chosen']['agreement_between']}"),
-            ("tied with", ties),
-            *((pattern["name"], _describe_pattern(pattern)) for pattern in result["patterns"]),
-            ("members", f"{members['converged']} of {members['trained']} converged"),
-            ("seconds", f"{result['seconds']:g}"),
+            ("patterns", _format_n_patterns(model.n_patterns, selection.number_of_patterns)),
+            ("lambda", "" if weight is None else f"{weight:g}"),
+            ("agreement", f"{agreement}, {chosen.agreement_between}"),
+            ("tied with", ", ".join(_describe_setting(setting) for setting in selection.ties)),
+            *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
+            ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
+            ("seconds", f"{seconds:g}"),
             ("written", f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml"),
-            ("report", result["report"] or ""),
+            ("report", page or ""),
         ]
     )
 
@@ -235,35 +236,42 @@ def _format_agreement(concordance: float | None, low: float | None, high: float 
     return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _format_n_patterns(chosen: int, number: dict[str, Any]) -> str:
+def _format_n_patterns(chosen: int, number: "PatternCountRecord") -> str:
     """Return the number of patterns and who says so."""
-    found = f"test: {number['by_test']} (p = {number['test']['curve'][0]['p']:.3f} against none)"
-    return f"{chosen} (as asked; {found})" if number["forced"] else f"{chosen} (agreement; {found})"
+    test = f"test: {number.by_test} (p = {number.test.curve[0].p:.3f} against none)"
+    return f"{chosen} (as asked; {test})" if number.forced else f"{chosen} (agreement; {test})"
 
 
-def _describe_pattern(pattern: dict[str, Any]) -> str:
+def _describe_pattern(pattern: "PatternRecord") -> str:
     return (
-        f"carried by {pattern['carriers']:.0%} of patients; ranks unseen people alike in disjoint halves "
-        f"{pattern['split_half']:.2f}, in bootstraps {pattern['stability']:.2f}"
+        f"carried by {pattern.carriers:.0%} of patients; ranks unseen people alike in disjoint halves "
+        f"{pattern.split_half:.2f}, in bootstraps {pattern.stability:.2f}"
     )
 
 
 def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
     """Say that there is no pattern, which is an answer and not a failure."""
-    number = error.selection["number_of_patterns"]
     if as_json:
         empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
         rest = {"seconds": round(seconds, 1), "model": None, "report": page}
-        print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
+        print_json(
+            {
+                "n_patterns": 0,
+                **empty,
+                **rest,
+                "number_of_patterns": error.selection["number_of_patterns"],
+                "patterns": [],
+            }
+        )
         return
     typer.echo(str(error), err=True)
     written = f"{out}: cohort.json, selection.json, study.toml"
     print_facts([("patterns", "no disease pattern found"), ("written", written), ("report", page or "")])
 
 
-def _describe_setting(setting: dict[str, Any]) -> str:
-    weight = "" if setting["orthogonality"] is None else f", lambda {setting['orthogonality']:g}"
-    return f"{setting['n_patterns']} patterns{weight}"
+def _describe_setting(setting: "SettingRecord | GridPoint") -> str:
+    weight = "" if setting.orthogonality is None else f", lambda {setting.orthogonality:g}"
+    return f"{setting.n_patterns} patterns{weight}"
 
 
 def read_study_cohort(study: "StudyConfig", folder: Path) -> Any:

@@ -1,5 +1,6 @@
 """``rindices model``: what a model needs and holds."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from rindices.errors import join_names
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
+    from rindices.model.records import ModelCard
     from rindices.preprocess.harmonise import HarmoniserRecord
     from rindices.preprocess.residualise import CovariateRecord
 
@@ -30,7 +32,7 @@ def show(
     if as_json and as_card:
         raise typer.BadParameter("give --json or --card, not both")
     model = load(path)
-    card = dict(model.card)
+    card = model.card
     codings = model.preprocessing.residualiser.to_dict()
     if as_card:
         _print_card(model, codings)
@@ -38,35 +40,37 @@ def show(
     if as_json:
         own = {"schema": SCHEMA_VERSION, "n_patterns": model.n_patterns, "regions": list(model.regions)}
         own |= {"intervals": _describe_intervals(model), "novelty": _describe_novelty(model), "sums": dict(model.sums)}
-        own |= {"units": card.pop("unit", None), "covariates": codings}
-        print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **card})
+        own |= {"units": card.unit, "covariates": codings}
+        rest = json.loads(json.dumps(card.to_dict(), sort_keys=True))
+        del rest["unit"]
+        print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **rest})
         return
-    agreement = dict(card.get("agreement") or {}).get("concordance")
+    agreement = card.agreement and card.agreement.concordance
     print_facts(
         [
             ("patterns", str(model.n_patterns)),
-            ("regions", f"{len(model.regions)} in {card.get('unit')}: {join_names(model.regions)}"),
+            ("regions", f"{len(model.regions)} in {card.unit}: {join_names(model.regions)}"),
             ("sums", f"{len(model.sums)} of the regions are sums of columns, made by apply" if model.sums else ""),
             ("covariates", ", ".join(_describe_covariate(coding) for coding in codings) or "none"),
             ("sites", _describe_sites(model.preprocessing.to_dict().get("harmonise"))),
             (
                 "trained on",
-                ", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items()) or "not known",
+                ", ".join(f"{number:,} {who}" for who, number in card.trained_on.items()) or "not known",
             ),
             ("intervals", _describe_intervals(model) or "none: nothing is known of this model's error"),
             ("novelty", _describe_novelty(model)),
             (
                 "agreement",
-                f"{agreement:.3f} ({card.get('agreement_between', 'members')}), {len(model.heads)} members"
+                f"{agreement:.3f} ({card.agreement_between or 'members'}), {len(model.heads)} members"
                 if agreement is not None
                 else "",
             ),
             ("test", _describe_test(card)),
             ("recipe", _describe_recipe(card)),
             ("training", _describe_training(card)),
-            ("made by", f"rindices {card.get('rindices_version')}"),
-            ("licence", str(card.get("licence", ""))),
-            ("cite", str(card.get("citation", ""))),
+            ("made by", f"rindices {card.rindices_version}"),
+            ("licence", card.licence),
+            ("cite", card.citation),
         ]
     )
 
@@ -138,7 +142,7 @@ def _print_card(model: "FittedModel", codings: "list[CovariateRecord]") -> None:
     facts = {
         "covariates": ", ".join(_describe_covariate(coding) for coding in codings) or "none",
         "sites": _describe_sites(model.preprocessing.to_dict().get("harmonise")) or "not harmonised",
-        "recipe": _describe_recipe(dict(model.card)),
+        "recipe": _describe_recipe(model.card),
         "intervals": _describe_intervals(model) or "none",
         "novelty": _describe_novelty(model),
     }
@@ -159,30 +163,30 @@ def _describe_novelty(model: "FittedModel") -> str:
     return "ranges of covariates alone: nothing else is known of the training people"
 
 
-def _describe_recipe(card: dict[str, Any]) -> str:
-    recipe = card.get("recipe", {})
-    if recipe.get("recipe") == "published":
-        return f"imported from {recipe['values']['package']}, epoch {recipe['values']['epoch']:,}"
-    return f"{recipe.get('recipe')}, seed {card.get('seed')}"
+def _describe_recipe(card: "ModelCard") -> str:
+    recipe = card.recipe
+    if recipe is not None and recipe.name == "published":
+        return f"imported from {recipe.settings['package']}, epoch {recipe.settings['epoch']:,}"
+    return f"{recipe and recipe.name}, seed {card.seed}"
 
 
-def _describe_test(card: dict[str, Any]) -> str:
+def _describe_test(card: "ModelCard") -> str:
     """Return how many patterns the test found and how each fared with other people; empty for older models."""
-    number, patterns = card.get("number_of_patterns"), card.get("pattern_evidence", [])
-    if not number:
+    if card.number_of_patterns is None:
         return ""
-    halves = ", ".join(f"{p['name']} {p['split_half']:.2f}" for p in patterns)
-    return f"{number['by_test']} patterns beyond chance; reproduced in disjoint halves: {halves}"
+    halves = ", ".join(f"{pattern.name} {pattern.split_half:.2f}" for pattern in card.pattern_evidence)
+    return f"{card.number_of_patterns.by_test} patterns beyond chance; reproduced in disjoint halves: {halves}"
 
 
-def _describe_training(card: dict[str, Any]) -> str:
+def _describe_training(card: "ModelCard") -> str:
     """Return how far members of recipe default went; empty for other recipes."""
-    recipe = card.get("recipe", {})
-    if recipe.get("recipe") != "default" or not card.get("member_steps"):
+    if card.recipe is None or card.recipe.name != "default" or not card.member_steps:
         return ""
-    moved = sum(steps > recipe["values"]["held_steps"] for steps in card["member_steps"])
-    rest = len(card["member_steps"]) - moved
-    return f"{rest} members fooled the discriminator from the start, {moved} were trained on"
+    trained = sum(steps > card.recipe.settings["held_steps"] for steps in card.member_steps)
+    return (
+        f"{len(card.member_steps) - trained} members needed no training after their start (the discriminator was at "
+        f"chance), {trained} were trained further"
+    )
 
 
 def _describe_sites(values: "HarmoniserRecord | None") -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rindices.errors import join_names
 from rindices.model.fitted import FittedModel
+from rindices.model.records import ModelCard
 from rindices.model.schemas import SCHEMA_VERSION
 
 UNKNOWN_TEXT = "not known"
@@ -23,31 +24,31 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     facts : dict of str
         What is said in words elsewhere: ``covariates``, ``sites``, ``recipe``, ``intervals``, ``novelty``.
     """
-    card = dict(model.card)
+    card = model.card
     names = model.index_names
     known = {name: _escape_cell(value) for name, value in facts.items()}
     text = Template(files("rindices.model").joinpath("card.md").read_text("utf-8"))
     return text.substitute(
         known,
         title=f"{model.n_patterns} R-indices from {len(model.regions)} regions",
-        version=str(card.get("rindices_version", UNKNOWN_TEXT)),
+        version=card.rindices_version or UNKNOWN_TEXT,
         n_patterns=str(model.n_patterns),
         names=", ".join(names),
         n_regions=str(len(model.regions)),
-        unit=_escape_cell(card.get("unit")),
+        unit=_escape_cell(card.unit),
         members=str(len(model.heads)),
         schema=str(SCHEMA_VERSION),
-        fingerprint=_escape_cell(card.get("fingerprint")),
-        licence=_escape_cell(card.get("licence") or "_to be written_"),
+        fingerprint=_escape_cell(card.fingerprint),
+        licence=_escape_cell(card.licence or "_to be written_"),
         meaning=_describe_scale(card),
-        trained_on=_escape_cell(", ".join(f"{number:,} {who}" for who, number in card.get("trained_on", {}).items())),
-        source=_escape_cell(card.get("source")),
+        trained_on=_escape_cell(", ".join(f"{number:,} {who}" for who, number in card.trained_on.items())),
+        source=_escape_cell(card.source),
         agreement=_escape_cell(_format_agreement(card)),
         patterns="\n".join(
             f"| {name} | {_escape_cell(_list_largest_regions(model, k))} |" for k, name in enumerate(names)
         ),
         regions=", ".join(f"`{region}`" for region in model.regions),
-        citation=str(card.get("citation") or UNKNOWN_TEXT),
+        citation=card.citation or UNKNOWN_TEXT,
     )
 
 
@@ -56,15 +57,15 @@ def _escape_cell(value: Any) -> str:
     return str(value or UNKNOWN_TEXT).replace("|", "\\|").replace("\n", " ")
 
 
-def _describe_scale(card: dict[str, Any]) -> str:
-    if card.get("trained_on"):
+def _describe_scale(card: ModelCard) -> str:
+    if card.trained_on:
         return "0 is the average control, 1 the patients' 98th percentile; values are not cut at either end."
     return "Values are those of the imported model; their scale is its own."
 
 
-def _format_agreement(card: dict[str, Any]) -> str:
-    concordance = dict(card.get("agreement") or {}).get("concordance")
-    return "" if concordance is None else f"{concordance:.3f} (c-index, {card.get('agreement_between', 'members')})"
+def _format_agreement(card: ModelCard) -> str:
+    concordance = card.agreement and card.agreement.concordance
+    return "" if concordance is None else f"{concordance:.3f} (c-index, {card.agreement_between or 'members'})"
 
 
 def _list_largest_regions(model: FittedModel, pattern: int) -> str:

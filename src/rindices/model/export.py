@@ -51,7 +51,7 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
         outputs["low"], outputs["high"] = _add_interval_bounds(graph, model.intervals, indices, variance)
     if model.training is not None and len(model.training.distances):
         outputs["novelty"] = _add_novelty(graph, model.training, values)
-    about = {name: model.card.get(name) for name in ("unit", "source", "citation", "licence")}
+    about = {name: getattr(model.card, name) or None for name in ("unit", "source", "citation", "licence")}
     about |= {"rindices_version": __version__, "patterns": model.n_patterns, "regions": list(model.regions)}
     about |= {"covariates": model.preprocessing.residualiser.to_dict()}
     content = graph.serialise(outputs, {name: json.dumps(value) for name, value in about.items()})

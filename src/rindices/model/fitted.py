@@ -1,6 +1,6 @@
 """The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from os import PathLike
@@ -24,6 +24,7 @@ from rindices.errors import (
 from rindices.learners.inference import ContrastiveHead, SurrealHead, make_inference_function
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
+from rindices.model.records import ModelCard, SelectionRecord
 from rindices.model.safetensors_io import write_safetensors
 from rindices.model.schemas import SCHEMA_VERSION, read_model_parts
 from rindices.model.summed_regions import RegionSums, add_summed_regions
@@ -62,16 +63,17 @@ class FittedModel:
         Consensus change of each region at the severities `SEVERITIES`, in control standard deviations.
     training : Training or None
         None where nothing is known of the training people, as in an imported model.
-    card : dict
+    card : ModelCard
         Everything else that is known: unit, source, groups, recipe, seed, agreement, fingerprint, versions, citation.
-    selection : dict or None
-        How the grid point was chosen; not stored in the file.
+        It can be read like a dictionary, too: ``model.card["agreement"]``.
+    selection : SelectionRecord or None
+        How the grid point was chosen; not stored in the file. It can be read like a dictionary, too.
     sums : mapping
         Regions that are sums of a table's columns, and of which.
     intervals : Intervals or None
         How far off R-indices are; None where it was not measured.
     patterns_se : (Q, M, R) or None
-        Standard error of ``patterns``, over people or over trainings as ``card["interval_over"]`` says; None for a
+        Standard error of ``patterns``, over people or over trainings as ``card.interval_over`` says; None for a
         model that does not know it.
     """
 
@@ -80,8 +82,8 @@ class FittedModel:
     orders: tuple[tuple[int, ...], ...]
     patterns: FloatArray
     training: TrainingDistribution | None
-    card: Mapping[str, Any]
-    selection: Mapping[str, Any] | None = field(default=None, compare=False)
+    card: ModelCard
+    selection: SelectionRecord | None = field(default=None, compare=False)
     sums: RegionSums = field(default_factory=dict)
     intervals: CalibratedIntervals | None = None
     patterns_se: FloatArray | None = None
@@ -244,9 +246,8 @@ class FittedModel:
 
     @cached_property
     def _reference(self) -> NoveltyDetector:
-        pre = self.preprocessing
-        ranges = self.card.get("covariate_ranges", {})
-        return NoveltyDetector(self.regions, pre.standardiser.mean, pre.residualiser.codings, ranges, self.training)
+        mean, codings = self.preprocessing.standardiser.mean, self.preprocessing.residualiser.codings
+        return NoveltyDetector(self.regions, mean, codings, self.card.covariate_ranges, self.training)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one ``.safetensors`` file."""
@@ -258,7 +259,7 @@ class FittedModel:
             arrays |= {"patterns_se": self.patterns_se}
         for name, part in (("training", self.training), ("intervals", self.intervals)):
             arrays |= {} if part is None else {f"{name}.{key}": array for key, array in _collect_arrays(part).items()}
-        metadata = dict(self.card) | self.preprocessing.to_dict()
+        metadata = self.card.to_dict() | self.preprocessing.to_dict()
         metadata |= {"schema": SCHEMA_VERSION, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
         metadata |= {"members": len(self.heads), "orders": [list(order) for order in self.orders]}
         metadata |= {"sums": {region: list(parts) for region, parts in self.sums.items()}}
@@ -285,7 +286,7 @@ class FittedModel:
                 f"{len(extra)} columns are not regions of this model: {join_names(extra)}. Leave them out: --exclude "
                 f"{','.join(extra)}."
             )
-        unit = self.card.get("unit")
+        unit = self.card.unit
         if cohort.unit != unit and "unknown" not in (unit, cohort.unit):
             raise ModelError(f"the table is in {cohort.unit}, the model was trained on {unit}: convert the table.")
 

@@ -5,7 +5,7 @@ Shape letters: R regions, M patterns, C covariates, Q severities.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rindices._typing import FloatArray
 from rindices.errors import ModelError, did_you_mean, join_names
 from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
+from rindices.model.records import ModelCard, RecipeRecord
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import CategoricalCovariate, CovariateCoding, NumericCovariate, Residualiser
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
@@ -91,8 +92,8 @@ def import_published(path: Path, name: str) -> FittedModel:
             f"{path.name} is a checkpoint, but its numbers are not those of the published {name}: get the file again, "
             "or import it as a model of your own with --regions."
         )
-    more = {"name": name, "source": "dlmuse", "unit": "mm3", "licence": "MIT", "citation": known.citation}
-    return _build_model(checkpoint, list_published_regions(), known.covariates, known.order, more)
+    card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=known.citation)
+    return _build_model(checkpoint, list_published_regions(), known.covariates, known.order, card)
 
 
 def import_checkpoint(
@@ -120,9 +121,7 @@ def import_checkpoint(
             "columns of the table it was trained on, in order."
         )
     order = tuple(range(checkpoint.n_patterns))
-    return _build_model(
-        checkpoint, names, covariates, order, {"source": "table", "unit": "unknown", "citation": CITATION}
-    )
+    return _build_model(checkpoint, names, covariates, order, ModelCard(source="table", citation=CITATION))
 
 
 def read_region_list(path: Path) -> list[str]:
@@ -150,7 +149,7 @@ def _build_model(
     regions: Sequence[str],
     covariates: Sequence[str],
     order: tuple[int, ...],
-    card: dict[str, Any],
+    card: ModelCard,
 ) -> FittedModel:
     if len(covariates) != len(checkpoint.low):
         raise ModelError(
@@ -162,16 +161,15 @@ def _build_model(
     residualiser = Residualiser(codings, checkpoint.low, checkpoint.beta / span)
     preprocessing = Preprocessing(tuple(regions), residualiser, Standardiser(checkpoint.mean, checkpoint.sd))
     correlation = None if checkpoint.correlation is None else checkpoint.correlation[np.ix_(order, order)].tolist()
-    about = {
-        "trained_on": {},
-        "agreement": {},
-        "recipe": {"recipe": "published", "values": {"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch}},
-        "severity_correlation": correlation,
-        "rindices_version": __version__,
-    }
+    card = replace(
+        card,
+        recipe=RecipeRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch}),
+        severity_correlation=correlation,
+        rindices_version=__version__,
+    )
     sums = {region: tuple(region.split("+")) for region in regions if "+" in region}
     patterns = _compute_pattern_changes(checkpoint)[:, list(order)]
-    return FittedModel(preprocessing, (_build_head(checkpoint),), (order,), patterns, None, about | card, sums=sums)
+    return FittedModel(preprocessing, (_build_head(checkpoint),), (order,), patterns, None, card, sums=sums)
 
 
 def _build_head(checkpoint: "UpstreamCheckpoint") -> UpstreamHead:

@@ -14,6 +14,7 @@ from rindices.errors import ModelError
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, ContrastiveHead, SurrealHead
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.novelty import TrainingDistribution
+from rindices.model.records import ModelCard
 from rindices.model.safetensors_io import read_arrays, read_metadata
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
@@ -21,6 +22,10 @@ from rindices.preprocess.pipeline import Preprocessing
 SCHEMA_VERSION = 2
 """The schema that is written now."""
 _REQUIRED_METADATA = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "orders")
+_MODEL_KEYS = frozenset(
+    {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
+    | {"sums", "training_distances", "interval_knots"}
+)
 
 
 def read_model_parts(path: Path) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def _read_model(
         "patterns": arrays["patterns"],
         "patterns_se": arrays.get("patterns_se"),
         "training": TrainingDistribution(**training) if training else None,
-        "card": _extract_card(metadata),
+        "card": _read_card(path, metadata),
         "intervals": CalibratedIntervals(**intervals) if intervals else None,
     }
 
@@ -148,7 +153,9 @@ def _select_prefix(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _extract_card(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
-    own |= {"sums", "training_distances", "interval_knots"}
-    return {name: value for name, value in metadata.items() if name not in own}
+def _read_card(path: Path, metadata: Mapping[str, Any]) -> ModelCard:
+    """Return what the file says beside what is needed to apply the model."""
+    try:
+        return ModelCard.from_dict({key: value for key, value in metadata.items() if key not in _MODEL_KEYS})
+    except ValueError as error:
+        raise ModelError(f"{path.name}: its metadata make no sense ({error}); the file is damaged.") from error

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import format_count
+from rindices.model.records import CandidateRecord, PermutationTestRecord, SettingRecord
 from rindices.report.study_results import StudyResults
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
@@ -61,18 +62,18 @@ class Chart:
 
 def plot_agreement(contents: StudyResults) -> Chart:
     """Agreement of every setting, with its interval and its members."""
-    rows = [_build_agreement_row(record) for record in contents.selection["grid"]]
+    rows = [_build_agreement_row(record) for record in contents.selection.grid]
     table = pd.DataFrame(rows)
     height = 0.75 + 0.34 * len(table)
     with _StyledFigure(height) as (figure, axes):
-        for place, record in enumerate(contents.selection["grid"]):
-            chosen = record["setting"] == contents.chosen["setting"]
-            own = [value for value in record.get("by_member", []) if value is not None]
+        for place, record in enumerate(contents.selection.grid):
+            chosen = record.setting == contents.chosen.setting
+            own = [value for value in record.by_member if value is not None]
             axes.plot(own, np.full(len(own), place), "|", color=MUTED_COLOUR, ms=7, mew=0.8)
-            low, high = record["concordance_interval"]
+            low, high = record.concordance_interval
             if low is not None:
                 axes.hlines(place, low, high, PATIENT_COLOUR if chosen else TEXT_COLOUR, lw=2.2)
-            middle = record["agreement"]["concordance"]
+            middle = record.agreement.concordance
             if middle is not None:
                 fill = PATIENT_COLOUR if chosen else "none"
                 axes.plot(
@@ -86,36 +87,36 @@ def plot_agreement(contents: StudyResults) -> Chart:
         axes.set_xlim(min(0.5, table["concordance"].min() - 0.02), 1.005)
         axes.set_xlabel("agreement (0.5 is chance, 1 is perfect)")
         axes.grid(axis="x")
-        best = contents.chosen["agreement"]["concordance"]
+        best = contents.chosen.agreement.concordance
         said = "unknown" if best is None else f"{best:.3f}"
-        alt = f"Agreement of {len(table)} settings; the chosen one, {describe_setting(contents.chosen['setting'])}: {said}."
+        alt = (
+            f"Agreement of {len(table)} settings; the chosen one, {describe_setting(contents.chosen.setting)}: {said}."
+        )
         return Chart("agreement", _export_svg(figure, "agreement"), alt, table)
 
 
-def _build_agreement_row(record: dict[str, Any]) -> dict[str, Any]:
-    low, high = record["concordance_interval"]
-    numbers = {name: record["agreement"][name] for name in ("concordance", "dimension", "difference")}
-    counts = {"trained": record["members"]["trained"], "converged": record["members"]["converged"]}
+def _build_agreement_row(record: CandidateRecord) -> dict[str, object]:
+    low, high = record.concordance_interval
     return {
-        "setting": describe_setting(record["setting"]),
-        **numbers,
+        "setting": describe_setting(record.setting),
+        **record.agreement,
         "low": low,
         "high": high,
-        **counts,
-        "stable": record["stable"],
+        **record.members,
+        "stable": record.stable,
     }
 
 
-def plot_excess(test: dict[str, Any]) -> Chart:
+def plot_excess(test: PermutationTestRecord) -> Chart:
     """How much more patients vary than controls, against chance, as patterns are taken out one by one.
 
     Parameters
     ----------
-    test : dict
+    test : PermutationTestRecord
         ``number_of_patterns.test`` of ``selection.json``.
     """
-    table = pd.DataFrame(test["curve"])
-    beyond = table["p"] <= test["level"]
+    table = pd.DataFrame([point.to_dict() for point in test.curve])
+    beyond = table["p"] <= test.level
     with _StyledFigure(0.85 + 0.36 * len(table)) as (figure, axes):
         left = 0.9 * min(1.0, table["excess"].min())
         axes.barh(table.index, table["chance_95"] - left, 0.62, left, color=GRID_COLOUR)
@@ -150,9 +151,9 @@ def _label_removed_patterns(number: int) -> str:
     return f"{number} taken out" if number else "nothing taken out"
 
 
-def describe_setting(setting: dict[str, Any]) -> str:
+def describe_setting(setting: SettingRecord) -> str:
     """Return a setting in words."""
-    number, weight = setting["n_patterns"], setting["orthogonality"]
+    number, weight = setting.n_patterns, setting.orthogonality
     said = f"{number} pattern{'s' if number != 1 else ''}"
     return said if weight is None else f"{said}, λ {weight:g}"
 
@@ -213,7 +214,7 @@ def plot_index_pairs(contents: StudyResults, most: int = 10) -> list[Chart]:
 
 def plot_member_agreement(contents: StudyResults) -> Chart | None:
     """How well every two members of the chosen setting agree; None where there are no two."""
-    pairs = contents.chosen.get("pairwise") or []
+    pairs = contents.chosen.pairwise
     if len(pairs) < 2:
         return None
     matrix = np.array([[np.nan if value is None else value for value in row] for row in pairs])

@@ -141,13 +141,13 @@ def format_signed(value: float, digits: int = 2) -> str:
 
 def _list_key_figures(contents: StudyResults) -> list[tuple[str, str]]:
     cohort = contents.cohort
-    concordance = contents.chosen["agreement"]["concordance"]
+    concordance = contents.chosen.agreement.concordance
     return [
         (str(contents.model.n_patterns), "patterns"),
         ("not known" if concordance is None else f"{concordance:.3f}", "agreement"),
-        (f"{cohort['controls']:,}", "controls"),
-        (f"{cohort['patients']:,}", "patients"),
-        (f"{cohort['regions']}", "regions"),
+        (f"{cohort.controls:,}", "controls"),
+        (f"{cohort.patients:,}", "patients"),
+        (f"{cohort.regions}", "regions"),
     ]
 
 

@@ -1,12 +1,13 @@
 """What a report says in sentences: what was found, what to beware of, what to write in a paper."""
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from rindices.errors import capitalise_first, format_count
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
+from rindices.model.records import CohortRecord, ModelCard, ProvenanceRecord
 from rindices.report.figures import describe_setting
 from rindices.report.people import (
     MIN_PEOPLE_PER_GROUP,
@@ -42,17 +43,17 @@ _RECIPE_DESCRIPTIONS = {
 
 def describe_findings(contents: StudyResults) -> list[str]:
     """Return what was found, in three sentences, after a word of doubt where the test finds nothing."""
-    number = contents.selection.get("number_of_patterns")
+    number = contents.selection.number_of_patterns
     doubt = "A test cannot tell these patients from controls, so all of this may be nothing but chance."
     said = [_describe_n_patterns(contents), _describe_locations(contents), _describe_affected_share(contents)]
-    return [doubt, *said] if number and number["by_test"] == 0 else said
+    return [doubt, *said] if number and number.by_test == 0 else said
 
 
 def _describe_n_patterns(contents: StudyResults) -> str:
     number = contents.model.n_patterns
     what = f"{capitalise_first(_spell_number(number))} pattern{'s' if number != 1 else ''} of change tell{'s' if number == 1 else ''}"
     what += " these patients apart from controls"
-    concordance = contents.chosen["agreement"]["concordance"]
+    concordance = contents.chosen.agreement.concordance
     if concordance is None:
         return f"{what}; how sure that is, one member cannot say."
     who = "two fits on separate halves of the people" if _uses_disjoint_halves(contents) else "two trainings"
@@ -78,8 +79,8 @@ def _describe_affected_share(contents: StudyResults) -> str:
 
 def describe_choice(contents: StudyResults) -> list[str]:
     """Return how the setting was chosen, in sentences."""
-    number = len(contents.selection["grid"])
-    chosen = describe_setting(contents.chosen["setting"])
+    number = len(contents.selection.grid)
+    chosen = describe_setting(contents.chosen.setting)
     if number == 1:
         said = [f"One setting was asked for: {chosen}."]
     else:
@@ -91,10 +92,10 @@ def describe_choice(contents: StudyResults) -> list[str]:
         )
     else:
         said.append("Agreement is the share of pairs of patients that two members rank alike.")
-    ties = [describe_setting(setting) for setting in contents.selection.get("ties", [])]
+    ties = [describe_setting(setting) for setting in contents.selection.ties]
     if ties:
         said.append(f"It cannot be told from {join_with_and(ties)}: the interval of the difference holds zero.")
-    unstable = [describe_setting(record["setting"]) for record in contents.selection["grid"] if not record["stable"]]
+    unstable = [describe_setting(record.setting) for record in contents.selection.grid if not record.stable]
     if unstable:
         said.append(f"Not stable, and left out of the choice: {join_with_and(unstable)}.")
     return said
@@ -114,11 +115,13 @@ def _describe_small_groups(contents: StudyResults) -> list[str]:
     cohort = contents.cohort
     said = []
     for group in ("controls", "patients"):
-        if cohort[group] < MIN_PEOPLE_PER_GROUP:
-            said.append(f"Few {group}: {cohort[group]}. Expect the patterns to move when more people are added.")
-    if cohort["controls"] < cohort["regions"]:
+        if getattr(cohort, group) < MIN_PEOPLE_PER_GROUP:
+            said.append(
+                f"Few {group}: {getattr(cohort, group)}. Expect the patterns to move when more people are added."
+            )
+    if cohort.controls < cohort.regions:
         said.append(
-            f"There are fewer controls ({cohort['controls']}) than regions ({cohort['regions']}), so normal variation "
+            f"There are fewer controls ({cohort.controls}) than regions ({cohort.regions}), so normal variation "
             "is known only roughly."
         )
     return [*said, *describe_rare_levels(contents.cohort)]
@@ -126,23 +129,21 @@ def _describe_small_groups(contents: StudyResults) -> list[str]:
 
 def _describe_uncertainty(contents: StudyResults) -> list[str]:
     said = []
-    if contents.selection.get("ties"):
-        ties = join_with_and([describe_setting(setting) for setting in contents.selection["ties"]])
+    if contents.selection.ties:
+        ties = join_with_and([describe_setting(setting) for setting in contents.selection.ties])
         said.append(f"The number of patterns is not settled: {ties} would do about as well.")
-    weak = list_weak_patterns(contents.model.card.get("pattern_scale", []))
+    weak = list_weak_patterns(contents.model.card.pattern_scale)
     if weak:
         said.append(f"Members hardly agree on {join_with_and(weak)}: fewer patterns may be enough.")
-    members = contents.chosen["members"]
+    members = contents.chosen.members
     used = len(contents.model.heads)
-    if members["converged"] < members["trained"]:
-        said.append(f"{members['trained'] - members['converged']} of {members['trained']} members did not converge.")
-    if used < members["converged"]:
-        said.append(
-            f"{members['converged'] - used} of {members['converged']} members disagree with the rest; left out."
-        )
-    if members["trained"] == 1:
+    if members.converged < members.trained:
+        said.append(f"{members.trained - members.converged} of {members.trained} members did not converge.")
+    if used < members.converged:
+        said.append(f"{members.converged - used} of {members.converged} members disagree with the rest; left out.")
+    if members.trained == 1:
         said.append("There is a single member, so nothing says whether another training would find the same.")
-    if contents.model.card.get("interval_over") == "trainings":
+    if contents.model.card.interval_over == "trainings":
         said.append("Intervals of regions cover repeated trainings on the same people; other people would differ more.")
     return said
 
@@ -172,15 +173,14 @@ def _describe_covariate_gaps(contents: StudyResults) -> list[str]:
     return [*said, *describe_table_warnings(_drop_repeated_problems(contents))]
 
 
-def _drop_repeated_problems(contents: StudyResults) -> dict[str, Any]:
+def _drop_repeated_problems(contents: StudyResults) -> CohortRecord:
     """Return the cohort without what the section on trust says in full."""
-    number = contents.selection.get("number_of_patterns")
+    number = contents.selection.number_of_patterns
     said = (
-        {problem.what for problem in collect_study_warnings(number, contents.selection.get("patterns", []))}
-        if number
-        else set()
+        {problem.what for problem in collect_study_warnings(number, contents.selection.patterns)} if number else set()
     )
-    return contents.cohort | {"problems": [p for p in contents.cohort["problems"] if p["what"] not in said]}
+    problems = tuple(problem for problem in contents.cohort.problems if problem.what not in said)
+    return replace(contents.cohort, problems=problems)
 
 
 def describe_individual_uncertainty(contents: StudyResults) -> list[str]:
@@ -231,8 +231,8 @@ def describe_methods(contents: StudyResults) -> list[str]:
 
 def _describe_data(contents: StudyResults) -> str:
     cohort = contents.cohort
-    what = f"Measures of {cohort['regions']} brain regions ({cohort['source']}, {describe_unit(contents.cohort)})"
-    who = f"of {cohort['controls']} controls and {cohort['patients']} patients"
+    what = f"Measures of {cohort.regions} brain regions ({cohort.source}, {describe_unit(contents.cohort)})"
+    who = f"of {cohort.controls} controls and {cohort.patients} patients"
     covariates = list(contents.model.covariates)
     how = (
         f"adjusted for {join_with_and(covariates, 12)} by linear regression fitted in controls and "
@@ -245,10 +245,9 @@ def _describe_data(contents: StudyResults) -> str:
 
 def _describe_training(contents: StudyResults) -> str:
     card = contents.model.card
-    recipe = card.get("recipe", {})
-    name, values = recipe.get("recipe", "default"), recipe.get("values", {})
-    tried = sorted({record["setting"]["n_patterns"] for record in contents.selection["grid"]})
-    weights = sorted({record["setting"]["orthogonality"] or 0 for record in contents.selection["grid"]})
+    name, values = ("default", {}) if card.recipe is None else (card.recipe.name, card.recipe.settings)
+    tried = sorted({record.setting.n_patterns for record in contents.selection.grid})
+    weights = sorted({record.setting.orthogonality or 0 for record in contents.selection.grid})
     share = values.get("share", 0.8 if name == "contrastive" else 1.0)
     seen = f", each on its own random {100 * share:.0f} % of controls and of patients" if share < 1 else ""
     grid = f"{join_with_and([str(m) for m in tried])} patterns" + (
@@ -257,20 +256,20 @@ def _describe_training(contents: StudyResults) -> str:
         else ""
     )
     steps = ""
-    if name == "default" and max(card.get("member_steps", [0])) <= values.get("held_steps", 0):
+    if name == "default" and max(card.member_steps, default=0) <= values.get("held_steps", 0):
         steps = " The discriminator found nothing left to learn, so no adversarial step was taken."
-    low, high = contents.chosen["concordance_interval"]
-    concordance = contents.chosen["agreement"]["concordance"]
+    low, high = contents.chosen.concordance_interval
+    concordance = contents.chosen.agreement.concordance
     told = ""
     if concordance is not None:
         between = "fits on disjoint halves of the people" if _uses_disjoint_halves(contents) else "members"
         ends = "" if low is None else f" (95 % bootstrap interval over members {low:.3f} to {high:.3f})"
         told = f", with a concordance of {concordance:.3f}{ends} between {between}"
     return (
-        f"R-indices were learnt with rindices {card.get('rindices_version', '')} (recipe {name}: {_RECIPE_DESCRIPTIONS[name]}; "
-        f"seed {card.get('seed')}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). "
-        f"{capitalise_first(grid)} were tried with {contents.chosen['members']['trained']} members each{seen}.{steps} "
-        f"{capitalise_first(describe_setting(contents.chosen['setting']))} was chosen by agreement{told}."
+        f"R-indices were learnt with rindices {card.rindices_version} (recipe {name}: {_RECIPE_DESCRIPTIONS[name]}; "
+        f"seed {card.seed}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). "
+        f"{capitalise_first(grid)} were tried with {contents.chosen.members.trained} members each{seen}.{steps} "
+        f"{capitalise_first(describe_setting(contents.chosen.setting))} was chosen by agreement{told}."
     )
 
 
@@ -281,7 +280,7 @@ def _describe_indices(contents: StudyResults) -> str:
         scale += " and 1 the 98th percentile of patients"
     said = f"A person's R-indices are the mean over {format_count(used, 'aligned member')}; {scale}."
     said += " The effect of a pattern on a region is its change at full severity, in standard deviations of controls"
-    over = contents.model.card.get("interval_over")
+    over = contents.model.card.interval_over
     if over == "people":
         return f"{said}, with 95 % delete-d jackknife intervals (Shao and Wu, 1989) from the members' subsamples."
     return f"{said}, with 95 % intervals over repeated trainings." if over else f"{said}."
@@ -289,15 +288,15 @@ def _describe_indices(contents: StudyResults) -> str:
 
 def list_references(contents: StudyResults) -> list[str]:
     """Return what the methods cite."""
-    own = [JACKKNIFE_REFERENCE] if contents.model.card.get("interval_over") == "people" else []
+    own = [JACKKNIFE_REFERENCE] if contents.model.card.interval_over == "people" else []
     own += [COMBAT_REFERENCE] if contents.model.preprocessing.harmoniser else []
-    return [str(contents.model.card.get("citation", CITATION)), *own]
+    return [contents.model.card.citation or CITATION, *own]
 
 
-def format_versions(card: dict[str, Any]) -> str:
+def format_versions(card: ModelCard | ProvenanceRecord) -> str:
     """Return the versions behind the numbers, from a model's card or the like of it."""
-    others = ", ".join(f"{name} {number}" for name, number in card.get("versions", {}).items())
-    return f"rindices {card.get('rindices_version', 'unknown')}, {others}; data {str(card.get('fingerprint', ''))[:12]}"
+    others = ", ".join(f"{name} {number}" for name, number in card.versions.items())
+    return f"rindices {card.rindices_version or 'unknown'}, {others}; data {card.fingerprint[:12]}"
 
 
 def describe_main_structures(contents: StudyResults, name: str, most: int = 3) -> str:
@@ -318,12 +317,12 @@ def describe_measures(contents: StudyResults) -> str:
 
 
 def _uses_disjoint_halves(contents: StudyResults) -> bool:
-    return str(contents.chosen.get("agreement_between", "")) == "disjoint halves"
+    return contents.chosen.uses_disjoint_halves
 
 
 def _format_agreement_interval(contents: StudyResults) -> str:
-    low, high = contents.chosen["concordance_interval"]
-    return "" if low is None else f" (95 % interval {100 * low:.1f} to {100 * high:.1f}; 50 is chance)"
+    low, high = contents.chosen.concordance_interval
+    return "" if low is None or high is None else f" (95 % interval {100 * low:.1f} to {100 * high:.1f}; 50 is chance)"
 
 
 def _spell_number(number: int) -> str:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pandas as pd
 
@@ -11,9 +11,11 @@ from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
 from rindices.model.patterns import make_pattern_table
+from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
 from rindices.tables.cohort import GROUP
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
+AnyRecord = TypeVar("AnyRecord", bound=Record)
 N_LISTED_REGIONS = 14
 """Regions of a pattern that the page lists; the table behind holds all."""
 
@@ -26,9 +28,9 @@ class StudyResults:
     ----------
     title : str
     model : FittedModel
-    selection : dict
+    selection : SelectionRecord
         What was compared and chosen.
-    cohort : dict
+    cohort : CohortRecord
         Who was in the data, and what was found wrong with it.
     indices : DataFrame
         ``group`` and ``r1`` to ``rM``, a row a person; no ids, since a report may be passed on.
@@ -44,8 +46,8 @@ class StudyResults:
 
     title: str
     model: FittedModel
-    selection: dict[str, Any]
-    cohort: dict[str, Any]
+    selection: SelectionRecord
+    cohort: CohortRecord
     indices: pd.DataFrame
     patterns: pd.DataFrame
     associations: pd.DataFrame | None = None
@@ -58,9 +60,10 @@ class StudyResults:
         return self.model.index_names
 
     @property
-    def chosen(self) -> dict[str, Any]:
+    def chosen(self) -> CandidateRecord:
         """The record of the chosen setting."""
-        return dict(self.selection["chosen"])
+        assert self.selection.chosen is not None
+        return self.selection.chosen
 
     def select_group(self, group: str) -> pd.DataFrame:
         """Return the R-indices of controls or patients."""
@@ -90,8 +93,8 @@ def read_study_results(folder: Path) -> StudyResults:
     lacking = [name for name in (GROUP, *names) if name not in indices]
     if lacking:
         raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(lacking)}: run rindices fit again.")
-    selection = read_json(folder / "selection.json")
-    if not isinstance(selection.get("chosen"), dict):
+    selection = read_record(folder / "selection.json", SelectionRecord)
+    if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
     return StudyResults(
         title=folder.resolve().name,
@@ -106,14 +109,18 @@ def read_study_results(folder: Path) -> StudyResults:
     )
 
 
-def _read_cohort_summary(folder: Path, indices: pd.DataFrame, model: FittedModel) -> dict[str, Any]:
+def _read_cohort_summary(folder: Path, indices: pd.DataFrame, model: FittedModel) -> CohortRecord:
     """Return who was in the data; from the R-indices alone where a study was run before this was written."""
     if (folder / "cohort.json").is_file():
-        return read_json(folder / "cohort.json")
-    counts = {"people": len(indices), "regions": len(model.regions)}
-    counts |= {"controls": int((indices[GROUP] == CONTROL).sum()), "patients": int((indices[GROUP] == PATIENT).sum())}
-    told = {"source": model.card.get("source", "table"), "unit": model.card.get("unit", "unknown")}
-    return {**counts, **told, "covariates": [], "sites": {}, "problems": []}
+        return read_record(folder / "cohort.json", CohortRecord)
+    return CohortRecord(
+        source=model.card.source or "table",
+        unit=model.card.unit,
+        people=len(indices),
+        controls=int((indices[GROUP] == CONTROL).sum()),
+        patients=int((indices[GROUP] == PATIENT).sum()),
+        regions=len(model.regions),
+    )
 
 
 def _compute_interval_widths(patients: pd.DataFrame, names: list[str]) -> dict[str, float]:
@@ -133,12 +140,9 @@ def _read_associations(folder: Path) -> pd.DataFrame | None:
     return table
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read an object that a study wrote."""
+def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:
+    """Read a JSON file that a study wrote."""
     try:
-        value = json.loads(path.read_text("utf-8"))
+        return kind.from_dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise StudyError(f"{path} cannot be read ({error}): run rindices fit again.") from error
-    if not isinstance(value, dict):
-        raise StudyError(f"{path} is not what rindices fit writes: run it again.")
-    return value

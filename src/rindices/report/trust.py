@@ -7,6 +7,7 @@ import pandas as pd
 
 from rindices.errors import capitalise_first, format_count
 from rindices.learners.pattern_stability import N_BOOTSTRAPS, N_SPLITS
+from rindices.model.records import CohortRecord, Interval, PatternCountRecord, PatternRecord, PermutationTestRecord
 from rindices.report.figures import Chart, format_p_value, plot_excess
 from rindices.report.people import join_with_and
 from rindices.report.study_results import StudyResults
@@ -51,65 +52,63 @@ class TrustSection:
 
 def build_trust_section(contents: StudyResults) -> TrustSection | None:
     """Return what is known; None for a study that was run before any of it was asked."""
-    number = contents.selection.get("number_of_patterns")
-    if not number:
+    number = contents.selection.number_of_patterns
+    if number is None:
         return None
-    patterns = contents.selection.get("patterns", [])
+    patterns = contents.selection.patterns
     return TrustSection(
-        anything=[*describe_overall_test(number["test"], contents.cohort), _interpret_n_patterns(number["by_test"])],
-        curve=plot_excess(number["test"]),
+        anything=[*describe_overall_test(number.test, contents.cohort), _interpret_n_patterns(number.by_test)],
+        curve=plot_excess(number.test),
         numbers=_list_n_patterns(number, contents.model.n_patterns),
         many=_explain_n_patterns(number, contents.model.n_patterns),
-        patterns=[{"name": pattern["name"], "rows": _build_pattern_rows(pattern)} for pattern in patterns],
+        patterns=[{"name": pattern.name, "rows": _build_pattern_rows(pattern)} for pattern in patterns],
         data=pd.DataFrame([_build_table_row(pattern) for pattern in patterns]),
         doubts=[capitalise_first(str(problem)) for problem in collect_study_warnings(number, patterns)],
     )
 
 
-def describe_overall_test(test: dict[str, Any], cohort: dict[str, Any]) -> list[str]:
+def describe_overall_test(test: PermutationTestRecord, cohort: CohortRecord) -> list[str]:
     """Return whether patients differ from controls at all, in sentences.
 
     Parameters
     ----------
-    test : dict
+    test : PermutationTestRecord
         ``number_of_patterns.test`` of ``selection.json``.
     """
-    first = test["curve"][0]
-    reached = round(first["p"] * (first["relabellings"] + 1)) - 1
-    who = {0: "none", first["relabellings"]: "all"}.get(reached, f"{reached:,}")
-    answer = "Yes" if first["p"] <= test["level"] else "That could not be shown"
+    first = test.curve[0]
+    reached = round(first.p * (first.relabellings + 1)) - 1
+    who = {0: "none", first.relabellings: "all"}.get(reached, f"{reached:,}")
+    answer = "Yes" if first.p <= test.level else "That could not be shown"
     return [
-        f"{answer}. The labels “patient” and “control” were shuffled {format_count(first['relabellings'], 'time')}"
+        f"{answer}. The labels “patient” and “control” were shuffled {format_count(first.relabellings, 'time')}"
         f"{describe_permutation_strata(cohort)}. Of these shuffles, in which the labels mean nothing, {who} made the two groups differ as "
-        f"much as they really do (p = {format_p_value(first['p'])})."
+        f"much as they really do (p = {format_p_value(first.p)})."
     ]
 
 
-def describe_permutation_strata(cohort: dict[str, Any]) -> str:
+def describe_permutation_strata(cohort: CohortRecord) -> str:
     """Return among whom labels were exchanged; nothing where among all."""
-    names = [covariate["name"] for covariate in cohort["covariates"]]
+    names = cohort.covariate_names
     alike = f"people alike in {join_with_and(names, 12)}" if names else ""
-    site = "people of the same site" if cohort["sites"] else ""
+    site = "people of the same site" if cohort.sites else ""
     told = " and ".join(part for part in (alike, site) if part)
     return f" among {told.replace(' and people of', ' and of')}" if told else ""
 
 
-def format_n_patterns(test: dict[str, Any]) -> str:
+def format_n_patterns(test: PermutationTestRecord) -> str:
     """Return the number of patterns by the test; the last question that it asks may still find one."""
-    most = test["curve"][-1]["p"] <= test["level"]
-    return f"at least {test['n_patterns']}" if most else str(test["n_patterns"])
+    most = test.curve[-1].p <= test.level
+    return f"at least {test.n_patterns}" if most else str(test.n_patterns)
 
 
 def describe_test_methods(contents: StudyResults) -> list[str]:
     """Return a paragraph for a paper; none for a study that was run before any of it was asked."""
-    number, patterns = contents.selection.get("number_of_patterns"), contents.selection.get("patterns", [])
-    if not number:
+    number, patterns = contents.selection.number_of_patterns, contents.selection.patterns
+    if number is None:
         return []
-    said = describe_test_procedure(number["test"], contents.cohort)
+    said = describe_test_procedure(number.test, contents.cohort)
     if patterns:
-        figures = [
-            f"{p['name']} {p['stability']:.2f}, {p['split_half']:.2f} and {100 * p['carriers']:.0f} %" for p in patterns
-        ]
+        figures = [f"{p.name} {p.stability:.2f}, {p.split_half:.2f} and {100 * p.carriers:.0f} %" for p in patterns]
         said += (
             f" For each pattern we give the rank correlation of R-indices over {N_BOOTSTRAPS} bootstraps of people, "
             f"between {N_SPLITS} pairs of fits on disjoint people, both in patients not learnt from, and the share of "
@@ -118,14 +117,14 @@ def describe_test_methods(contents: StudyResults) -> list[str]:
     return [said]
 
 
-def describe_test_procedure(test: dict[str, Any], cohort: dict[str, Any]) -> str:
+def describe_test_procedure(test: PermutationTestRecord, cohort: CohortRecord) -> str:
     """Return how the test was done and what it gave, for a paper."""
-    first = test["curve"][0]
+    first = test.curve[0]
     return (
         "Whether patients differ from controls, and in how many directions, was tested by the largest excess of "
         "patients' second moments over controls' covariance, and at first by the mean difference as well, against "
         f"labels exchanged at random{describe_permutation_strata(cohort)}, with the adjustment learnt anew each time, one direction after "
-        f"the other at a level of {test['level']:g}: {format_n_patterns(test)} found (p = {format_p_value(first['p'])} "
+        f"the other at a level of {test.level:g}: {format_n_patterns(test)} found (p = {format_p_value(first.p)} "
         "against none)."
     )
 
@@ -140,45 +139,45 @@ def _interpret_n_patterns(found: int) -> str:
     )
 
 
-def _list_n_patterns(number: dict[str, Any], taken: int) -> list[tuple[str, str]]:
-    who = "by agreement" if number["forced"] is None else "asked for"
-    return [(str(taken), who), (format_n_patterns(number["test"]), "by the test")]
+def _list_n_patterns(number: PatternCountRecord, taken: int) -> list[tuple[str, str]]:
+    who = "by agreement" if number.forced is None else "asked for"
+    return [(str(taken), who), (format_n_patterns(number.test), "by the test")]
 
 
-def _explain_n_patterns(number: dict[str, Any], taken: int) -> list[str]:
+def _explain_n_patterns(number: PatternCountRecord, taken: int) -> list[str]:
     """Return how many patterns there are by each; why they differ is among the doubts."""
     first = (
         f"Agreement looks for patterns that are found again in other people, and takes {taken}"
-        if number["forced"] is None
+        if number.forced is None
         else f"This study asked for {format_count(taken, 'pattern')}, so no other number was tried"
     )
     said = [f"{first}. The test counts the ways in which patients differ from controls by more than chance."]
-    same = not number["why"]
+    same = not number.why
     return [*said, "Both give the same number." if same else "The numbers differ; the warning above says why."]
 
 
-def _build_pattern_rows(pattern: dict[str, Any]) -> list[dict[str, Any]]:
-    carried, few = pattern["carriers"], pattern["carriers"] < MIN_CARRIER_SHARE
+def _build_pattern_rows(pattern: PatternRecord) -> list[dict[str, Any]]:
+    carried, few = pattern.carriers, pattern.carriers < MIN_CARRIER_SHARE
     return [
         _build_measure_row(
             "Learnt again from people drawn at random from these, it puts the patients who were not drawn in "
-            f"{_describe_rank_order(pattern['stability'])}.",
-            pattern["stability"],
-            pattern["stability_interval"],
-            pattern["stability"] < MIN_SPLIT_HALF,
+            f"{_describe_rank_order(pattern.stability)}.",
+            pattern.stability,
+            pattern.stability_interval,
+            pattern.stability < MIN_SPLIT_HALF,
         ),
         _build_measure_row(
             "Learnt twice, from people who have nobody in common, it puts patients whom neither has seen in "
-            f"{_describe_rank_order(pattern['split_half'])}.",
-            pattern["split_half"],
-            pattern["split_half_interval"],
-            pattern["split_half"] < MIN_SPLIT_HALF,
+            f"{_describe_rank_order(pattern.split_half)}.",
+            pattern.split_half,
+            pattern.split_half_interval,
+            pattern.split_half < MIN_SPLIT_HALF,
         ),
         _build_measure_row(
             f"{'Only about' if few else 'About'} {100 * carried:.0f} in 100 patients carry it: they are more severe "
             "than 95 % of controls, chance taken off.",
             carried,
-            pattern.get("carriers_interval"),
+            pattern.carriers_interval,
             few,
             percent=True,
         ),
@@ -186,7 +185,7 @@ def _build_pattern_rows(pattern: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _build_measure_row(
-    said: str, value: float, ends: list[float] | None, weak: bool, percent: bool = False
+    said: str, value: float, ends: Interval | None, weak: bool, percent: bool = False
 ) -> dict[str, Any]:
     low, high = (value, value) if ends is None else ends
     factor, form, unit = (100, ".0f", " %") if percent else (1, ".2f", "")
@@ -207,10 +206,10 @@ def _describe_rank_order(value: float) -> str:
     return next((said for least, said in _ORDER_PHRASES if value >= least), _LOWEST_ORDER_PHRASE)
 
 
-def _build_table_row(pattern: dict[str, Any]) -> dict[str, Any]:
+def _build_table_row(pattern: PatternRecord) -> dict[str, Any]:
     """Return the figures of a pattern as a row of a table."""
-    row: dict[str, Any] = {"pattern": pattern["name"]}
+    row: dict[str, Any] = {"pattern": pattern.name}
     for name in ("stability", "split_half", "carriers"):
-        low, high = pattern.get(f"{name}_interval") or (None, None)
-        row |= {name: pattern[name], f"{name}_low": low, f"{name}_high": high}
+        low, high = getattr(pattern, f"{name}_interval") or (None, None)
+        row |= {name: getattr(pattern, name), f"{name}_low": low, f"{name}_high": high}
     return row

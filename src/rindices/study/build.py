@@ -22,49 +22,57 @@ from rindices.learners.subsampling import SUBSAMPLE_SHARE
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
 from rindices.model.novelty import TrainingDistribution
+from rindices.model.records import (
+    AgreementRecord,
+    CandidateRecord,
+    MemberCountRecord,
+    ModelCard,
+    PatternCountRecord,
+    ProvenanceRecord,
+    RecipeRecord,
+    SelectionRecord,
+    SettingRecord,
+)
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
 from rindices.selection.patterns import compute_standard_error
 from rindices.study.config import ModelConfig
-from rindices.study.evidence import make_patterns_record
+from rindices.study.evidence import make_pattern_records
 from rindices.study.plan import resolve_recipe
 from rindices.tables.cohort import Cohort
 
 
-def make_selection_record(choice: SelectionResult) -> dict[str, Any]:
-    """Return what was compared and chosen, as plain values for ``selection.json``."""
-    grid = [_make_judgement_record(judgement) for judgement in choice.evaluations]
-    best = None if choice.best is None else grid[choice.best]
-    ties = [grid[place]["setting"] for place in choice.ties]
-    return {"chosen": best, "ties": ties, "grid": grid, "patterns": []}
+def make_selection_record(choice: SelectionResult, number: PatternCountRecord) -> SelectionRecord:
+    """Return what was compared and chosen."""
+    grid = tuple(_make_candidate_record(evaluation) for evaluation in choice.evaluations)
+    chosen = None if choice.best is None else grid[choice.best]
+    ties = tuple(grid[index].setting for index in choice.ties)
+    return SelectionRecord(chosen, ties, grid, number_of_patterns=number)
 
 
-def _make_judgement_record(judgement: CandidateEvaluation) -> dict[str, Any]:
-    agreement = judgement.agreement
-    numbers = {
-        name: _finite_or_none(getattr(agreement, name, None)) for name in ("concordance", "dimension", "difference")
-    }
-    return {
-        "setting": judgement.point._asdict(),
-        "agreement": numbers,
-        "agreement_between": judgement.between,
-        "concordance_interval": [_finite_or_none(value) for value in judgement.interval],
-        "members": {"trained": judgement.trained, "converged": judgement.converged},
-        "stable": judgement.stable,
-        "why": judgement.why,
-        "by_member": _list_member_concordance(judgement),
-        "pairwise": []
-        if agreement is None
-        else [[_finite_or_none(value) for value in row] for row in agreement.pairwise],
-    }
+def _make_candidate_record(evaluation: CandidateEvaluation) -> CandidateRecord:
+    agreement = evaluation.agreement
+    numbers = (None, None, None) if agreement is None else map(_finite_or_none, agreement[:3])
+    low, high = evaluation.interval
+    return CandidateRecord(
+        setting=SettingRecord(*evaluation.point),
+        agreement=AgreementRecord(*numbers),
+        agreement_between=evaluation.between,
+        concordance_interval=(_finite_or_none(low), _finite_or_none(high)),
+        members=MemberCountRecord(evaluation.trained, evaluation.converged),
+        stable=evaluation.stable,
+        why=evaluation.why,
+        by_member=_list_member_concordance(evaluation),
+        pairwise=() if agreement is None else tuple(tuple(map(_finite_or_none, row)) for row in agreement.pairwise),
+    )
 
 
-def _list_member_concordance(judgement: CandidateEvaluation) -> list[float | None]:
-    """Return the concordance that each member is judged by."""
-    if judgement.agreement is None:
-        return []
-    own = judgement.agreement.per_member if judgement.evidence is None else judgement.evidence[:, 0]
-    return [_finite_or_none(value) for value in own]
+def _list_member_concordance(evaluation: CandidateEvaluation) -> tuple[float | None, ...]:
+    """Return the concordance by which each member is judged."""
+    if evaluation.agreement is None:
+        return ()
+    evidence = evaluation.evidence
+    return tuple(map(_finite_or_none, evaluation.agreement.per_member if evidence is None else evidence[:, 0]))
 
 
 def _finite_or_none(value: float | None) -> float | None:
@@ -79,7 +87,7 @@ def build_model(
     choice: SelectionResult,
     model: ModelConfig,
     seed: int,
-    selection: dict[str, Any],
+    selection: SelectionRecord,
 ) -> FittedModel:
     """Return the consensus of the agreeing members of the chosen setting, with all that is known of it.
 
@@ -89,8 +97,8 @@ def build_model(
         The cohort, prepared.
     gathered : dict
         All members by grid point.
-    selection : dict
-        What was compared and chosen, as plain values.
+    selection : SelectionRecord
+        What was compared and chosen.
     """
     assert choice.best is not None
     judgement = choice.evaluations[choice.best]
@@ -98,46 +106,59 @@ def build_model(
     chosen = [converged[place] for place in choice.agreeing]
     aligned = [m.patterns[:, list(order)] for m, order in zip(chosen, choice.orders, strict=True)]
     heads, unit = _rescale_consensus([m.head for m in chosen], choice.orders, X[cohort.is_patient])
-    card = {
-        "unit": cohort.unit,
-        "source": cohort.source,
-        "covariate_ranges": _compute_covariate_ranges(cohort),
-        "trained_on": {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
-        "orthogonality": judgement.point.orthogonality,
-        "agreement": selection["chosen"]["agreement"],
-        "agreement_between": judgement.between,
-        "pattern_scale": [float(value) for value in unit],
-        "concordance_interval": selection["chosen"]["concordance_interval"],
-        "member_steps": [m.steps for m in chosen],
-        "members_trained": {"trained": judgement.trained, "converged": judgement.converged},
-        "recipe": dict(zip(("recipe", "values"), resolve_recipe(model), strict=True)),
-        **collect_provenance(cohort, seed),
-        "citation": CITATION,
-    }
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
     share, errors = _get_subsample_share(*resolve_recipe(model)), None
     if len(aligned) > 1:
         errors = compute_standard_error(np.stack(aligned) * unit[:, None], share)
-        card["interval_over"] = "people" if share < 1 else "trainings"
+    card = replace(
+        _make_card(cohort, model, seed, selection),
+        pattern_scale=tuple(float(value) for value in unit),
+        member_steps=tuple(member.steps for member in chosen),
+        interval_over="" if errors is None else "people" if share < 1 else "trainings",
+    )
     fitted = FittedModel(
         preprocessing, heads, orders, patterns, TrainingDistribution.learn(X), card, selection, patterns_se=errors
     )
-    seen = assess_pattern_stability(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
-    told = {"patterns": make_patterns_record(seen)}
-    card |= {"number_of_patterns": selection["number_of_patterns"], "pattern_evidence": told["patterns"]}
-    intervals = _fit_intervals(fitted, X, cohort.is_patient, share, seed)
-    return replace(fitted, card=card, selection=selection | told, intervals=intervals)
+    stability = assess_pattern_stability(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    records = make_pattern_records(stability)
+    return replace(
+        fitted,
+        card=replace(card, pattern_evidence=records),
+        selection=replace(selection, patterns=records),
+        intervals=_fit_intervals(fitted, X, cohort.is_patient, share, seed),
+    )
 
 
-def collect_provenance(cohort: Cohort, seed: int) -> dict[str, Any]:
-    """Return what numbers come from: the people, the seed, the versions."""
-    return {
-        "seed": seed,
-        "fingerprint": cohort.fingerprint(),
-        "rindices_version": __version__,
-        "versions": {"python": platform.python_version(), "numpy": version("numpy")},
-    }
+def _make_card(cohort: Cohort, model: ModelConfig, seed: int, selection: SelectionRecord) -> ModelCard:
+    """Return what is known of a model before its members are joined."""
+    chosen = selection.chosen
+    assert chosen is not None
+    return ModelCard(
+        unit=cohort.unit,
+        source=cohort.source,
+        covariate_ranges=_compute_covariate_ranges(cohort),
+        trained_on={"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
+        orthogonality=chosen.setting.orthogonality,
+        agreement=chosen.agreement,
+        agreement_between=chosen.agreement_between,
+        concordance_interval=chosen.concordance_interval,
+        members_trained=chosen.members,
+        recipe=RecipeRecord(*resolve_recipe(model)),
+        **vars(collect_provenance(cohort, seed)),
+        citation=CITATION,
+        number_of_patterns=selection.number_of_patterns,
+    )
+
+
+def collect_provenance(cohort: Cohort, seed: int) -> ProvenanceRecord:
+    """Return what the numbers of a study depend on."""
+    return ProvenanceRecord(
+        seed=seed,
+        fingerprint=cohort.fingerprint(),
+        rindices_version=__version__,
+        versions={"python": platform.python_version(), "numpy": version("numpy")},
+    )
 
 
 def _get_subsample_share(recipe: str, values: dict[str, Any]) -> float:

@@ -1,7 +1,6 @@
 """What a cohort says about the number of patterns, before anything is trained, and about each pattern, after it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -9,6 +8,13 @@ from rindices._typing import FloatArray
 from rindices.errors import Problem, Severity, capitalise_first, join_names
 from rindices.learners.log_transform import apply_log_transform
 from rindices.learners.pattern_stability import PatternStability
+from rindices.model.records import (
+    DimensionRecord,
+    Interval,
+    PatternCountRecord,
+    PatternRecord,
+    PermutationTestRecord,
+)
 from rindices.preprocess.residualise import CategoricalCovariate, derive_codings
 from rindices.selection.dimensions import (
     N_PERMUTATIONS,
@@ -75,24 +81,17 @@ def is_null_result(found: DimensionEstimate) -> bool:
     return found.number == 0 and found.overlap >= MIN_GROUP_OVERLAP
 
 
-def make_dimensions_record(found: DimensionEstimate) -> dict[str, Any]:
-    """Return the test as plain values for ``selection.json``."""
+def make_test_record(estimate: DimensionEstimate) -> PermutationTestRecord:
+    """Return the record of the permutation test."""
     curve = [
-        {
-            "patterns": question.patterns,
-            "excess": question.excess,
-            "chance_median": question.chance[0],
-            "chance_95": question.chance[1],
-            "p": question.p,
-            "relabellings": question.relabellings,
-        }
-        for question in found.dimension_tests
+        DimensionRecord(test.patterns, test.excess, *test.chance, test.p, test.relabellings)
+        for test in estimate.dimension_tests
     ]
-    return {"n_patterns": found.number, "level": found.level, "overlap": found.overlap, "curve": curve}
+    return PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve))
 
 
-def make_number_record(found: DimensionEstimate, tried: Sequence[int], agreed: int | None) -> dict[str, Any]:
-    """Return the number of patterns by agreement and by the test, and why they differ, for ``selection.json``.
+def make_number_record(estimate: DimensionEstimate, tried: Sequence[int], agreed: int | None) -> PatternCountRecord:
+    """Return the number of patterns by agreement and by the test, and why they differ.
 
     Parameters
     ----------
@@ -102,13 +101,13 @@ def make_number_record(found: DimensionEstimate, tried: Sequence[int], agreed: i
         The number chosen by agreement; None where none is stable or none was tried.
     """
     forced = len(set(tried)) == 1
-    return {
-        "by_agreement": None if forced else agreed,
-        "by_test": found.number,
-        "forced": tried[0] if forced else None,
-        "why": explain_disagreement(found.number, tried, agreed),
-        "test": make_dimensions_record(found),
-    }
+    return PatternCountRecord(
+        by_agreement=None if forced else agreed,
+        by_test=estimate.number,
+        forced=tried[0] if forced else None,
+        why=explain_disagreement(estimate.number, tried, agreed),
+        test=make_test_record(estimate),
+    )
 
 
 def explain_disagreement(tested: int, tried: Sequence[int], agreed: int | None) -> str:
@@ -130,20 +129,20 @@ def explain_disagreement(tested: int, tried: Sequence[int], agreed: int | None) 
     )
 
 
-def make_patterns_record(found: PatternStability) -> list[dict[str, Any]]:
-    """Return what other people make of each pattern, for ``selection.json`` and the model card."""
-    return [
-        {
-            "name": f"r{k + 1}",
-            "stability": float(found.stability[:, k].mean()),
-            "stability_interval": _compute_interval(found.stability[:, k]),
-            "split_half": float(found.split_half[:, k].mean()),
-            "split_half_interval": _compute_interval(found.split_half[:, k]),
-            "carriers": float(found.carriers[k]),
-            "carriers_interval": [float(end) for end in found.carriers_interval[:, k]],
-        }
-        for k in range(found.stability.shape[1])
-    ]
+def make_pattern_records(stability: PatternStability) -> tuple[PatternRecord, ...]:
+    """Return how each pattern fares in other people."""
+    return tuple(
+        PatternRecord(
+            name=f"r{k + 1}",
+            stability=float(stability.stability[:, k].mean()),
+            stability_interval=_compute_interval(stability.stability[:, k]),
+            split_half=float(stability.split_half[:, k].mean()),
+            split_half_interval=_compute_interval(stability.split_half[:, k]),
+            carriers=float(stability.carriers[k]),
+            carriers_interval=(float(stability.carriers_interval[0, k]), float(stability.carriers_interval[1, k])),
+        )
+        for k in range(stability.stability.shape[1])
+    )
 
 
 def list_weak_patterns(scales: Sequence[float]) -> list[str]:
@@ -151,26 +150,26 @@ def list_weak_patterns(scales: Sequence[float]) -> list[str]:
     return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < MIN_CONSENSUS_SCALE]
 
 
-def collect_study_warnings(number: dict[str, Any], patterns: Sequence[dict[str, Any]]) -> list[Problem]:
+def collect_study_warnings(number: PatternCountRecord, patterns: Sequence[PatternRecord]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
     said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
-    if number["why"]:
-        who = "agreement" if number["forced"] is None else "the study"
-        said.append((f"{who} and the test name different numbers of patterns", number["why"]))
-    if number["test"]["overlap"] < MIN_GROUP_OVERLAP:
+    if number.why:
+        who = "agreement" if number.forced is None else "the study"
+        said.append((f"{who} and the test name different numbers of patterns", number.why))
+    if number.test.overlap < MIN_GROUP_OVERLAP:
         what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
         said.append((what, "controls more like the patients would help"))
-    rare = [pattern["name"] for pattern in patterns if pattern["carriers"] < MIN_CARRIER_SHARE]
+    rare = [pattern.name for pattern in patterns if pattern.carriers < MIN_CARRIER_SHARE]
     if rare:
         said.append((f"few patients carry {join_names(rare)}", "look for a batch, a scanner or a subgroup behind it"))
-    lost = [pattern["name"] for pattern in patterns if pattern["split_half"] < MIN_SPLIT_HALF]
+    lost = [pattern.name for pattern in patterns if pattern.split_half < MIN_SPLIT_HALF]
     if lost:
         said.append((f"other people do not reproduce {join_names(lost)}", "try fewer patterns, or more people"))
     return [Problem(Severity.WARNING, what, "", capitalise_first(cure)) for what, cure in said]
 
 
-def _compute_interval(values: FloatArray) -> list[float]:
-    return [float(value) for value in np.quantile(values, [0.025, 0.975])]
+def _compute_interval(values: FloatArray) -> Interval:
+    return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
 
 
 def _subsample_groups(cohort: Cohort, number: int, rng: np.random.Generator) -> Cohort:

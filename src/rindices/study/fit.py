@@ -166,9 +166,7 @@ def fit_cohort(
     candidates = [_make_candidate(point, found, X[y == 1]) for point, found in gathered.items()]
     choice = choose_grid_point(candidates, seed)
     best = None if choice.best is None else choice.evaluations[choice.best].point.n_patterns
-    selection = make_selection_record(choice) | {
-        "number_of_patterns": make_number_record(dimensions, model.patterns, best)
-    }
+    selection = make_selection_record(choice, make_number_record(dimensions, model.patterns, best))
     if choice.best is None:
         what = f"no setting gave a stable result: {_summarise_failures(choice.evaluations)}. {_suggest_changes(model)}"
         raise UnstableError(what, selection)

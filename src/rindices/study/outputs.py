@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
 from rindices.model.index_tables import write_indices
 from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
+from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe_cohort
 
@@ -36,20 +36,21 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     indices = model.apply(cohort)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv")
-    write_selection(folder, dict(model.selection or {}))
+    assert model.selection is not None
+    write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: where it stands, all stands
 
 
-def write_null_result(folder: Path, selection: dict[str, Any], cohort: Cohort, problems: Iterable[Problem]) -> None:
+def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:
     """Write what a study that found no pattern leaves behind: who was in the data, and what the test says."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
     write_selection(folder, selection)
 
 
-def write_selection(folder: Path, selection: dict[str, Any]) -> None:
+def write_selection(folder: Path, selection: SelectionRecord) -> None:
     """Write ``selection.json``: what was compared, what was chosen."""
-    write_json(folder / "selection.json", selection)
+    write_json(folder / "selection.json", selection.to_dict())
 
 
 def clear_outputs(folder: Path) -> None:
@@ -59,9 +60,7 @@ def clear_outputs(folder: Path) -> None:
 
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    write_json(
-        folder / "cohort.json", describe_cohort(cohort) | {"problems": [problem.as_dict() for problem in problems]}
-    )
+    write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
 
 
 def _write_patterns(folder: Path, model: FittedModel) -> None:
