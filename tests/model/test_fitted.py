@@ -207,9 +207,9 @@ def test_old_files_load_for_ever(path: Path) -> None:
 
 
 def test_every_schema_has_its_fixtures() -> None:
-    from rindices.model.fitted import SCHEMA
+    from rindices.model.schemas import SCHEMA_VERSION
 
-    kinds = {f"schema{number}-{kind}" for number in range(1, SCHEMA + 1) for kind in ("contrastive", "paper")}
+    kinds = {f"schema{number}-{kind}" for number in range(1, SCHEMA_VERSION + 1) for kind in ("contrastive", "paper")}
     assert {path.stem for path in FIXTURES.glob("*.safetensors")} == kinds
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save as to_bytes
 
 import rindices as ri
 from rindices.errors import ModelError
-from rindices.model.fitted import SCHEMA
+from rindices.model.schemas import SCHEMA_VERSION as SCHEMA
 
 
 @pytest.fixture(scope="module")

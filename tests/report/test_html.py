@@ -124,7 +124,7 @@ def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytes
     parsed = Page(bare)
     assert not parsed.all("img")
     ranked = Page(bare.partition('id="patterns"')[2].partition("</section>")[0])
-    rows = page.TOP * read_study_results(study).model.n_patterns
+    rows = page.N_LISTED_REGIONS * read_study_results(study).model.n_patterns
     assert sum("fill" in i.get("class", "") for i in ranked.all("i")) == rows
     assert "rindices[brain]" in bare
 

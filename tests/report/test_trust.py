@@ -15,6 +15,14 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.experiments.simulate import TASKS
+from rindices.model.records import (
+    CohortRecord,
+    CovariateGroupsRecord,
+    CovariateRecord,
+    CovariateSummary,
+    DimensionRecord,
+    PermutationTestRecord,
+)
 from rindices.report import geometry, sentences
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.report.trust import build_trust_section, describe_overall_test
@@ -22,7 +30,9 @@ from rindices.study.exceptions import NoPatternError
 from tests.report import test_html
 from tests.report.test_html import Page, data_of
 
-SHUFFLES = {"controls": 5, "covariates": [{"name": "age"}, {"name": "sex"}], "sites": {}}
+EMPTY = CovariateGroupsRecord(CovariateSummary(), CovariateSummary(), CovariateSummary())
+COVARIATES = (CovariateRecord("age", EMPTY), CovariateRecord("sex", EMPTY))
+SHUFFLES = CohortRecord("table", "mm3", 10, 5, 5, 3, COVARIATES)
 
 
 def text_of(page: str, section: str) -> str:
@@ -32,19 +42,15 @@ def text_of(page: str, section: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", inside)).split())
 
 
-def curve(*points: tuple[float, float, int]) -> dict[str, Any]:
+def curve(*points: tuple[float, float, int]) -> PermutationTestRecord:
     """A test with excess, p and number of relabellings at 0, 1, ... patterns."""
-    rows = [
-        {"patterns": k, "excess": excess, "chance_median": 3.0, "chance_95": 4.0, "p": p, "relabellings": number}
-        for k, (excess, p, number) in enumerate(points)
-    ]
-    found = sum(row["p"] <= 0.05 for row in rows)
-    return {"n_patterns": min(found, 8), "level": 0.05, "overlap": 0.9, "curve": rows}
+    rows = [DimensionRecord(k, excess, 3.0, 4.0, p, number) for k, (excess, p, number) in enumerate(points)]
+    return PermutationTestRecord(min(sum(row.p <= 0.05 for row in rows), 8), 0.05, 0.9, tuple(rows))
 
 
 def with_number(contents: StudyResults, **changes: Any) -> StudyResults:
-    number = contents.selection["number_of_patterns"] | changes
-    return replace(contents, selection=contents.selection | {"number_of_patterns": number})
+    number = replace(contents.selection.number_of_patterns, **changes)
+    return replace(contents, selection=replace(contents.selection, number_of_patterns=number))
 
 
 def test_the_figures_are_the_studys(page: str, study: Path) -> None:
@@ -94,10 +100,13 @@ def test_shuffles_are_counted(p: float, number: int, told: str) -> None:
 
 
 def test_sites_are_told() -> None:
-    test, sites = curve((5, 0.5, 19)), {"sites": {"a": {}}}
-    assert "among people of the same site." in describe_overall_test(test, SHUFFLES | {"covariates": []} | sites)[0]
-    assert "alike in age and sex and of the same site." in describe_overall_test(test, SHUFFLES | sites)[0]
-    assert "19 times. Of these" in describe_overall_test(test, SHUFFLES | {"covariates": []})[0]
+    test, sites = curve((5, 0.5, 19)), {"a": {}}
+    bare = replace(SHUFFLES, covariates=())
+    assert "among people of the same site." in describe_overall_test(test, replace(bare, sites=sites))[0]
+    assert (
+        "alike in age and sex and of the same site." in describe_overall_test(test, replace(SHUFFLES, sites=sites))[0]
+    )
+    assert "19 times. Of these" in describe_overall_test(test, bare)[0]
 
 
 def test_numbers_that_differ_are_explained_and_doubted(study: Path) -> None:
@@ -228,7 +237,9 @@ def test_a_page_says_that_nothing_was_found(empty: Path) -> None:
 
 def test_an_unstable_study_is_no_study_without_disease(empty: Path, tmp_path: Path) -> None:
     shutil.copytree(empty, tmp_path / "unstable", ignore=shutil.ignore_patterns("runs", "report.html"))
-    selection = json.loads((empty / "selection.json").read_text()) | {"grid": [{"stable": False}]}
+    tried = {"setting": {"n_patterns": 2, "orthogonality": None}, "stable": False}
+    tried["agreement"] = {"concordance": None, "dimension": None, "difference": None}
+    selection = json.loads((empty / "selection.json").read_text()) | {"grid": [tried]}
     (tmp_path / "unstable" / "selection.json").write_text(json.dumps(selection))
     with pytest.raises(StudyError, match=r"has no model\.safetensors"):
         ri.write_report(tmp_path / "unstable")

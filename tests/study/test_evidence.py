@@ -20,7 +20,7 @@ from rindices.study.evidence import (
     is_null_result,
     log_transform_volumes,
     make_number_record,
-    make_patterns_record,
+    make_pattern_records,
 )
 from rindices.study.outputs import OUTPUT_FILES
 from tests.study.helpers import run
@@ -107,11 +107,11 @@ def test_records_are_plain_and_complete() -> None:
     assert make_number_record(DIMENSIONS, (4,), 4)["forced"] == 4
     stability = np.array([[0.9, 0.2], [1.0, 0.4]])
     ends = np.array([[0.7, 0.0], [0.9, 0.2]])
-    patterns = make_patterns_record(PatternStability(stability, stability, np.array([0.8, 0.1]), ends))
+    patterns = make_pattern_records(PatternStability(stability, stability, np.array([0.8, 0.1]), ends))
     assert [p["name"] for p in patterns] == ["r1", "r2"]
     assert patterns[0]["stability"] == pytest.approx(0.95)
     assert patterns[1]["carriers_interval"] == [0.0, 0.2]
-    json.dumps([number, patterns], allow_nan=False)
+    json.dumps([number.to_dict(), *(pattern.to_dict() for pattern in patterns)], allow_nan=False)
     said = "\n".join(str(problem) for problem in collect_study_warnings(number, patterns))
     assert "different numbers" in said
     assert "few patients carry r2" in said
