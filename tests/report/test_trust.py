@@ -17,10 +17,10 @@ from rindices.errors import StudyError
 from rindices.experiments.simulate import TASKS
 from rindices.model.records import (
     CohortRecord,
-    CovariateGroupsRecord,
-    CovariateRecord,
+    CovariateGroups,
     CovariateSummary,
     DimensionRecord,
+    GroupSummary,
     PermutationTestRecord,
 )
 from rindices.report import geometry, sentences
@@ -30,8 +30,8 @@ from rindices.study.exceptions import NoPatternError
 from tests.report import test_html
 from tests.report.test_html import Page, data_of
 
-EMPTY = CovariateGroupsRecord(CovariateSummary(), CovariateSummary(), CovariateSummary())
-COVARIATES = (CovariateRecord("age", EMPTY), CovariateRecord("sex", EMPTY))
+EMPTY = CovariateGroups(GroupSummary(), GroupSummary(), GroupSummary())
+COVARIATES = (CovariateSummary("age", EMPTY), CovariateSummary("sex", EMPTY))
 SHUFFLES = CohortRecord("table", "mm3", 10, 5, 5, 3, COVARIATES)
 
 

@@ -284,7 +284,7 @@ class ModelCard(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class CovariateSummary(Record):
+class GroupSummary(Record):
     """A covariate in one group: mean, spread and range of numbers, or the number of people in each category."""
 
     mean: float | None = field(default=None, metadata=_OMIT)
@@ -295,20 +295,20 @@ class CovariateSummary(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class CovariateGroupsRecord(Record):
+class CovariateGroups(Record):
     """A covariate in all people, in controls and in patients."""
 
-    all: CovariateSummary
-    control: CovariateSummary
-    patient: CovariateSummary
+    all: GroupSummary
+    control: GroupSummary
+    patient: GroupSummary
 
 
 @dataclass(frozen=True, eq=False)
-class CovariateRecord(Record):
+class CovariateSummary(Record):
     """A covariate and its summary in each group."""
 
     name: str
-    groups: CovariateGroupsRecord
+    groups: CovariateGroups
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +337,7 @@ class CohortRecord(Record):
     controls: int
     patients: int
     regions: int
-    covariates: tuple[CovariateRecord, ...] = ()
+    covariates: tuple[CovariateSummary, ...] = ()
     sites: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     problems: tuple[ProblemRecord, ...] = ()
 

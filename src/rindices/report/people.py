@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rindices.errors import capitalise_first
-from rindices.model.records import CohortRecord, CovariateSummary
+from rindices.model.records import CohortRecord, GroupSummary
 
 MIN_PEOPLE_PER_GROUP = 100
 """People of a group below which they are called few."""
@@ -95,7 +95,7 @@ def _expand_exponents(text: str) -> str:
     return re.sub(r"\d(\.\d+)?e\+\d+", lambda found: f"{float(found[0]):,.0f}", text)
 
 
-def _format_summary(summary: CovariateSummary) -> str:
+def _format_summary(summary: GroupSummary) -> str:
     numbers = (summary.mean, summary.sd, summary.min, summary.max)
     return "{} ± {} ({} to {})".format(*(_format_number(value) for value in numbers if value is not None))
 
