@@ -75,7 +75,8 @@ def main() -> None:
                 lines.append(f"| {task} | {ratio:g} | {steps} | " + " | ".join(f"{v:.2f}" for v in values) + " |")
     note = (
         f"\nD's loss on people that the member has not seen, as a share of chance, mean of {len(seeds)} cohorts. Below "
-        f"{DEFAULT_RECIPE.telling_bar:g} after {DEFAULT_RECIPE.held_steps} steps D is said to tell, and the member goes on training. "
+        f"{DEFAULT_RECIPE.telling_bar:g} after {DEFAULT_RECIPE.held_steps} steps the member "
+        "goes on training. "
         "Above 1 D knows its own people by heart."
     )
     OUT.with_suffix(".md").write_text("\n".join(lines) + "\n" + note + "\n", "utf-8")

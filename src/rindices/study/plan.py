@@ -61,17 +61,13 @@ def resolve_recipe(model: ModelConfig) -> tuple[str, dict[str, Any]]:
                 f"the recipe {model.recipe} has no {join_names(unused)}: leave it out, or change the recipe."
             )
         return "contrastive", {}
-    from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
+    from rindices.learners.surreal.recipe import customise_recipe, get_recipe, recipe_to_dict
 
     changes: dict[str, Any] = dict(model.recipe_changes)
     if "orthogonality" in changes:
         raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
-    if "max_steps" in changes:  # a cap below the usual minimum lowers the minimum with it
-        for name in ("min_steps", "held_steps"):
-            changes.setdefault(name, min(getattr(get_recipe(model.recipe), name), changes["max_steps"]))
-    if model.correlated:  # recipe default has a copula already, and then learns it
-        changes |= {"correlated": True, "copula_after": get_recipe(model.recipe).held_steps}
-    return model.recipe, recipe_to_dict(get_recipe(model.recipe, **changes))
+    recipe = customise_recipe(get_recipe(model.recipe), learn_copula=model.correlated, **changes)
+    return model.recipe, recipe_to_dict(recipe)
 
 
 def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from rindices.errors import RindicesError
-from rindices.learners.surreal.recipe import LossWeights, Recipe, get_recipe
+from rindices.learners.surreal.recipe import LossWeights, Recipe, customise_recipe, get_recipe
 
 
 def test_the_paper_recipe_holds_section_3_3() -> None:
@@ -66,3 +66,26 @@ def test_the_batch_is_an_eighth_of_the_patients_capped() -> None:
     assert get_recipe("paper").batch_size(50, 900) == 50
     assert get_recipe("paper", max_batch=64).batch_size(492, 900) == 64
     assert get_recipe("paper").batch_size(10, 3) == 1
+
+
+@pytest.mark.parametrize("name", ["default", "paper"])
+def test_a_cap_below_the_minimum_lowers_the_minimum_and_the_held_steps(name: str) -> None:
+    capped = customise_recipe(get_recipe(name), max_steps=100)
+    assert (capped.max_steps, capped.min_steps, capped.held_steps) == (
+        100,
+        min(100, get_recipe(name).min_steps),
+        min(100, get_recipe(name).held_steps),
+    )
+    with pytest.raises(RindicesError, match="lower min_steps"):
+        customise_recipe(get_recipe(name), max_steps=100, min_steps=200)
+
+
+def test_a_copula_is_learnt_once_f_is_trained() -> None:
+    default, paper = get_recipe("default"), get_recipe("paper")
+    assert default.copula_after > default.max_steps
+    assert customise_recipe(default, learn_copula=True).copula_after == default.held_steps
+    assert customise_recipe(default, learn_copula=True, held_steps=30).copula_after == 30
+    assert customise_recipe(default, learn_copula=True, copula_after=500).copula_after == 500
+    learnt = customise_recipe(paper, learn_copula=True)
+    assert (learnt.correlated, learnt.copula_after) == (True, 0)
+    assert customise_recipe(default) == default

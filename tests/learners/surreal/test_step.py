@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -132,3 +135,8 @@ def test_an_ablation_is_a_recipe_with_a_weight_at_zero(removed: str) -> None:
     for name, grad in plain.step(*batch_of(work, 0)).items():
         got = networks.named_weights(work.grads.networks)[name][0]
         torch.testing.assert_close(got, grad, rtol=1e-9, atol=1e-10, msg=name)
+
+
+def test_only_public_names_of_torch_are_used() -> None:
+    for path in Path(step.__file__).parent.glob("*.py"):
+        assert not re.search(r"\btorch(\.\w+)*\._[a-zA-Z]", path.read_text("utf-8")), path.name

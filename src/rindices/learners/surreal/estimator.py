@@ -15,7 +15,7 @@ from rindices.learners.base import Learner, RandomState
 from rindices.learners.ensemble import Member
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.surreal.ensemble_training import TrainingData, train_members
-from rindices.learners.surreal.recipe import Recipe, get_recipe
+from rindices.learners.surreal.recipe import Recipe, customise_recipe, get_recipe
 from rindices.learners.surreal.train import split_into_stacks
 from rindices.learners.surreal.training_state import TrainingPlan
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
@@ -41,9 +41,12 @@ class SurrealGAN(Learner):
     orthogonality : float, optional
         lambda; the recipe's where it is left out.
     correlated : bool, default=False
-        Learn a Gaussian copula between the severities.
+        Learn a Gaussian copula between the severities. Recipe 'default' starts with the correlation that its linear
+        model estimates and keeps it fixed; with True it goes on learning it in the steps in which f is trained. A
+        member that stops before these steps keeps the estimate.
     max_steps : int, optional
-        Cap on the training steps; the recipe's where it is left out.
+        Cap on the training steps; the recipe's where it is left out. A cap below the recipe's minimum lowers the
+        minimum as well.
     device : str, default='cpu'
         Of the arithmetic. Only 'cpu' has been tested.
 
@@ -100,12 +103,9 @@ class SurrealGAN(Learner):
 
     def _resolve_recipe(self) -> Recipe:
         chosen = self.training if isinstance(self.training, Recipe) else get_recipe(self.training)
-        changes: dict[str, Any] = {"correlated": self.correlated} if self.correlated else {}
-        if self.orthogonality is not None:
-            changes["orthogonality"] = self.orthogonality
-        if self.max_steps is not None:
-            changes |= {"max_steps": self.max_steps, "min_steps": min(chosen.min_steps, self.max_steps)}
-        return chosen.replace(**changes)
+        options = {"orthogonality": self.orthogonality, "max_steps": self.max_steps}
+        changes = {name: value for name, value in options.items() if value is not None}
+        return customise_recipe(chosen, learn_copula=self.correlated, **changes)
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))

@@ -208,7 +208,7 @@ def append_ones(x: Tensor) -> Tensor:
 
 def leaky_relu_inplace(x: Tensor) -> Tensor:
     """Leaky ReLU in place; its result still tells the sign of its input."""
-    return torch._C._nn.leaky_relu_(x, LEAKY_RELU_SLOPE)
+    return functional.leaky_relu_(x, LEAKY_RELU_SLOPE)
 
 
 def apply_transformation(

@@ -100,7 +100,7 @@ class Recipe:
     share : float
         Share of the people that each member sees; which, is its own draw. The rest judges it (``telling_bar``).
     straighten : bool
-        Train on shifts instead of volumes (:mod:`rindices.learners.log_transform`), on which disease is nearly additive.
+        Train on shifts instead of volumes (:mod:`rindices.learners.log_transform`), in which disease is additive.
     start : str
         Of f: "random"; "ica", plain contrastive ICA; "likelihood", the whole linear model (:mod:`..starts`).
     start_steps, start_rate : int, float
@@ -271,6 +271,34 @@ def get_recipe(name: str = "paper", **changes: Any) -> Recipe:
     """
     _require_valid_name(name, list(RECIPES), "recipe")
     return RECIPES[name].replace(**changes)
+
+
+def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any) -> Recipe:
+    """Apply a user's options to a recipe; used by :func:`rindices.fit` and by :class:`.estimator.SurrealGAN`.
+
+    Parameters
+    ----------
+    base : Recipe
+        Recipe to start from.
+    learn_copula : bool
+        Learn a copula between the severities. A recipe that keeps the copula of its linear start fixed, as ``default``
+        does, then learns it as soon as f is trained.
+    **changes
+        As for :meth:`Recipe.replace`. A ``max_steps`` below the recipe's ``min_steps`` or ``held_steps`` lowers these
+        as well, unless they are given.
+
+    Returns
+    -------
+    Recipe
+    """
+    if "max_steps" in changes:
+        for name in ("min_steps", "held_steps"):
+            changes.setdefault(name, min(getattr(base, name), changes["max_steps"]))
+    if not learn_copula:
+        return base.replace(**changes)
+    learning = base.replace(**(changes | {"correlated": True}))
+    never_learnt = learning.copula_after >= learning.max_steps
+    return learning.replace(copula_after=learning.held_steps) if never_learnt else learning
 
 
 def recipe_to_dict(chosen: Recipe) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from rindices.learners.inference import LEAKY_RELU_SLOPE
 from rindices.learners.surreal import gradients, latents, losses, networks
@@ -86,7 +87,7 @@ def _adversarial_gradient(nets: Networks, work: Workspace) -> None:
 
 def _infer_severities(nets: Networks, work: Workspace) -> None:
     """g1 and g2 on y'."""
-    torch._C._nn.leaky_relu(work.synthetic_with_one, LEAKY_RELU_SLOPE, out=work.y_leaky)
+    torch.ops.aten.leaky_relu.out(work.synthetic_with_one, LEAKY_RELU_SLOPE, out=work.y_leaky)
     networks.apply_linear(work.y_leaky, nets.g1.weight, None, work.share_blocks)
     networks.apply_perceptron(nets.g2, work.share_rows, work.g2)
 
@@ -212,14 +213,18 @@ def adam_step_(
     rate: float,
     recipe: Recipe,
 ) -> None:
-    """One step of Adam on a flat buffer, in one pass."""
-    torch._fused_adam_(
+    """One step of Adam on a flat buffer, in one pass.
+
+    ``count`` already includes this step; torch's function adds it itself, to a tensor of its own.
+    """
+    adam(
         [flat],
         [grad],
         [moments[0]],
         [moments[1]],
         [],
-        [count],
+        [count - 1],
+        fused=True,
         lr=rate,
         beta1=recipe.beta1,
         beta2=recipe.beta2,

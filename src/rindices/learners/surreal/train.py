@@ -54,7 +54,7 @@ def decide_outcomes(
 ) -> list[TrainingOutcome | None]:
     """Which members are to stop, and why; one entry per member.
 
-    A warm member starts at a solution: it has converged when D is ``discriminator_at_chance`` by it, or when its steps are spent.
+    A warm member starts at a solution: it has converged when D is at chance, or when its steps are spent.
     """
     table = torch.stack(terms)
     sound = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)

@@ -117,7 +117,7 @@ def make_training_state(
     Parameters
     ----------
     starts : mapping of int to Start, optional
-        Where each member starts, for recipes that need it (`rindices.learners.contrastive.linear_start.fit_linear_start`).
+        Where each member starts, for recipes that need it (`.contrastive.linear_start`).
     """
     sizes = NetworkSizes(controls.shape[1], plan.patterns)
     own = [starts[member] for member in members] if starts else []
