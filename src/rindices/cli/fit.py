@@ -23,6 +23,7 @@ from rindices.cli.options import (
     Session,
     Site,
 )
+from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def fit(
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3,4.")] = None,
     orthogonality: Annotated[list[str] | None, typer.Option(help="Weights lambda to try.")] = None,
     members: Annotated[int | None, typer.Option(min=1, help="Members a setting.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="default, contrastive or paper.")] = None,
+    recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Training steps at most.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same numbers.")] = None,
     engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,

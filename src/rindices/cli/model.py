@@ -9,6 +9,7 @@ import typer
 from rindices.cli.console import print_facts, print_json, split_option
 from rindices.cli.options import Json
 from rindices.errors import join_names
+from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -179,14 +180,11 @@ def _describe_test(card: "ModelCard") -> str:
 
 
 def _describe_training(card: "ModelCard") -> str:
-    """Return how far members of recipe default went; empty for other recipes."""
-    if card.recipe is None or card.recipe.name != "default" or not card.member_steps:
+    """Return how the training of the members went; empty where the recipe has nothing to say."""
+    recipe = None if card.recipe is None else RECIPES.get(card.recipe.name)
+    if card.recipe is None or recipe is None:
         return ""
-    trained = sum(steps > card.recipe.settings["held_steps"] for steps in card.member_steps)
-    return (
-        f"{len(card.member_steps) - trained} members needed no training after their start (the discriminator was at "
-        f"chance), {trained} were trained further"
-    )
+    return recipe.summarise_training(card.recipe.settings, card.member_steps)
 
 
 def _describe_sites(values: "HarmoniserRecord | None") -> str:

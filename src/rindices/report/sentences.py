@@ -21,6 +21,7 @@ from rindices.report.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
 from rindices.report.trust import describe_test_methods as trust_methods
 from rindices.study.evidence import collect_study_warnings, list_weak_patterns
+from rindices.study.recipes import get_study_recipe
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
@@ -33,12 +34,6 @@ COMBAT_REFERENCE = (
     "Johnson WE, Li C, Rabinovic A. Adjusting batch effects in microarray expression data using empirical Bayes "
     "methods. Biostatistics 8, 118-127 (2007)."
 )
-_RECIPE_DESCRIPTIONS = {
-    "default": "Surreal-GAN's transformation, inverse and discriminator, started at the solution of a linear model of "
-    "disease patterns and judged by the discriminator on people left out",
-    "contrastive": "the patterns of variation that patients show beyond controls, by maximum likelihood",
-    "paper": "the published training of Surreal-GAN",
-}
 
 
 def describe_findings(contents: StudyResults) -> list[str]:
@@ -246,18 +241,17 @@ def _describe_data(contents: StudyResults) -> str:
 def _describe_training(contents: StudyResults) -> str:
     card = contents.model.card
     name, values = ("default", {}) if card.recipe is None else (card.recipe.name, card.recipe.settings)
+    recipe = get_study_recipe(name)
     tried = sorted({record.setting.n_patterns for record in contents.selection.grid})
     weights = sorted({record.setting.orthogonality or 0 for record in contents.selection.grid})
-    share = values.get("share", 0.8 if name == "contrastive" else 1.0)
+    share = recipe.get_subsample_share(values)
     seen = f", each on its own random {100 * share:.0f} % of controls and of patients" if share < 1 else ""
     grid = f"{join_with_and([str(m) for m in tried])} patterns" + (
         f" and orthogonality weights of {join_with_and([f'{weight:g}' for weight in weights])}"
         if len(weights) > 1
         else ""
     )
-    steps = ""
-    if name == "default" and max(card.member_steps, default=0) <= values.get("held_steps", 0):
-        steps = " The discriminator found nothing left to learn, so no adversarial step was taken."
+    steps = f" {recipe.describe_training(values, card.member_steps)}".rstrip()
     low, high = contents.chosen.concordance_interval
     concordance = contents.chosen.agreement.concordance
     told = ""
@@ -266,7 +260,7 @@ def _describe_training(contents: StudyResults) -> str:
         ends = "" if low is None else f" (95 % bootstrap interval over members {low:.3f} to {high:.3f})"
         told = f", with a concordance of {concordance:.3f}{ends} between {between}"
     return (
-        f"R-indices were learnt with rindices {card.rindices_version} (recipe {name}: {_RECIPE_DESCRIPTIONS[name]}; "
+        f"R-indices were learnt with rindices {card.rindices_version} (recipe {name}: {recipe.description}; "
         f"seed {card.seed}), after Surreal-GAN (Yang, Wen and Davatzikos, 2022). "
         f"{capitalise_first(grid)} were tried with {contents.chosen.members.trained} members each{seen}.{steps} "
         f"{capitalise_first(describe_setting(contents.chosen.setting))} was chosen by agreement{told}."

@@ -7,7 +7,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from rindices.learners.ensemble import Member
 from rindices.learners.inference import ContrastiveHead, SurrealHead
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.pattern_stability import assess_pattern_stability
-from rindices.learners.subsampling import SUBSAMPLE_SHARE
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
 from rindices.model.novelty import TrainingDistribution
@@ -39,6 +37,7 @@ from rindices.selection.patterns import compute_standard_error
 from rindices.study.config import ModelConfig
 from rindices.study.evidence import make_pattern_records
 from rindices.study.plan import resolve_recipe
+from rindices.study.recipes import get_study_recipe
 from rindices.tables.cohort import Cohort
 
 
@@ -106,9 +105,10 @@ def build_model(
     chosen = [converged[place] for place in choice.agreeing]
     aligned = [m.patterns[:, list(order)] for m, order in zip(chosen, choice.orders, strict=True)]
     heads, unit = _rescale_consensus([m.head for m in chosen], choice.orders, X[cohort.is_patient])
+    recipe, values = resolve_recipe(model)
     orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
-    share, errors = _get_subsample_share(*resolve_recipe(model)), None
+    share, errors = get_study_recipe(recipe).get_subsample_share(values), None
     if len(aligned) > 1:
         errors = compute_standard_error(np.stack(aligned) * unit[:, None], share)
     card = replace(
@@ -159,11 +159,6 @@ def collect_provenance(cohort: Cohort, seed: int) -> ProvenanceRecord:
         rindices_version=__version__,
         versions={"python": platform.python_version(), "numpy": version("numpy")},
     )
-
-
-def _get_subsample_share(recipe: str, values: dict[str, Any]) -> float:
-    """Return the share of the people that each member sees."""
-    return SUBSAMPLE_SHARE if recipe == "contrastive" else float(values["share"])
 
 
 def _fit_intervals(

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rindices.errors import Problem, Severity, StudyError, capitalise_first, describe_os_error, did_you_mean
+from rindices.study.recipes import RECIPES
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validation.validate import TableRequest
@@ -63,13 +64,13 @@ class ModelConfig(_ConfigSection):
     """What is learnt, and how often it is repeated.
 
     ``recipe_changes`` holds values of the recipe to change, by name, for instance ``max_steps = 5000``.
-    ``orthogonality`` left out is what the recipe tries by itself (`plan.weights_to_try`).
+    ``orthogonality`` left out is what the recipe tries by itself (`plan.list_grid_weights`).
     """
 
     patterns: tuple[int, ...] = (2, 3, 4)
     orthogonality: tuple[float, ...] | None = None
     members: int = Field(default=10, ge=1, le=1000)
-    recipe: Literal["default", "contrastive", "paper"] = "default"
+    recipe: str = "default"
     recipe_changes: dict[str, float | int | bool | str] = Field(default_factory=dict)
     correlated: bool = False
 
@@ -78,6 +79,13 @@ class ModelConfig(_ConfigSection):
     def _many(cls, value: Any) -> Any:
         """Take one for many."""
         return [value] if isinstance(value, int | float) else value
+
+    @field_validator("recipe")
+    @classmethod
+    def _check_recipe(cls, value: str) -> str:
+        if value not in RECIPES:
+            raise ValueError(f"there is no such recipe: {did_you_mean(value, list(RECIPES))}")
+        return value
 
     @field_validator("patterns")
     @classmethod

@@ -1,17 +1,18 @@
 """How long a study will take on this machine, from timing a little of it."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
-from rindices.learners.ensemble import fit_contrastive_members
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import count_processes
 from rindices.study.plan import MemberSet, make_data_key, make_plan
+from rindices.study.recipes import get_study_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 
@@ -59,10 +60,9 @@ def _find_first_set(plan: list[MemberSet], width: int) -> MemberSet:
 
 def _time_member(work: MemberSet, X: FloatArray, y: IntArray) -> float:
     """Return the seconds that one member of a set takes."""
-    if work.recipe == "contrastive":
-        start = time.perf_counter()
-        fit_contrastive_members(X, y, work.point.n_patterns, (0,), work.seed)
-        return time.perf_counter() - start
-    from rindices.learners.surreal.ensemble_training import estimate_seconds_per_member
-
-    return estimate_seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), work.values)
+    recipe = get_study_recipe(work.recipe)
+    if recipe.estimate_seconds is not None:
+        return recipe.estimate_seconds(X, y, work)
+    start = time.perf_counter()
+    recipe.train_members(X, y, replace(work, numbers=(0,)), None)
+    return time.perf_counter() - start

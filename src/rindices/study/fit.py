@@ -30,6 +30,7 @@ from rindices.study.evidence import count_cohort_dimensions, is_null_result, mak
 from rindices.study.exceptions import NoPatternError, UnstableError
 from rindices.study.outputs import clear_outputs, write_null_result, write_study
 from rindices.study.plan import MemberSet, make_data_key, make_plan
+from rindices.study.recipes import get_study_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
@@ -59,9 +60,9 @@ def fit(
         With controls and patients.
     patterns : int or sequence of int
         Numbers of patterns M to try.
-    recipe : {'default', 'contrastive', 'paper'}
-        How members are trained: from the solution of a linear model on their own people; by that model's faster
-        relative alone; as published.
+    recipe : str
+        How members are trained: ``default`` starts Surreal-GAN at the solution of a linear model on each member's own
+        people, ``contrastive`` fits a faster linear model alone, ``paper`` trains as published.
     members : int
         Members a grid point.
     orthogonality : float or sequence of float
@@ -168,7 +169,8 @@ def fit_cohort(
     best = None if choice.best is None else choice.evaluations[choice.best].point.n_patterns
     selection = make_selection_record(choice, make_number_record(dimensions, model.patterns, best))
     if choice.best is None:
-        what = f"no setting gave a stable result: {_summarise_failures(choice.evaluations)}. {_suggest_changes(model)}"
+        advice = get_study_recipe(model.recipe).advice
+        what = f"no setting gave a stable result: {_summarise_failures(choice.evaluations)}. {advice}"
         raise UnstableError(what, selection)
     return build_model(cohort, preprocessing, X, gathered, choice, model, seed, selection)
 
@@ -202,7 +204,7 @@ class _ProgressWatcher:
 def _check_settings(cohort: Cohort, model: ModelConfig) -> None:
     """Refuse what cannot come out well, before anything is trained."""
     most = max(model.patterns)
-    needed = 2 if model.recipe == "paper" else 2 * (most + 1) + 1
+    needed = get_study_recipe(model.recipe).min_patients(most)
     if cohort.n_patients < needed or most > cohort.n_regions:
         raise StudyError(
             f"{most} patterns need at least {needed} patients and {most} regions; there are {cohort.n_patients} and "
@@ -240,9 +242,3 @@ def _summarise_failures(judgements: Sequence[CandidateEvaluation]) -> str:
 def _format_setting(point: GridPoint) -> str:
     weight = "" if point.orthogonality is None else f", lambda = {point.orthogonality:g}"
     return f"M = {point.n_patterns}{weight}"
-
-
-def _suggest_changes(model: ModelConfig) -> str:
-    if model.recipe == "paper":
-        return "Train longer (max_steps), with fewer patterns, or use more people."
-    return "Try fewer patterns, or more people."

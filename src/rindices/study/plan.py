@@ -5,16 +5,14 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from rindices.errors import StudyError, join_names
 from rindices.preprocess.pipeline import resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig
+from rindices.study.recipes import get_study_recipe
 from rindices.tables.cohort import Cohort
 
 STACK_SIZE = 5
 """Members of one set: they share products and stay in a core's cache. A constant, so that results never move."""
-PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
-DEFAULT_WEIGHT = 0.2
 _KEY_VERSION = 1
 
 
@@ -28,7 +26,7 @@ class MemberSet:
     numbers : tuple of int
         The members' numbers within the grid point.
     recipe : str
-        ``default``, ``contrastive`` or ``paper``.
+        Its name in the registry (`rindices.study.recipes`).
     values : str
         Every value of the recipe, as JSON.
     seed : int
@@ -54,33 +52,15 @@ class MemberSet:
 
 def resolve_recipe(model: ModelConfig) -> tuple[str, dict[str, Any]]:
     """Return the recipe's name and all its values."""
-    if model.recipe == "contrastive":
-        unused = [*model.recipe_changes, *(["correlated"] if model.correlated else [])]
-        if unused:
-            raise StudyError(
-                f"the recipe {model.recipe} has no {join_names(unused)}: leave it out, or change the recipe."
-            )
-        return "contrastive", {}
-    from rindices.learners.surreal.recipe import customise_recipe, get_recipe, recipe_to_dict
-
-    changes: dict[str, Any] = dict(model.recipe_changes)
-    if "orthogonality" in changes:
-        raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
-    recipe = customise_recipe(get_recipe(model.recipe), learn_copula=model.correlated, **changes)
-    return model.recipe, recipe_to_dict(recipe)
+    return model.recipe, get_study_recipe(model.recipe).resolve_values(model.recipe_changes, model.correlated)
 
 
 def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
-    """Return the weights lambda of the grid.
-
-    Left open they are the paper's five for recipe ``paper``. Members of recipe ``default`` rarely get to where lambda
-    matters, so there it is one; the contrastive recipe has none.
-    """
-    if model.recipe == "contrastive":
+    """Return the weights lambda of the grid: those of the study, else those that the recipe tries by itself."""
+    weights = get_study_recipe(model.recipe).orthogonality_weights
+    if not weights:
         return (None,)
-    if model.orthogonality is not None:
-        return tuple(dict.fromkeys(model.orthogonality))
-    return PAPER_WEIGHTS if model.recipe == "paper" else (DEFAULT_WEIGHT,)
+    return weights if model.orthogonality is None else tuple(dict.fromkeys(model.orthogonality))
 
 
 def make_data_key(cohort: Cohort, harmonise: str | None = None) -> str:
@@ -111,5 +91,5 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
 def _encode_recipe_values(values: dict[str, Any], point: GridPoint) -> str:
     """Return the recipe's values at a grid point, its lambda among the weights."""
     if point.orthogonality is not None:
-        values = values | {"weights": values["weights"] | {"orthogonality": point.orthogonality}}
+        values = values | {"weights": values.get("weights", {}) | {"orthogonality": point.orthogonality}}
     return json.dumps(values, sort_keys=True)

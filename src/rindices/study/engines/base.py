@@ -1,6 +1,5 @@
 """What all engines share: an order, the one function that carries it out, and following a plan to its end."""
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import StudyError, describe_os_error, format_count, join_names
-from rindices.learners.ensemble import Member, fit_contrastive_members
 from rindices.study.plan import MemberSet
+from rindices.study.recipes import get_study_recipe
 from rindices.study.store import RunStore
 from rindices.threads import limit_blas_threads
 
@@ -58,26 +57,6 @@ def count_processes(workers: int, pieces: int) -> int:
     return min(workers if workers > 0 else os.cpu_count() or 1, max(1, pieces))
 
 
-def train_member_set(work: MemberSet, X: FloatArray, y: IntArray, checkpoint: Path | None) -> list[Member]:
-    """Train one member set.
-
-    Parameters
-    ----------
-    X : (N, R)
-        Prepared people.
-    y : (N,)
-        0 control, 1 patient.
-    checkpoint : Path, optional
-        File to keep the state of a long training in, and to resume from.
-    """
-    if work.recipe == "contrastive":
-        return fit_contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
-    from rindices.learners.surreal.ensemble_training import train_surreal_members
-
-    values = json.loads(work.values)
-    return train_surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, values, checkpoint)
-
-
 def run_training_job(order: TrainingJob) -> None:
     """Train a member set, unless it is there, and leave it in the store. Threads are one everywhere, for equal sums."""
     store = RunStore(order.folder)
@@ -87,7 +66,8 @@ def run_training_job(order: TrainingJob) -> None:
     try:
         store.note("begun", order.work)
         with limit_blas_threads():
-            members = train_member_set(order.work, X, y, store.checkpoint(order.work))
+            recipe = get_study_recipe(order.work.recipe)
+            members = recipe.train_members(X, y, order.work, store.checkpoint(order.work))
         store.save(order.work, members)
         store.note("finished", order.work)
     except OSError as error:

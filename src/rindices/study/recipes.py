@@ -1,0 +1,195 @@
+"""Registry of recipes: one record for each way to train the members of a study.
+
+The study file, the plan, the engines, the report and the model's card all ask this registry, so that a new recipe is
+one more record here. Learners are imported when a recipe is used; only `rindices.learners.surreal` needs torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rindices.errors import StudyError, did_you_mean, join_names
+
+if TYPE_CHECKING:
+    from rindices._typing import FloatArray, IntArray
+    from rindices.learners.ensemble import Member
+    from rindices.study.plan import MemberSet
+
+RecipeValues = Mapping[str, Any]
+"""Every value of a recipe by name, as JSON can hold it."""
+PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
+DEFAULT_WEIGHT = 0.2
+
+
+def _require_patients_for_halves(n_patterns: int) -> int:
+    """Return the fewest patients for fits on disjoint halves: one more than there are patterns in each, and a spare."""
+    return 2 * (n_patterns + 1) + 1
+
+
+def _get_share_of_all(values: RecipeValues) -> float:
+    return float(values.get("share", 1.0))
+
+
+def _describe_nothing(values: RecipeValues, member_steps: Sequence[int]) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class StudyRecipe:
+    """A way to train the members of a study, and what is written about it.
+
+    Attributes
+    ----------
+    name : str
+        What the study file and ``--recipe`` call it.
+    description : str
+        What the methods section of the report says it is, as a noun phrase.
+    resolve_values : callable
+        Takes the values to change by name and whether severities are correlated; returns all values.
+    train_members : callable
+        Takes prepared people (N, R), groups (N,; 0 control, 1 patient), a member set and a file for the state of a
+        long training; returns the members of the set.
+    estimate_seconds : callable, optional
+        Takes people, groups and a member set; returns the seconds that one member takes. Left out, one member is
+        trained and timed.
+    orthogonality_weights : tuple of float
+        Weights lambda to try unless the study names others; empty for a recipe without that weight.
+    min_patients : callable
+        Takes the number of patterns; returns the fewest patients that it can be trained on.
+    get_subsample_share : callable
+        Takes the values; returns the share of controls and of patients that each member is trained on.
+    advice : str
+        What to try where no setting is stable.
+    summarise_training, describe_training : callable
+        Take the values and the steps of each member; return how the training went, for ``model show`` and as a
+        sentence for the report. Empty where there is nothing to say.
+    """
+
+    name: str
+    description: str
+    resolve_values: Callable[[Mapping[str, Any], bool], dict[str, Any]]
+    train_members: Callable[[FloatArray, IntArray, MemberSet, Path | None], list[Member]]
+    estimate_seconds: Callable[[FloatArray, IntArray, MemberSet], float] | None = None
+    orthogonality_weights: tuple[float, ...] = ()
+    min_patients: Callable[[int], int] = _require_patients_for_halves
+    get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
+    advice: str = "Try fewer patterns, or more people."
+    summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
+    describe_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
+
+
+RECIPES: dict[str, StudyRecipe] = {}
+
+
+def register_recipe(recipe: StudyRecipe) -> None:
+    """Make a recipe known under its name."""
+    RECIPES[recipe.name] = recipe
+
+
+def get_study_recipe(name: str) -> StudyRecipe:
+    """Return the recipe of a name; an unknown one is an error that suggests another."""
+    if name not in RECIPES:
+        raise StudyError(f"there is no recipe '{name}': {did_you_mean(name, list(RECIPES))}")
+    return RECIPES[name]
+
+
+def refuse_changes(name: str, changes: Mapping[str, Any], correlated: bool) -> dict[str, Any]:
+    """Return the values of a recipe that has none, and refuse to change any."""
+    unused = [*changes, *(["correlated"] if correlated else [])]
+    if unused:
+        raise StudyError(f"the recipe {name} has no {join_names(unused)}: leave it out, or change the recipe.")
+    return {}
+
+
+def _resolve_surreal(name: str, changes: Mapping[str, Any], correlated: bool) -> dict[str, Any]:
+    from rindices.learners.surreal.recipe import customise_recipe, get_recipe, recipe_to_dict
+
+    if "orthogonality" in changes:
+        raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
+    return recipe_to_dict(customise_recipe(get_recipe(name), learn_copula=correlated, **changes))
+
+
+def _train_surreal(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    from rindices.learners.surreal.ensemble_training import train_surreal_members
+
+    values = json.loads(work.values)
+    return train_surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, values, checkpoint)
+
+
+def _estimate_surreal_seconds(X: FloatArray, y: IntArray, work: MemberSet) -> float:
+    from rindices.learners.surreal.ensemble_training import estimate_seconds_per_member
+
+    return estimate_seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), work.values)
+
+
+def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    from rindices.learners.ensemble import fit_contrastive_members
+
+    return fit_contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+
+
+def _get_contrastive_share(values: RecipeValues) -> float:
+    from rindices.learners.subsampling import SUBSAMPLE_SHARE
+
+    return SUBSAMPLE_SHARE
+
+
+def _count_members_trained_on(values: RecipeValues, member_steps: Sequence[int]) -> int:
+    """Return how many members took steps after those in which f is held at its start."""
+    return sum(steps > values.get("held_steps", 0) for steps in member_steps)
+
+
+def _summarise_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
+    if not member_steps:
+        return ""
+    trained_on = _count_members_trained_on(values, member_steps)
+    return (
+        f"{len(member_steps) - trained_on} members needed no training after their start (the discriminator was at "
+        f"chance), {trained_on} were trained further"
+    )
+
+
+def _describe_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
+    if _count_members_trained_on(values, member_steps):
+        return ""
+    return "The discriminator found nothing left to learn, so no adversarial step was taken."
+
+
+register_recipe(
+    StudyRecipe(
+        name="default",
+        description="Surreal-GAN's transformation, inverse and discriminator, started at the solution of a linear "
+        "model of disease patterns and judged by the discriminator on people left out",
+        resolve_values=lambda changes, correlated: _resolve_surreal("default", changes, correlated),
+        train_members=_train_surreal,
+        estimate_seconds=_estimate_surreal_seconds,
+        orthogonality_weights=(DEFAULT_WEIGHT,),  # members rarely get to where lambda matters
+        summarise_training=_summarise_warm_training,
+        describe_training=_describe_warm_training,
+    )
+)
+register_recipe(
+    StudyRecipe(
+        name="contrastive",
+        description="the patterns of variation that patients show beyond controls, by maximum likelihood",
+        resolve_values=lambda changes, correlated: refuse_changes("contrastive", changes, correlated),
+        train_members=_train_contrastive,
+        get_subsample_share=_get_contrastive_share,
+    )
+)
+register_recipe(
+    StudyRecipe(
+        name="paper",
+        description="the published training of Surreal-GAN",
+        resolve_values=lambda changes, correlated: _resolve_surreal("paper", changes, correlated),
+        train_members=_train_surreal,
+        estimate_seconds=_estimate_surreal_seconds,
+        orthogonality_weights=PAPER_WEIGHTS,
+        min_patients=lambda n_patterns: 2,
+        advice="Train longer (max_steps), with fewer patterns, or use more people.",
+    )
+)

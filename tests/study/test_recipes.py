@@ -1,0 +1,119 @@
+"""The registry of recipes: a new record is enough for a study, its report and its model."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import rindices as ri
+from rindices.cli.main import app
+from rindices.errors import StudyError
+from rindices.experiments.simulate import write_cohort
+from rindices.learners.contrastive.estimator import compute_unit_severity, initialise_contrastive_head
+from rindices.learners.ensemble import Member
+from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.subsampling import draw_subsample
+from rindices.study.config import ModelConfig, make_study
+from rindices.study.plan import MemberSet, make_plan, resolve_recipe
+from rindices.study.recipes import RECIPES, StudyRecipe, get_study_recipe, refuse_changes, register_recipe
+
+
+def train_mean_difference(X: np.ndarray, y: np.ndarray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    """One pattern per member: the mean difference between patients and controls of its own half of the people."""
+    members = []
+    for number in work.numbers:
+        rows = draw_subsample(y, 0.5, np.random.default_rng([work.seed, number])).seen
+        people, patient = X[rows], y[rows] == 1
+        head = initialise_contrastive_head(people, patient, 1, straighten=False)
+        shifts = head.prepare(people)
+        difference = shifts[patient].mean(axis=0) - shifts[~patient].mean(axis=0)
+        weights = difference[:, None] / (difference @ difference)
+        unit = compute_unit_severity(shifts[patient] @ weights)
+        head = replace(head, weights=weights / unit)
+        curves = np.stack([head.in_control_sd(severity * unit[:, None] * difference) for severity in SEVERITY_LEVELS])
+        members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves))
+    return members
+
+
+@pytest.fixture
+def mean_difference() -> Iterator[StudyRecipe]:
+    recipe = StudyRecipe(
+        name="mean-difference",
+        description="the mean difference between patients and controls",
+        resolve_values=lambda changes, correlated: refuse_changes("mean-difference", changes, correlated),
+        train_members=train_mean_difference,
+        get_subsample_share=lambda values: 0.5,
+        summarise_training=lambda values, steps: f"{len(steps)} mean differences",
+        describe_training=lambda values, steps: "A mean difference needs no training.",
+    )
+    register_recipe(recipe)
+    yield recipe
+    del RECIPES[recipe.name]
+
+
+def invoke(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_new_recipe_needs_no_more_than_its_record(mean_difference: StudyRecipe, tmp_path: Path) -> None:
+    write_cohort(ri.simulate_cohort("tiny", seed=1), tmp_path)
+    people = ["--participants", tmp_path / "participants.tsv"]
+    study = [tmp_path / "volumes.csv", *people, "--group", "group", "--covariates", "age,sex,icv"]
+    study += ["--recipe", mean_difference.name, "--patterns", 1, "--members", 4, "--workers", 1]
+    out = tmp_path / "out"
+    assert json.loads(invoke("fit", *study, "--out", out, "--dry-run", "--json"))["seconds_left"] < 60
+    result = json.loads(invoke("fit", *study, "--out", out, "--json"))
+    assert (result["n_patterns"], result["orthogonality"]) == (1, None)
+    page = (out / "report.html").read_text("utf-8")
+    assert "recipe mean-difference: the mean difference between patients and controls" in page
+    assert "each on its own random 50 % of controls and of patients" in page
+    assert "A mean difference needs no training." in page
+    assert "4 mean differences" in invoke("model", "show", out / "model.safetensors")
+    applied = tmp_path / "applied.tsv"
+    invoke("apply", out / "model.safetensors", tmp_path / "volumes.csv", *people, "--out", applied)
+    fitted = pd.read_csv(out / "r_indices.tsv", sep="\t")
+    np.testing.assert_allclose(pd.read_csv(applied, sep="\t")["r1"], fitted["r1"])
+    assert fitted.groupby("group")["r1"].mean()["patient"] > 0.2
+    assert (out / "study.toml").read_text("utf-8").count('recipe = "mean-difference"') == 1
+
+
+def test_an_unknown_recipe_suggests_another() -> None:
+    with pytest.raises(StudyError, match=r"model\.recipe: .*did you mean 'contrastive'\?"):
+        make_study({"data": {"volumes": "v.csv"}, "model": {"recipe": "contrastve"}})
+    with pytest.raises(StudyError, match="there is no recipe 'papper': did you mean 'paper'"):
+        get_study_recipe("papper")
+
+
+def test_every_recipe_is_complete() -> None:
+    assert list(RECIPES) == ["default", "contrastive", "paper"]
+    for name, recipe in RECIPES.items():
+        values = recipe.resolve_values({}, False)
+        json.dumps(values, allow_nan=False)
+        assert 0 < recipe.get_subsample_share(values) <= 1
+        assert recipe.min_patients(2) >= 2
+        assert recipe.description
+        assert {work.recipe for work in make_plan(ModelConfig(recipe=name), 0, "x")} == {name}
+
+
+def test_a_recipe_without_values_refuses_changes() -> None:
+    with pytest.raises(StudyError, match="the recipe contrastive has no correlated: leave it out"):
+        resolve_recipe(ModelConfig(recipe="contrastive", correlated=True))
+    with pytest.raises(StudyError, match="orthogonality is part of the grid"):
+        resolve_recipe(ModelConfig(recipe="paper", recipe_changes={"orthogonality": 0.2}))
+
+
+def test_how_training_of_the_default_recipe_went() -> None:
+    recipe, values = RECIPES["default"], {"held_steps": 400}
+    summary = "2 members needed no training after their start (the discriminator was at chance), 1 were trained further"
+    assert recipe.summarise_training(values, [400, 500, 400]) == summary
+    assert recipe.describe_training(values, [400, 500, 400]) == ""
+    assert recipe.describe_training(values, [400, 400]).startswith("The discriminator found nothing left to learn")
+    assert recipe.summarise_training(values, []) == RECIPES["paper"].summarise_training(values, [9]) == ""
