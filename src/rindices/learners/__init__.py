@@ -1,1 +1,1 @@
-"""Learners: fit on controls and patients, transform people to R-indices, show patterns. One protocol for all."""
+"""Learners: fit patterns to controls and patients and compute R-indices, all with one protocol."""

@@ -1,4 +1,4 @@
-"""What all learners share: validation, labels, standardisation to controls.
+"""Base class of all learners: validation, labels and standardisation to controls.
 
 Shape letters: N people, R regions, M patterns.
 """
@@ -15,15 +15,13 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.threads import limit_blas_threads
 
-__all__ = ["Learner", "RandomState", "handle_zeros_in_scale"]
-
 RandomState = int | np.random.RandomState | None
 
 
 class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """The protocol of learners: ``fit(X, y)`` on controls and patients, ``transform(X)``, ``patterns_``.
+    """Protocol of learners: ``fit(X, y)`` on controls and patients, ``transform(X)``, ``patterns_``.
 
-    A subclass says how it prepares people, what it learns and how it infers.
+    A subclass implements `_prepare`, `_learn` and `_infer`.
     """
 
     n_features_in_: int
@@ -34,7 +32,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the preparation from controls and the patterns.
+        """Learn the preparation from the controls, and the patterns.
 
         Parameters
         ----------
@@ -46,26 +44,34 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         self
+
+        Raises
+        ------
+        InputError
+            If ``y`` holds other values than 0 and 1, if a group has fewer than 2 people, or if ``n_patterns`` does not
+            suit ``X``.
         """
         regions, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         patient = _validate_labels(labels)
         self._check_n_patterns()
         self.control_mean_ = regions[~patient].mean(axis=0)
-        self.control_scale_ = _compute_control_sd(regions[~patient])
+        self.control_scale_ = handle_zeros_in_scale(regions[~patient].std(axis=0))
         with limit_blas_threads():
             self._learn(regions, patient)
         return self
 
     def transform(self, X: ArrayLike) -> FloatArray:
-        """R-indices of people, seen in ``fit`` or not.
+        """Compute the R-indices of people, whether they were part of ``fit`` or not.
 
         Parameters
         ----------
         X : array-like of shape (N, R)
+            Regional volumes, in the columns of ``fit``.
 
         Returns
         -------
         ndarray of shape (N, M)
+            R-indices.
         """
         check_is_fitted(self)
         regions = validate_data(self, X, dtype=np.float64, reset=False)
@@ -73,18 +79,29 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _prepare(self, regions: FloatArray) -> FloatArray:
-        """(N, R) volumes to the (N, R) numbers that are decomposed."""
+        """Turn volumes (N, R) into the numbers (N, R) that are decomposed."""
 
     @abstractmethod
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
-        """Set ``patterns_`` and what `_infer` needs."""
+        """Set ``patterns_`` and whatever `_infer` needs."""
 
     @abstractmethod
     def _infer(self, prepared: FloatArray) -> FloatArray:
-        """(N, R) prepared people to (N, M) R-indices."""
+        """Compute R-indices (N, M) of prepared people (N, R)."""
 
     def get_feature_names_out(self, input_features: object = None) -> "NDArray[np.object_]":
-        """Return the names of the R-indices, r1 to rM, for ``set_output(transform="pandas")``."""
+        """Return the names of the R-indices, for ``set_output(transform="pandas")``.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Present for scikit-learn's API.
+
+        Returns
+        -------
+        ndarray of str of shape (M,)
+            ``r1`` to ``rM``.
+        """
         check_is_fitted(self)
         return np.array([f"r{k + 1}" for k in range(len(self.patterns_))], dtype=object)
 
@@ -92,7 +109,6 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray((regions - self.control_mean_) / self.control_scale_, dtype=np.float64)
 
     def _draw_seed(self) -> int:
-        """One number for whatever generator the method takes."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_n_patterns(self) -> None:
@@ -111,10 +127,10 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _validate_labels(labels: IntArray) -> BoolArray:
-    """Who is a patient, (N,) -> (N,); refuses labels other than 0 and 1."""
-    found = np.unique(labels)
-    if not np.isin(found, [0, 1]).all():
-        shown = ", ".join(map(str, found[:5]))
+    """Return the mask of patients (N,); raise if labels are not 0 and 1 or a group is too small."""
+    values = np.unique(labels)
+    if not np.isin(values, [0, 1]).all():
+        shown = ", ".join(map(str, values[:5]))
         raise InputError(f"y holds {shown}; recode it to 0 for controls and 1 for patients.")
     patient = np.asarray(labels == 1, dtype=np.bool_)
     n_patients = int(patient.sum())
@@ -126,11 +142,6 @@ def _validate_labels(labels: IntArray) -> BoolArray:
     return patient
 
 
-def _compute_control_sd(controls: FloatArray) -> FloatArray:
-    """Return the standard deviation of each region among controls."""
-    return handle_zeros_in_scale(controls.std(axis=0))
-
-
 def handle_zeros_in_scale(scale: FloatArray) -> FloatArray:
-    """1 in place of 0: a region that never varies then stays constant instead of NaN."""
+    """Replace 0 by 1, so that a region without variance stays constant instead of becoming NaN."""
     return np.where(scale > 0, scale, 1.0)

@@ -65,7 +65,7 @@ def fit_contrastive_members(
     for number in numbers:
         rng = np.random.default_rng([seed, number])
         learner = _fit_subsample(X, y, draw_subsample(y, SUBSAMPLE_SHARE, rng), n_patterns, rng)
-        curves = np.stack([learner.head_.in_control_sd(severity * learner.shifts_) for severity in SEVERITY_LEVELS])
+        curves = np.stack([learner.head_.to_control_sd(severity * learner.shifts_) for severity in SEVERITY_LEVELS])
         told = _fit_split_halves(X, y, n_patterns, rng) if evidence else None
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, learner.head_, curves, told))
     return members

@@ -1,12 +1,13 @@
-"""Inference with numpy alone: what a finished learner needs to turn people into R-indices.
+"""Inference with numpy alone: the arrays that turn people into R-indices.
 
-A head is a frozen value of plain arrays. Learners infer through the very head that a model file stores, so that
-applying a model and fitting it are one numerical path. Shape letters: N people, R regions, M patterns.
+A head is a frozen dataclass of plain arrays. A learner infers through the same head that the model file stores, so
+fitting and applying share one numerical path. Shape letters: N people, R regions, M patterns.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -30,59 +31,49 @@ def compute_hidden_widths(n_regions: int) -> tuple[int, int]:
     return max(1, n_regions // 2), max(1, n_regions // 4)
 
 
-class Head(Protocol):
-    """Turns prepared people into R-indices."""
+@dataclass(frozen=True)
+class Head(ABC):
+    """Computes R-indices of prepared people. Fields are arrays and are stored under their names."""
 
     kind: ClassVar[str]
 
+    @abstractmethod
     def infer(self, values: FloatArray) -> FloatArray:
-        """(N, R) -> (N, M)."""
-        ...
+        """Return R-indices (N, M) of prepared people (N, R)."""
 
+    @abstractmethod
     def apply_change(self, values: FloatArray, change: FloatArray) -> FloatArray:
-        """Return people (N, R) after a change (N, R) that is told in control standard deviations of the average."""
-        ...
-
-    def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the head as plain arrays by name."""
-        ...
+        """Return people (N, R) after a change (N, R), given in control SDs of the average control."""
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from `to_arrays`."""
-        ...
-
-    @classmethod
+    @abstractmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape that each array must have."""
-        ...
-
-
-class _ArrayFieldsMixin:
-    """A dataclass whose fields are arrays, stored under their own names."""
+        """Return the required shape of each array, by name."""
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the head as plain arrays by name."""
-        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        """Return the arrays by name."""
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from `to_arrays`."""
-        return cls(**{field.name: arrays[field.name] for field in fields(cls)})  # type: ignore[arg-type]
+        """Build a head from the result of `to_arrays`."""
+        return cls(**{field.name: arrays[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True)
-class ContrastiveHead(_ArrayFieldsMixin):
-    """Standardise, turn shares into shifts, weigh.
+class ContrastiveHead(Head):
+    """Standardise to controls, apply the log transform, standardise again, multiply by weights.
 
     Attributes
     ----------
     control_mean, control_scale : (R,)
+        Mean and standard deviation of the controls.
     share : ()
-        c of the transform.
+        c of the log transform (`rindices.learners.log_transform`).
     shift_mean, shift_scale : (R,)
-        Of the controls after the transform.
+        Mean and standard deviation of the controls after the log transform.
     weights : (R, M)
+        Severity = prepared person @ weights.
     """
 
     kind: ClassVar[str] = "contrastive"
@@ -94,55 +85,54 @@ class ContrastiveHead(_ArrayFieldsMixin):
     weights: FloatArray
 
     def prepare(self, values: FloatArray) -> FloatArray:
-        """Return people as the weights expect them: (N, R) -> (N, R)."""
+        """Return people as the weights expect them, (N, R) -> (N, R)."""
         shifts = apply_log_transform((values - self.control_mean) / self.control_scale, float(self.share))
         return np.asarray((shifts - self.shift_mean) / self.shift_scale)
 
     def infer(self, values: FloatArray) -> FloatArray:
-        """(N, R) -> (N, M): `prepare` and the weights, in as few steps over the people as can be."""
+        """Return R-indices (N, M) of prepared people (N, R); `prepare` and the weights, with fewer passes over N."""
         share = float(self.share)
         if share < IDENTITY_THRESHOLD:
             scaled = self.weights / (self.shift_scale * self.control_scale)[:, None]
             return centred_matmul(values, scaled, self.control_mean + self.control_scale * self.shift_mean)
-        per_unit = share / self.control_scale
-        left = values * per_unit
-        left += 1.0 - self.control_mean * per_unit
+        share_per_unit = share / self.control_scale
+        relative_size = values * share_per_unit
+        relative_size += 1.0 - self.control_mean * share_per_unit
         scaled = self.weights / (self.shift_scale * share)[:, None]
-        return centred_matmul(log_with_tangent(left), scaled, share * self.shift_mean)
+        return centred_matmul(log_with_tangent(relative_size), scaled, share * self.shift_mean)
 
     def has_same_preparation(self, other: object) -> bool:
-        """Return whether another head is one of these and prepares people in the same way."""
+        """Return whether another head differs from this one in its weights only."""
         return isinstance(other, ContrastiveHead) and all(
             np.array_equal(getattr(self, field.name), getattr(other, field.name))
             for field in fields(self)
             if field.name != "weights"
         )
 
-    def in_control_sd(self, patterns: FloatArray) -> FloatArray:
-        """Undo the transform for the average control: shifts (M, R) -> change in control standard deviations."""
+    def to_control_sd(self, patterns: FloatArray) -> FloatArray:
+        """Convert shifts (M, R) of the average control after the log transform to control SDs before it."""
         share = float(self.share)
-        typical = invert_log_transform(self.shift_mean, share)
-        return np.asarray(invert_log_transform(self.shift_mean + self.shift_scale * patterns, share) - typical)
+        average = invert_log_transform(self.shift_mean, share)
+        return np.asarray(invert_log_transform(self.shift_mean + self.shift_scale * patterns, share) - average)
 
     def apply_change(self, values: FloatArray, change: FloatArray) -> FloatArray:
-        """Return people (N, R) after a change (N, R) that is told in control standard deviations of the average."""
+        """Return people (N, R) after a change (N, R), given in control SDs of the average control."""
         share = float(self.share)
         shifts = apply_log_transform((values - self.control_mean) / self.control_scale, share)
-        moved = (
-            shifts + apply_log_transform(invert_log_transform(self.shift_mean, share) + change, share) - self.shift_mean
-        )
-        return np.asarray(self.control_mean + self.control_scale * invert_log_transform(moved, share))
+        changed_average = apply_log_transform(invert_log_transform(self.shift_mean, share) + change, share)
+        changed = shifts + changed_average - self.shift_mean
+        return np.asarray(self.control_mean + self.control_scale * invert_log_transform(changed, share))
 
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape that each array must have."""
+        """Return the required shape of each array, by name."""
         per_region = ("control_mean", "control_scale", "shift_mean", "shift_scale")
         return dict.fromkeys(per_region, (n_regions,)) | {"share": (), "weights": (n_regions, n_patterns)}
 
 
 @dataclass(frozen=True)
-class SurrealHead(_ArrayFieldsMixin):
-    """g = g2 after g1 (Table 4 of the paper); biases of g1 are the last row of its weight.
+class SurrealHead(Head):
+    """g = g2 after g1 (Table 4 of the paper); the biases of g1 are the last row of its weight.
 
     Attributes
     ----------
@@ -162,30 +152,30 @@ class SurrealHead(_ArrayFieldsMixin):
     g2_bias3: FloatArray
 
     def infer(self, values: FloatArray) -> FloatArray:
-        """R = g2(g1(y)): (N, R) -> (N, M)."""
+        """Return R-indices r = g2(g1(y)) of prepared people, (N, R) -> (N, M)."""
         return np.concatenate(list(self._iterate_blocks(values)), axis=1)
 
     def _iterate_blocks(self, values: FloatArray) -> Iterator[FloatArray]:
         """Yield g2 of each block of g1, (N, R) -> (N, outputs of g2).
 
-        g1's output is linear and goes straight into g2's first layer, so the two are multiplied once, block by block,
-        instead of making M * R numbers for every person.
+        g1's output is linear and enters g2's first layer, so the two matrices are multiplied once per block. That
+        avoids M * R numbers per person.
         """
-        regions = self.g2_weight1.shape[0]
+        n_regions = self.g2_weight1.shape[0]
         people = leaky_relu(np.asarray(values, dtype=np.float64))
-        for block in np.split(self.g1.astype(np.float64), self.g1.shape[1] // regions, axis=1):
+        for block in np.split(self.g1.astype(np.float64), self.g1.shape[1] // n_regions, axis=1):
             joined = block @ self.g2_weight1
             hidden = leaky_relu(people @ joined[:-1] + (joined[-1] + self.g2_bias1))
             hidden = leaky_relu(hidden @ self.g2_weight2 + self.g2_bias2)
             yield hidden @ self.g2_weight3 + self.g2_bias3
 
     def apply_change(self, values: FloatArray, change: FloatArray) -> FloatArray:
-        """Return people (N, R) after a change (N, R) in control standard deviations."""
+        """Return people (N, R) after a change (N, R), given in control SDs."""
         return np.asarray(values + CONTROL_SD * change)
 
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape that each array must have."""
+        """Return the required shape of each array, by name."""
         wide, narrow = compute_hidden_widths(n_regions)
         return {
             "g1": (n_regions + 1, n_patterns * n_regions),
@@ -200,41 +190,41 @@ class SurrealHead(_ArrayFieldsMixin):
 
 @dataclass(frozen=True)
 class UpstreamHead(SurrealHead):
-    """g of the authors' package: g2 gives M numbers for each of the M blocks of g1, and R-indices are their sum.
+    """g of the authors' package: g2 gives M numbers for each of the M blocks of g1, and the R-indices are their sum.
 
-    Arrays are as in `SurrealHead`, but g2_weight3, g2_bias3 are (L, M), (1, M).
+    Arrays are as in `SurrealHead`, but g2_weight3 and g2_bias3 are (L, M) and (1, M).
     """
 
     kind: ClassVar[str] = "published"
 
     def infer(self, values: FloatArray) -> FloatArray:
-        """(N, R) -> (N, M)."""
+        """Return R-indices (N, M) of prepared people (N, R)."""
         return np.asarray(np.sum(list(self._iterate_blocks(values)), axis=0))
 
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape that each array must have."""
+        """Return the required shape of each array, by name."""
         narrow = compute_hidden_widths(n_regions)[1]
-        last = {"g2_weight3": (narrow, n_patterns), "g2_bias3": (1, n_patterns)}
-        return super().shapes(n_regions, n_patterns) | last
+        last_layer = {"g2_weight3": (narrow, n_patterns), "g2_bias3": (1, n_patterns)}
+        return super().shapes(n_regions, n_patterns) | last_layer
+
+
+HEADS_BY_KIND: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {
+    head.kind: head for head in (ContrastiveHead, SurrealHead, UpstreamHead)
+}
 
 
 def make_inference_function(heads: Sequence[ContrastiveHead | SurrealHead]) -> Callable[[FloatArray], FloatArray]:
-    """Return what infers by each of S heads, side by side: (N, R) -> (N, S * M).
+    """Return a function that computes the R-indices of S heads at once, (N, R) -> (N, S * M).
 
-    Members of one study straighten people in the same way; then that is done once, and their weights stand side by
-    side in one matrix.
+    The contrastive members of one study prepare people in the same way. Preparation is then done once, and the weights
+    are joined into one matrix.
     """
     first = heads[0]
     if isinstance(first, ContrastiveHead) and all(first.has_same_preparation(head) for head in heads):
         joined = replace(first, weights=np.concatenate([head.to_arrays()["weights"] for head in heads], axis=1))
         return joined.infer
     return lambda values: np.concatenate([head.infer(values) for head in heads], axis=1)
-
-
-HEADS_BY_KIND: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {
-    kind.kind: kind for kind in (ContrastiveHead, SurrealHead, UpstreamHead)
-}
 
 
 def leaky_relu(x: FloatArray) -> FloatArray:

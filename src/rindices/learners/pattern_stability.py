@@ -1,12 +1,12 @@
-"""Is each pattern real? What other people make of it.
+"""Stability of each pattern when it is learnt from other people.
 
-The disease space is learnt from some of the people (`compute_contrastive_space`), a model's patterns are looked for in it, and
-patients who were not learnt from are ranked along each. A pattern is reproduced if it ranks them as it did when learnt
-from others. Ranks, because a pattern that only a few patients carry (a batch, a scanner, one kin) is easily found again
-but orders all the others by noise.
+The disease space is learnt from a part of the people (`compute_contrastive_space`), the model's patterns are projected
+onto it, and patients who were left out are ranked along each pattern. A pattern is stable if it ranks them as before.
+Ranks are compared, because a pattern of a few patients (a batch, a scanner, one family) is easily found again but
+ranks all other patients by noise.
 
-Where in the disease space the patterns lie is the model's word; whether that basis is found again is what the agreement
-of disjoint halves says.
+The basis of the disease space is taken from the model. The agreement of split halves shows whether that basis is found
+again.
 
 Shape letters: N people, R regions, M patterns, B repetitions.
 """
@@ -22,24 +22,24 @@ from rindices.learners.log_transform import invert_log_transform
 from rindices.threads import limit_blas_threads
 
 N_BOOTSTRAPS, N_SPLITS = 30, 15
-_N_CARRIER_BOOTSTRAPS = 400  # for the interval of carriers, which is cheap
-_SPLIT_FRACTION = 0.4  # of the people for each of two disjoint fits; the fifth that is left is ranked by both
+_N_CARRIER_BOOTSTRAPS = 400
+_SPLIT_FRACTION = 0.4  # of the people in each of two disjoint fits; both rank the remaining fifth
 _CARRIER_QUANTILE = 0.95  # quantile of controls above which a patient carries a pattern
 
 
 class PatternStability(NamedTuple):
-    """How each pattern fares with other people.
+    """Stability and carriers of each pattern.
 
     Attributes
     ----------
     stability : (B, M)
-        Rank correlation of the model's R-index with that from people drawn with replacement, on patients not drawn.
+        Rank correlation of the model's R-index with that of a bootstrap sample, on patients outside the sample.
     split_half : (B, M)
-        Rank correlation of the R-indices from two disjoint sets of people, on patients of neither.
+        Rank correlation of the R-indices of two disjoint sets of people, on patients of neither.
     carriers : (M,)
-        Share of patients beyond 95 % of controls, less what is expected of controls.
+        Share of patients above 95 % of controls, corrected for the share expected among controls.
     carriers_interval : (2, M)
-        Its 95 % interval over controls and patients drawn with replacement.
+        Its 95 % bootstrap interval.
     """
 
     stability: FloatArray
@@ -57,7 +57,7 @@ def assess_pattern_stability(
     bootstraps: int = N_BOOTSTRAPS,
     splits: int = N_SPLITS,
 ) -> PatternStability:
-    """Look for a model's patterns in other people.
+    """Rank left-out patients along a model's patterns, learnt again from other people.
 
     Parameters
     ----------
@@ -69,54 +69,64 @@ def assess_pattern_stability(
         The model's R-indices.
     patterns : (M, R)
         Change of each region at R-index 1, in control standard deviations.
+    seed : int
+    bootstraps, splits : int
+        Number of bootstrap samples and of split halves.
+
+    Returns
+    -------
+    PatternStability
     """
     with limit_blas_threads():
         head = initialise_contrastive_head(X, y == 1, len(patterns), straighten=True)
         people = head.prepare(X)
-        typical = invert_log_transform(head.shift_mean, float(head.share))
-        shifts = head.prepare(head.control_mean + head.control_scale * (typical + patterns)).T
+        average = invert_log_transform(head.shift_mean, float(head.share))
+        shifts = head.prepare(head.control_mean + head.control_scale * (average + patterns)).T
         rng = np.random.default_rng([seed, 7])
         stability = [_bootstrap_stability(people, y, indices, shifts, rng) for _ in range(bootstraps)]
-        halves = [_correlate_split_halves(people, y, shifts, rng) for _ in range(splits)]
+        split_half = [_correlate_split_halves(people, y, shifts, rng) for _ in range(splits)]
     groups = indices[y == 0], indices[y == 1]
-    ends = bootstrap_carrier_share(*groups, np.random.default_rng([seed, 9]))
-    return PatternStability(np.array(stability), np.array(halves), estimate_carrier_share(*groups), ends)
+    interval = _bootstrap_carrier_share(*groups, np.random.default_rng([seed, 9]))
+    return PatternStability(np.array(stability), np.array(split_half), _estimate_carrier_share(*groups), interval)
 
 
-def estimate_carrier_share(controls: FloatArray, patients: FloatArray) -> FloatArray:
-    """Return the share of patients (N, M) who carry each pattern: beyond 95 % of controls, chance taken off."""
-    beyond = (patients > np.quantile(controls, _CARRIER_QUANTILE, axis=0)).mean(axis=0)
-    return np.asarray(np.clip((beyond - (1 - _CARRIER_QUANTILE)) / _CARRIER_QUANTILE, 0.0, 1.0))
+def _estimate_carrier_share(controls: FloatArray, patients: FloatArray) -> FloatArray:
+    """Return the share (M,) of patients (N, M) above 95 % of controls (N, M), corrected for chance."""
+    above = (patients > np.quantile(controls, _CARRIER_QUANTILE, axis=0)).mean(axis=0)
+    return np.asarray(np.clip((above - (1 - _CARRIER_QUANTILE)) / _CARRIER_QUANTILE, 0.0, 1.0))
 
 
-def bootstrap_carrier_share(controls: FloatArray, patients: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return both ends (2, M) of the 95 % interval of `estimate_carrier_share`, were other people drawn."""
-    drawn = [
-        estimate_carrier_share(*(rng.choice(group, len(group)) for group in (controls, patients)))
+def _bootstrap_carrier_share(controls: FloatArray, patients: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return the 95 % bootstrap interval (2, M) of `_estimate_carrier_share`."""
+    shares = [
+        _estimate_carrier_share(*(rng.choice(group, len(group)) for group in (controls, patients)))
         for _ in range(_N_CARRIER_BOOTSTRAPS)
     ]
-    return np.asarray(np.quantile(drawn, [0.025, 0.975], axis=0))
+    return np.asarray(np.quantile(shares, [0.025, 0.975], axis=0))
 
 
 def _bootstrap_stability(
     people: FloatArray, y: IntArray, indices: FloatArray, shifts: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    drawn = np.concatenate([rng.choice(group, len(group)) for group in _split_by_group(y)])
-    left = np.setdiff1d(np.flatnonzero(y == 1), drawn)
-    return _correlate_ranks(indices[left], people[left] @ _compute_pattern_weights(people[drawn], y[drawn], shifts))
+    """Correlate the model's ranks of left-out patients with those of one bootstrap sample, (M,)."""
+    sample = np.concatenate([rng.choice(group, len(group)) for group in _split_by_group(y)])
+    left_out = np.setdiff1d(np.flatnonzero(y == 1), sample)
+    weights = _compute_pattern_weights(people[sample], y[sample], shifts)
+    return _correlate_ranks(indices[left_out], people[left_out] @ weights)
 
 
 def _correlate_split_halves(
     people: FloatArray, y: IntArray, shifts: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
+    """Correlate the ranks that two disjoint fits give to patients of neither, (M,)."""
     groups = [rng.permutation(group) for group in _split_by_group(y)]
     sizes = [max(2, round(_SPLIT_FRACTION * len(group))) for group in groups]
-    ranked = groups[1][2 * sizes[1] :]
-    fits = []
+    left_out = groups[1][2 * sizes[1] :]
+    indices = []
     for half in (0, 1):
         seen = np.concatenate([group[half * n : (half + 1) * n] for group, n in zip(groups, sizes, strict=True)])
-        fits.append(people[ranked] @ _compute_pattern_weights(people[seen], y[seen], shifts))
-    return _correlate_ranks(*fits)
+        indices.append(people[left_out] @ _compute_pattern_weights(people[seen], y[seen], shifts))
+    return _correlate_ranks(*indices)
 
 
 def _split_by_group(y: IntArray) -> tuple[IntArray, IntArray]:
@@ -124,21 +134,21 @@ def _split_by_group(y: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _compute_pattern_weights(people: FloatArray, y: IntArray, shifts: FloatArray) -> FloatArray:
-    """Return the weights (R, M) of patterns as far as the disease space of these people holds them."""
+    """Return the weights (R, M) of the patterns' projections onto the disease space of these people."""
     centre = people[y == 0].mean(axis=0)
     space, noise, _ = compute_contrastive_space(people[y == 0] - centre, people[y == 1] - centre, shifts.shape[1])
     dual = np.linalg.solve(noise, space)
-    held = space @ np.linalg.solve(space.T @ dual, dual.T @ shifts)
+    projected = space @ np.linalg.solve(space.T @ dual, dual.T @ shifts)
     size = np.sqrt((shifts * np.linalg.solve(noise, shifts)).sum(axis=0))
-    x = np.linalg.solve(noise, held)
-    gram = held.T @ x + 1e-6 * np.diag(size**2)  # two patterns that fall on one must not blow up
+    x = np.linalg.solve(noise, projected)
+    gram = projected.T @ x + 1e-6 * np.diag(size**2)  # invertible also where two patterns have one projection
     return np.asarray(x @ np.linalg.inv(gram))
 
 
 def _correlate_ranks(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the rank correlation of parallel columns, (N, M) x2 -> (M,); 0 where one is constant or too short."""
-    values = np.zeros(first.shape[1])
+    """Return the rank correlation of parallel columns, (N, M) x2 -> (M,); 0 if one is constant or has under 3 rows."""
+    correlations = np.zeros(first.shape[1])
     for k, (a, b) in enumerate(zip(first.T, second.T, strict=True)):
         if len(a) > 2 and np.ptp(a) > 0 and np.ptp(b) > 0:
-            values[k] = spearmanr(a, b).statistic
-    return values
+            correlations[k] = spearmanr(a, b).statistic
+    return correlations

@@ -22,11 +22,11 @@ from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
 from rindices.learners.surreal.stopping import CHANCE_LOSS, held_out_discrimination_loss
 from rindices.learners.surreal.training_state import TrainingPlan, make_training_state
 from rindices.selection.agreement import pattern_c_index
+from tests.learners.helpers import LinearCohort
 from tests.learners.surreal.test_step import fill, prepare
-from tests.learners.test_starts import Truth
 
 BRIEF = get_recipe("default", start_steps=150, held_steps=30, max_steps=60, check_every=10)
-TRUTH = Truth(controls=90, patients=160, regions=24)
+TRUTH = LinearCohort(controls=90, patients=160, regions=24)
 X = 1 + 0.1 * TRUTH.people
 
 
@@ -158,7 +158,7 @@ def test_the_judge_stops_members_that_fool_it_and_no_others() -> None:
 
 
 def test_d_tells_unseen_people_where_f_is_wrong_and_not_where_it_is_right() -> None:
-    many = Truth(controls=500, patients=500, regions=24)
+    many = LinearCohort(controls=500, patients=500, regions=24)
     chosen = BRIEF.replace(start_steps=800, held_steps=600, max_steps=700, telling_bar=0)
     made = TrainingData.of(1 + 0.1 * many.people, many.y, 2, chosen)
     seats = warm_seats(made, chosen, np.random.default_rng(0))
@@ -222,7 +222,7 @@ def test_people_in_another_order_give_as_good_a_member() -> None:
 
 @pytest.mark.parametrize("bar", [0.01, 5.0])  # members that stop at their start, and members that train on
 def test_threads_of_the_machine_change_no_byte(bar: float) -> None:
-    many = Truth(controls=492, patients=900, regions=139)  # enough for a second thread to be used
+    many = LinearCohort(controls=492, patients=900, regions=139)  # enough for a second thread to be used
     values = recipe_to_dict(BRIEF.replace(telling_bar=bar, start_steps=40, held_steps=10, max_steps=20))
     before, found = torch.get_num_threads(), []
     try:

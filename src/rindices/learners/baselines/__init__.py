@@ -1,1 +1,1 @@
-"""Baselines: decompositions without controls, and supervised regression."""
+"""Baselines: unsupervised decompositions and supervised regression."""

@@ -1,15 +1,12 @@
-"""The methods that the paper compares itself with (Table 1), as scikit-learn estimators.
+"""Unsupervised methods that the paper compares itself with (Table 1), as scikit-learn estimators.
 
-All keep the learners' protocol: ``fit(X, y)`` on controls (y = 0) and patients
-(y = 1), ``transform(X)`` to R-indices, ``patterns_``. X holds regional volumes;
-the preparation of the paper's section B.4 is learnt on the controls inside
-``fit`` and repeated in ``transform``. Shape letters: N people, R regions, M
-patterns.
+All follow the protocol of `Learner`. X holds regional volumes. The preparation of the paper's section B.4 is learnt
+from the controls in ``fit`` and applied in ``transform``. Shape letters: N people, R regions, M patterns.
 
 ================= ============================== ==================== =============
 learner           prepared data                  decomposed           R-index
 ================= ============================== ==================== =============
-NMF               z-scores, reversed, cut at 0   patients             coefficients
+NMF               -z-scores, clipped at 0        patients             coefficients
 opNMF             the same                       patients             projection
 LDA               the same, times 10, rounded    patients             topic shares
 factor analysis   z-scores                       patients             factor scores
@@ -17,34 +14,21 @@ DNMF              volumes, 0 to 1                patients, controls   coefficien
 ================= ============================== ==================== =============
 """
 
+from typing import Any
+
 import numpy as np
-from sklearn.decomposition import (
-    NMF,
-    FactorAnalysis,
-    LatentDirichletAllocation,
-    non_negative_factorization,
-)
+from sklearn.decomposition import NMF, FactorAnalysis, LatentDirichletAllocation, non_negative_factorization
 
 from rindices._typing import BoolArray, FloatArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
-from rindices.learners.baselines.nmf import (
-    discriminant_nmf,
-    initialise_nndsvd,
-    orthogonal_nmf,
-)
-
-__all__ = [
-    "DNMFBaseline",
-    "FactorAnalysisBaseline",
-    "LDABaseline",
-    "NMFBaseline",
-    "OpNMFBaseline",
-]
+from rindices.learners.baselines.nmf import discriminant_nmf, initialise_nndsvd, orthogonal_nmf
 
 
 class _AtrophyBaseline(Learner):
-    """Baselines that see only volumes below the controls' mean."""
+    """Base class of methods that use only volumes below the controls' mean."""
+
+    model_: Any
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.maximum(-self._z_scores(regions), 0.0)
@@ -57,6 +41,9 @@ class _AtrophyBaseline(Learner):
                 "decompose; check that 1 marks the patients and that X holds volumes."
             )
         return prepared
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(self.model_.transform(prepared), dtype=np.float64)
 
 
 class NMFBaseline(_AtrophyBaseline):
@@ -71,22 +58,15 @@ class NMFBaseline(_AtrophyBaseline):
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
-        Change of each region, in control standard deviations, per unit of the
-        R-index; atrophy is negative.
-    n_features_in_ : int
-        R.
+        Change of each region, in control standard deviations, per unit of the R-index; atrophy is negative.
     """
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
-        # For one pattern NNDSVD starts at the solution, and the stopping rule, relative to
-        # the first step, would never be met.
+        # For one pattern NNDSVD starts at the solution, and the stopping rule is relative to the first step.
         init = "random" if self.n_patterns == 1 else None
         model = NMF(self.n_patterns, init=init, max_iter=2000, random_state=self._draw_seed())
         self.model_ = model.fit(self._prepared_patients(regions, patient))
         self.patterns_ = -model.components_
-
-    def _infer(self, prepared: FloatArray) -> FloatArray:
-        return np.asarray(self.model_.transform(prepared), dtype=np.float64)
 
 
 class OpNMFBaseline(_AtrophyBaseline):
@@ -102,12 +82,10 @@ class OpNMFBaseline(_AtrophyBaseline):
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
-        As in `NMFBaseline`; rows are orthonormal, so no two share a region.
+        As in `NMFBaseline`. Rows are orthonormal, so no two share a region.
     errors_ : ndarray
         Reconstruction error after each iteration; never grows.
     converged_ : bool
-    n_features_in_ : int
-        R.
     """
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
@@ -123,11 +101,10 @@ class OpNMFBaseline(_AtrophyBaseline):
 
 
 class LDABaseline(_AtrophyBaseline):
-    """Latent Dirichlet allocation, patients as documents and regions as words.
+    """Latent Dirichlet allocation with patients as documents and regions as words.
 
-    The R-indices are topic shares, as in the paper: they sum to 1 over the
-    patterns, say how a person's atrophy is divided and not how much there is,
-    and are constant for M = 1.
+    The R-indices are topic shares, as in the paper. They sum to 1 over the patterns: they describe how a person's
+    atrophy is divided, not how severe it is, and are constant for M = 1.
 
     Parameters
     ----------
@@ -135,15 +112,12 @@ class LDABaseline(_AtrophyBaseline):
         M.
     random_state : int, RandomState or None, default=None
     max_iter : int, default=100
-        Passes over the patients. scikit-learn's default of 10 stops far from
-        convergence on such long documents.
+        Passes over the patients. scikit-learn's default of 10 stops far from convergence on such long documents.
 
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
         Minus each region's share of the topic's atrophy; rows sum to -1.
-    n_features_in_ : int
-        R.
     """
 
     def __init__(self, n_patterns: int = 3, random_state: RandomState = None, max_iter: int = 100) -> None:
@@ -154,42 +128,32 @@ class LDABaseline(_AtrophyBaseline):
         return np.rint(10 * super()._prepare(regions))
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
-        # Few inner steps: documents of a thousand words would otherwise be fitted
-        # to convergence against topics that are still wrong; slower, and a worse optimum.
+        # Documents have a thousand words. With more inner steps they are fitted to convergence while the topics are
+        # still wrong, which is slower and ends in a worse optimum.
         model = LatentDirichletAllocation(
-            self.n_patterns,
-            max_iter=self.max_iter,
-            max_doc_update_iter=10,
-            random_state=self._draw_seed(),
+            self.n_patterns, max_iter=self.max_iter, max_doc_update_iter=10, random_state=self._draw_seed()
         )
         self.model_ = model.fit(self._prepared_patients(regions, patient))
         self.n_iter_ = model.n_iter_
         self.patterns_ = -model.components_ / model.components_.sum(axis=1, keepdims=True)
 
-    def _infer(self, prepared: FloatArray) -> FloatArray:
-        return np.asarray(self.model_.transform(prepared), dtype=np.float64)
-
 
 class FactorAnalysisBaseline(Learner):
     """Factor analysis of the patients' z-scores, unrotated.
 
-    A factor's sign is arbitrary; here it is set so that patients stand above
-    controls on average, which needs no truth.
+    The sign of a factor is arbitrary. It is set so that patients are above controls on average.
 
     Parameters
     ----------
     n_patterns : int, default=3
         M.
     random_state : int, RandomState or None, default=None
-        Unused: the fit is deterministic. Kept for the common protocol.
+        Ignored: the fit is deterministic.
 
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
-        Change of each region, in control standard deviations, per unit of the
-        R-index; atrophy is negative.
-    n_features_in_ : int
-        R.
+        Change of each region, in control standard deviations, per unit of the R-index; atrophy is negative.
     """
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
@@ -212,44 +176,35 @@ class FactorAnalysisBaseline(Learner):
 class DNMFBaseline(Learner):
     """Discriminant NMF of patients and controls.
 
-    Coefficients of new people come from nonnegative least squares on the learnt
-    components, without the scatter terms: those need a diagnosis. An index is
-    reversed where needed, so that patients stand above controls on average.
+    Coefficients of new people are nonnegative least squares on the learnt components, without the scatter terms, which
+    need a diagnosis. The sign of an index is set so that patients are above controls on average.
 
     Parameters
     ----------
     n_patterns : int, default=3
         M.
     random_state : int, RandomState or None, default=None
-        Draws the start.
+        Seed of the start.
     within, between : float, default=0.1
         Weights of the scatter within and between the two groups.
 
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
-        Difference of each region, in control standard deviations, per unit of
-        the R-index.
+        Difference of each region, in control standard deviations, per unit of the R-index.
     converged_ : bool
-    n_features_in_ : int
-        R.
     """
 
     def __init__(
-        self,
-        n_patterns: int = 3,
-        random_state: RandomState = None,
-        within: float = 0.1,
-        between: float = 0.1,
+        self, n_patterns: int = 3, random_state: RandomState = None, within: float = 0.1, between: float = 0.1
     ) -> None:
         super().__init__(n_patterns, random_state)
         self.within = within
         self.between = between
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
-        # People outside the range seen in fit are cut at 0 only: NMF needs no upper bound.
         scaled = (regions - self.low_) / self.range_
-        return np.asarray(np.maximum(scaled, 0.0), dtype=np.float64)
+        return np.asarray(np.maximum(scaled, 0.0), dtype=np.float64)  # NMF needs no upper bound
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         self.low_ = regions.min(axis=0)
@@ -267,19 +222,14 @@ class DNMFBaseline(Learner):
         return np.asarray(self._solve_coefficients(prepared) * self.signs_, dtype=np.float64)
 
     def _solve_coefficients(self, prepared: FloatArray) -> FloatArray:
-        """Nonnegative least squares on the components, (N, R) -> (N, M)."""
+        """Solve nonnegative least squares on the components, (N, R) -> (N, M)."""
         coefficients, _, _ = non_negative_factorization(
-            prepared,
-            H=self.components_,
-            n_components=self.n_patterns,
-            init="custom",
-            update_H=False,
-            max_iter=2000,
+            prepared, H=self.components_, n_components=self.n_patterns, init="custom", update_H=False, max_iter=2000
         )
         return np.asarray(coefficients, dtype=np.float64)
 
 
 def _compute_signs(indices: FloatArray, patient: BoolArray) -> FloatArray:
-    """+1 or -1 per index (N, M) -> (M,), so that patients' mean is above controls'."""
+    """Return +1 or -1 per index, (N, M) -> (M,), so that the patients' mean is above the controls'."""
     shift = indices[patient].mean(axis=0) - indices[~patient].mean(axis=0)
     return np.where(shift < 0, -1.0, 1.0)

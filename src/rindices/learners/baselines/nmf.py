@@ -1,55 +1,43 @@
-"""Two relatives of NMF that no maintained package offers: opNMF and DNMF.
+"""Two variants of NMF that no maintained package offers: opNMF and DNMF.
 
-Shape letters: N people, R regions, M patterns. Pure functions; the estimators
-that wrap them are in `rindices.learners.baselines.decompositions`.
+Shape letters: N people, R regions, M patterns. The estimators are in `rindices.learners.baselines.decompositions`.
 
 References
 ----------
-Yang Z, Oja E (2010). Linear and nonlinear projective nonnegative matrix
-factorization. IEEE Trans Neural Netw 21(5). (opNMF, its equation for W)
+Yang Z, Oja E (2010). Linear and nonlinear projective nonnegative matrix factorization. IEEE Trans Neural Netw 21(5).
+(opNMF, its equation for W)
 
-Zafeiriou S et al. (2006). Exploiting discriminant information in nonnegative
-matrix factorization. IEEE Trans Neural Netw 17(3). Kotsia I, Zafeiriou S,
-Pitas I (2007). IEEE Trans Inf Forensics Secur 2(3). (DNMF, its penalty)
+Zafeiriou S et al. (2006). Exploiting discriminant information in nonnegative matrix factorization. IEEE Trans Neural
+Netw 17(3). Kotsia I, Zafeiriou S, Pitas I (2007). IEEE Trans Inf Forensics Secur 2(3). (DNMF, its penalty)
 
-Pompili F et al. (2014). Two algorithms for orthogonal nonnegative matrix
-factorization. Neurocomputing 141. (orthogonality as an assignment)
+Pompili F et al. (2014). Two algorithms for orthogonal nonnegative matrix factorization. Neurocomputing 141.
+(orthogonality as an assignment)
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 
-__all__ = [
-    "DiscriminantFactors",
-    "OrthogonalFactor",
-    "apply_yang_oja_update",
-    "discriminant_nmf",
-    "initialise_nndsvd",
-    "orthogonal_nmf",
-    "projection_error",
-]
-
-
-EPSILON = 1e-300
-MAX_HALVINGS = 12
+_EPSILON = 1e-300
+_MAX_HALVINGS = 12
 
 
 class OrthogonalFactor(NamedTuple):
-    """Outcome of `orthogonal_nmf`.
+    """Result of `orthogonal_nmf`.
 
     Attributes
     ----------
     factor : ndarray of shape (R, M)
         W >= 0 with W'W = I.
     errors : ndarray
-        ``projection_error`` after each iteration with orthonormal W; never grows.
+        Projection error after each iteration of the orthonormal stage; never grows.
     relaxed_errors : ndarray
-        The same for the start by the multiplicative rule; never grows.
+        The same for the relaxed stage, which runs first.
     converged : bool
-        Whether both stages stopped by themselves.
+        Whether both stages stopped before ``max_iter``.
     """
 
     factor: FloatArray
@@ -59,7 +47,7 @@ class OrthogonalFactor(NamedTuple):
 
 
 class DiscriminantFactors(NamedTuple):
-    """Outcome of `discriminant_nmf`.
+    """Result of `discriminant_nmf`.
 
     Attributes
     ----------
@@ -74,157 +62,124 @@ class DiscriminantFactors(NamedTuple):
     converged: bool
 
 
-def projection_error(gram: FloatArray, factor: FloatArray) -> float:
-    """Share of X that the projection WW'X leaves out, ||X - WW'X||^2 / ||X||^2.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (R, R)
-        XX', regions in the rows of X.
-    factor : ndarray of shape (R, M)
-        W.
-    """
+def _compute_projection_error(gram: FloatArray, factor: FloatArray) -> float:
+    """Return ||X - WW'X||^2 / ||X||^2 from XX' (R, R) and W (R, M)."""
     projected = factor.T @ gram @ factor
     total = float(np.trace(gram))
-    left = total - 2 * np.trace(projected) + np.sum((factor.T @ factor) * projected)
-    return float(left) / total
-
-
-def apply_yang_oja_update(gram: FloatArray, factor: FloatArray) -> FloatArray:
-    """Apply the published rule once: W <- W * (XX'W) / (WW'XX'W).
-
-    Parameters
-    ----------
-    gram : ndarray of shape (R, R)
-        XX'.
-    factor : ndarray of shape (R, M)
-        W.
-
-    Returns
-    -------
-    ndarray of shape (R, M)
-    """
-    return factor * _compute_update_ratio(gram, factor)
+    error = total - 2 * np.trace(projected) + np.sum((factor.T @ factor) * projected)
+    return float(error) / total
 
 
 def orthogonal_nmf(gram: FloatArray, start: FloatArray, max_iter: int = 5000, tol: float = 1e-8) -> OrthogonalFactor:
-    """Nonnegative orthonormal W that makes ||X - WW'X|| small (opNMF).
+    """Find a nonnegative orthonormal W with a small ||X - WW'X|| (opNMF).
 
-    Two stages. The multiplicative rule of Yang and Oja descends from `start`,
-    a step that would raise the error being damped. Its fixed point is not
-    orthonormal on data with a strong common factor, such as brains (columns
-    overlap by 0.1 to 0.3), since nothing in the rule keeps two columns off the
-    same region. So the second stage holds W'W = I exactly: every region belongs
-    to the column that explains it best, and within its regions a column follows
-    the same rule, which there is the power iteration. Both halves of such a step
-    minimise the error, so the error falls until no region moves.
+    There are two stages. The first applies the multiplicative update of Yang and Oja, damped where it would raise the
+    error. On data with a strong common factor, such as brains, its fixed point is not orthonormal (columns overlap by
+    0.1 to 0.3), since nothing keeps two columns off the same region. The second stage keeps W'W = I exactly: every
+    region belongs to the column that explains it best, and within its regions a column follows the same update, which
+    is then the power iteration. Both halves of such a step minimise the error, so it falls until no region moves.
 
     Parameters
     ----------
     gram : ndarray of shape (R, R)
         XX', nonnegative and not all zero.
     start : ndarray of shape (R, M)
-        Nonnegative, M <= R; `initialise_nndsvd` makes one.
+        Nonnegative, M <= R, for instance from `initialise_nndsvd`.
     max_iter : int
-        Cap on the iterations of each stage.
+        Limit on the iterations of each stage.
     tol : float
-        A stage stops when an iteration lowers the error, a share of ||X||^2, by less.
+        A stage stops when an iteration lowers the relative error by less.
 
     Returns
     -------
     OrthogonalFactor
     """
-    relaxed, relaxed_errors, settled = _run_relaxed_stage(gram, start, max_iter, tol)
-    factor, errors, converged = _run_orthonormal_stage(gram, relaxed, max_iter, tol)
-    return OrthogonalFactor(factor, np.array(errors), np.array(relaxed_errors), settled and converged)
-
-
-def _run_relaxed_stage(
-    gram: FloatArray, start: FloatArray, max_iter: int, tol: float
-) -> tuple[FloatArray, list[float], bool]:
-    """Yang and Oja's rule, damped, until the error stands still."""
     factor = _rescale_factor(gram, start)
-    errors = [projection_error(gram, factor)]
+    factor, relaxed_errors, relaxed_converged = _minimise_error(gram, factor, _apply_damped_update, max_iter, tol)
+    factor = _build_disjoint_factor(gram, factor, gram @ factor, factor.argmax(axis=1))
+    factor, errors, converged = _minimise_error(gram, factor, _reassign_regions, max_iter, tol)
+    return OrthogonalFactor(factor, errors, relaxed_errors, relaxed_converged and converged)
+
+
+def _minimise_error(
+    gram: FloatArray,
+    factor: FloatArray,
+    update: Callable[[FloatArray, FloatArray], FloatArray],
+    max_iter: int,
+    tol: float,
+) -> tuple[FloatArray, FloatArray, bool]:
+    """Apply an update until the error no longer falls; return W, the errors and whether it stopped before the limit."""
+    errors = [_compute_projection_error(gram, factor)]
     for _ in range(max_iter):
-        moved, error = _apply_damped_update(gram, factor, errors[-1])
+        updated = update(gram, factor)
+        error = _compute_projection_error(gram, updated)
         if error > errors[-1] - tol:
-            return factor, errors, True
-        factor = moved
+            return factor, np.array(errors), True
+        factor = updated
         errors.append(error)
-    return factor, errors, False
+    return factor, np.array(errors), False
 
 
-def _apply_damped_update(gram: FloatArray, factor: FloatArray, error: float) -> tuple[FloatArray, float]:
-    """Take the multiplicative step, weakened until it does not raise the error."""
+def _apply_damped_update(gram: FloatArray, factor: FloatArray) -> FloatArray:
+    """Apply the multiplicative update of Yang and Oja, damped until it does not raise the error."""
+    error = _compute_projection_error(gram, factor)
     ratio = _compute_update_ratio(gram, factor)
-    for halving in range(MAX_HALVINGS):
-        moved = factor * ratio ** (0.5**halving)
-        moved_error = projection_error(gram, moved)
-        if moved_error <= error:
-            return moved, moved_error
-    return factor, error
+    for halving in range(_MAX_HALVINGS):
+        updated = factor * ratio ** (0.5**halving)
+        if _compute_projection_error(gram, updated) <= error:
+            return updated
+    return factor
 
 
 def _compute_update_ratio(gram: FloatArray, factor: FloatArray) -> FloatArray:
-    """(XX'W) / (WW'XX'W), and 1 where both vanish."""
-    above = gram @ factor
-    below = factor @ (factor.T @ above)
-    return np.where(below > EPSILON, above / np.maximum(below, EPSILON), 1.0)
+    """Return the published factor of the update, (XX'W) / (WW'XX'W), and 1 where both are zero."""
+    numerator = gram @ factor
+    denominator = factor @ (factor.T @ numerator)
+    return np.where(denominator > _EPSILON, numerator / np.maximum(denominator, _EPSILON), 1.0)
 
 
 def _rescale_factor(gram: FloatArray, factor: FloatArray) -> FloatArray:
-    """Multiply W by the one number that makes its projection error least."""
+    """Multiply W by the number that minimises its projection error."""
     projected = factor.T @ gram @ factor
-    squared = np.trace(projected) / max(float(np.sum((factor.T @ factor) * projected)), EPSILON)
-    return factor * float(np.sqrt(squared))
+    squared_scale = np.trace(projected) / max(float(np.sum((factor.T @ factor) * projected)), _EPSILON)
+    return factor * float(np.sqrt(squared_scale))
 
 
-def _run_orthonormal_stage(
-    gram: FloatArray, relaxed: FloatArray, max_iter: int, tol: float
-) -> tuple[FloatArray, list[float], bool]:
-    """Alternate between assigning regions to columns and refitting the columns."""
-    factor = _build_disjoint_factor(gram, relaxed, gram @ relaxed, relaxed.argmax(axis=1))
-    errors = [projection_error(gram, factor)]
-    for _ in range(max_iter):
-        pull = gram @ factor
-        explained = _compute_explained_squares(factor, pull)
-        moved = _build_disjoint_factor(gram, factor, pull, explained.argmax(axis=1))
-        error = projection_error(gram, moved)
-        if error > errors[-1] - tol:
-            return factor, errors, True
-        factor = moved
-        errors.append(error)
-    return factor, errors, False
+def _reassign_regions(gram: FloatArray, factor: FloatArray) -> FloatArray:
+    """Assign each region to the column that explains it best, and refit the columns."""
+    product = gram @ factor
+    explained = _compute_explained_squares(factor, product)
+    return _build_disjoint_factor(gram, factor, product, explained.argmax(axis=1))
 
 
-def _compute_explained_squares(factor: FloatArray, pull: FloatArray) -> FloatArray:
-    """Sum of squares of region i that column k explains, (R, M)."""
-    strength = np.sum(factor * pull, axis=0)
-    return np.asarray(pull**2 / np.maximum(strength, EPSILON), dtype=np.float64)
+def _compute_explained_squares(factor: FloatArray, product: FloatArray) -> FloatArray:
+    """Return the sum of squares of region i that column k explains, (R, M); ``product`` is XX'W."""
+    strength = np.sum(factor * product, axis=0)
+    return np.asarray(product**2 / np.maximum(strength, _EPSILON), dtype=np.float64)
 
 
-def _build_disjoint_factor(gram: FloatArray, factor: FloatArray, pull: FloatArray, owner: IntArray) -> FloatArray:
-    """Orthonormal W: region i only in column owner[i], weighted by its pull there."""
-    rows = np.arange(len(pull))
-    moved = np.zeros_like(pull)
-    moved[rows, owner] = pull[rows, owner]
-    unexplained = np.diag(gram) - _compute_explained_squares(factor, pull)[rows, owner]
-    for empty in np.flatnonzero(~moved.any(axis=0)):
-        worst = _find_spare_region(moved, unexplained)
-        moved[worst] = 0.0
-        moved[worst, empty] = 1.0
-    return np.asarray(moved / np.linalg.norm(moved, axis=0), dtype=np.float64)
+def _build_disjoint_factor(gram: FloatArray, factor: FloatArray, product: FloatArray, column: IntArray) -> FloatArray:
+    """Return an orthonormal W with region i only in column[i], weighted by ``product`` XX'W."""
+    rows = np.arange(len(product))
+    disjoint = np.zeros_like(product)
+    disjoint[rows, column] = product[rows, column]
+    unexplained = np.diag(gram) - _compute_explained_squares(factor, product)[rows, column]
+    for empty in np.flatnonzero(~disjoint.any(axis=0)):
+        region = _find_spare_region(disjoint, unexplained)
+        disjoint[region] = 0.0
+        disjoint[region, empty] = 1.0
+    return np.asarray(disjoint / np.linalg.norm(disjoint, axis=0), dtype=np.float64)
 
 
 def _find_spare_region(factor: FloatArray, unexplained: FloatArray) -> int:
-    """Worst explained region that is not the last one of its column."""
-    alone = factor.astype(bool).sum(axis=0) == 1
-    last_of_its_column = (factor.astype(bool) & alone).any(axis=1)
-    return int(np.argmax(np.where(last_of_its_column, -np.inf, unexplained)))
+    """Return the worst explained region that is not the only one of its column."""
+    single = factor.astype(bool).sum(axis=0) == 1
+    only_of_its_column = (factor.astype(bool) & single).any(axis=1)
+    return int(np.argmax(np.where(only_of_its_column, -np.inf, unexplained)))
 
 
 def initialise_nndsvd(data: FloatArray, n_patterns: int, rng: np.random.Generator) -> FloatArray:
-    """Nonnegative start from the singular vectors (Boutsidis and Gallopoulos 2008).
+    """Compute a nonnegative start from the singular vectors (Boutsidis and Gallopoulos 2008).
 
     Parameters
     ----------
@@ -232,28 +187,28 @@ def initialise_nndsvd(data: FloatArray, n_patterns: int, rng: np.random.Generato
         Nonnegative.
     n_patterns : int
     rng : numpy Generator
-        Fills the columns beyond the rank of `data`, which have no singular vector.
+        Fills columns beyond the rank of `data`.
 
     Returns
     -------
     ndarray of shape (R, M)
     """
-    left, strength, right = np.linalg.svd(data, full_matrices=False)
-    rank = int(np.sum(strength > strength[0] * 1e-10))
+    left, singular_values, right = np.linalg.svd(data, full_matrices=False)
+    rank = int(np.sum(singular_values > singular_values[0] * 1e-10))
     factor = rng.random((len(data), n_patterns)) / len(data)
     for k in range(min(rank, n_patterns)):
-        factor[:, k] = np.sqrt(strength[k]) * _select_nonnegative_part(left[:, k], right[k])
+        factor[:, k] = np.sqrt(singular_values[k]) * _select_nonnegative_part(left[:, k], right[k])
     return factor
 
 
 def _select_nonnegative_part(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Positive or negative part of a singular pair's left vector, the heavier one."""
-    halves = [(np.maximum(s * left, 0), np.maximum(s * right, 0)) for s in (1.0, -1.0)]
-    lengths = [(np.linalg.norm(u), np.linalg.norm(v)) for u, v in halves]
+    """Return the positive or the negative part of a left singular vector, whichever has more weight."""
+    parts = [(np.maximum(s * left, 0), np.maximum(s * right, 0)) for s in (1.0, -1.0)]
+    lengths = [(np.linalg.norm(u), np.linalg.norm(v)) for u, v in parts]
     weights = [float(a * b) for a, b in lengths]
     best = int(np.argmax(weights))
-    length = max(float(lengths[best][0]), EPSILON)
-    return np.asarray(halves[best][0] * (np.sqrt(weights[best]) / length), dtype=np.float64)
+    length = max(float(lengths[best][0]), _EPSILON)
+    return np.asarray(parts[best][0] * (np.sqrt(weights[best]) / length), dtype=np.float64)
 
 
 def discriminant_nmf(
@@ -266,14 +221,12 @@ def discriminant_nmf(
     max_iter: int = 500,
     tol: float = 1e-5,
 ) -> DiscriminantFactors:
-    """NMF whose coefficients also tell two groups apart (DNMF).
+    """Factorise with coefficients that also separate two groups (DNMF).
 
-    Minimises ||X - HW||^2 + within * tr(S_w) - between * tr(S_b) over H, W >= 0,
-    where S_w and S_b are the scatter of the rows of H within and between groups,
-    and the rows of W have length 1, without which the penalty could be dodged by
-    scaling. With P the averaging within groups and Q the averaging over all,
-    tr(S_w) = tr(H'(I - P)H) and tr(S_b) = tr(H'(P - Q)H), so the multiplicative
-    rule puts the terms with a minus, (within + between) PH, above the line.
+    Minimises ||X - HW||^2 + within * tr(S_w) - between * tr(S_b) over H, W >= 0, where S_w and S_b are the scatter of
+    the rows of H within and between groups. The rows of W have length 1; otherwise scaling would avoid the penalty.
+    With P the averaging within groups and Q the averaging over all, tr(S_w) = tr(H'(I - P)H) and tr(S_b) =
+    tr(H'(P - Q)H), so the terms with a minus, (within + between) PH, are in the numerator of the multiplicative update.
 
     Parameters
     ----------
@@ -285,19 +238,18 @@ def discriminant_nmf(
     rng : numpy Generator
         Draws the start.
     within, between : float
-        Weights gamma and delta of the scatters; `between` < 1 keeps the
-        objective bounded from below.
+        Weights gamma and delta of the scatters; the objective is bounded from below for `between` < 1.
     max_iter : int
     tol : float
-        Stops when the coefficients move by less than this share of their length.
+        Stops when the relative change of the coefficients is smaller.
 
     Returns
     -------
     DiscriminantFactors
     """
-    size = np.sqrt(max(float(data.mean()), EPSILON) / n_patterns)
-    coefficients = size * (0.5 + rng.random((len(data), n_patterns)))
-    components = size * (0.5 + rng.random((n_patterns, data.shape[1])))
+    scale = np.sqrt(max(float(data.mean()), _EPSILON) / n_patterns)
+    coefficients = scale * (0.5 + rng.random((len(data), n_patterns)))
+    components = scale * (0.5 + rng.random((n_patterns, data.shape[1])))
     for _ in range(max_iter):
         before = coefficients
         coefficients = _update_coefficients(data, labels, coefficients, components, within, between)
@@ -311,24 +263,24 @@ def discriminant_nmf(
 def _update_coefficients(
     data: FloatArray, labels: IntArray, h: FloatArray, w: FloatArray, within: float, between: float
 ) -> FloatArray:
-    """Multiplicative step for H (N, M), data term and both scatters."""
-    above = data @ w.T + (within + between) * _broadcast_group_means(h, labels)
-    below = h @ (w @ w.T) + within * h + between * h.mean(axis=0)
-    return np.asarray(h * above / np.maximum(below, EPSILON), dtype=np.float64)
+    """Apply the multiplicative update of H (N, M) with both scatters."""
+    numerator = data @ w.T + (within + between) * _broadcast_group_means(h, labels)
+    denominator = h @ (w @ w.T) + within * h + between * h.mean(axis=0)
+    return np.asarray(h * numerator / np.maximum(denominator, _EPSILON), dtype=np.float64)
 
 
 def _update_components(data: FloatArray, h: FloatArray, w: FloatArray) -> FloatArray:
-    """Lee and Seung's multiplicative step for W (M, R)."""
-    return np.asarray(w * (h.T @ data) / np.maximum((h.T @ h) @ w, EPSILON), dtype=np.float64)
+    """Apply Lee and Seung's multiplicative update of W (M, R)."""
+    return np.asarray(w * (h.T @ data) / np.maximum((h.T @ h) @ w, _EPSILON), dtype=np.float64)
 
 
 def _broadcast_group_means(h: FloatArray, labels: IntArray) -> FloatArray:
-    """Give everyone the mean of their group, (N, M) -> (N, M)."""
+    """Return for everyone the mean of their group, (N, M) -> (N, M)."""
     means = np.stack([h[labels == group].mean(axis=0) for group in (0, 1)])
     return np.asarray(means[labels], dtype=np.float64)
 
 
 def _normalise_rows(h: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scale rows of W to length 1 and H with them, leaving HW as it is."""
-    length = np.maximum(np.linalg.norm(w, axis=1), EPSILON)
+    """Scale the rows of W to length 1 and the columns of H so that HW stays the same."""
+    length = np.maximum(np.linalg.norm(w, axis=1), _EPSILON)
     return h * length, w / length[:, None]

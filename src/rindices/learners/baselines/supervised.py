@@ -1,7 +1,6 @@
-"""What regression reaches when it is told the truth (the paper's section B.6).
+"""Regression on the true severities (the paper's section B.6), an upper reference for the learners.
 
-No learner of ours sees true severities; these references say how much of them
-the regions hold. Shape letters: N people, R regions, M patterns, F folds.
+Learners never see true severities. Shape letters: N people, R regions, M patterns, F folds.
 """
 
 from typing import Any, Literal, NamedTuple, get_args
@@ -19,8 +18,6 @@ from sklearn.utils import check_array, check_consistent_length
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 
-__all__ = ["SupervisedModel", "SupervisedPredictions", "cross_validate_supervised"]
-
 SupervisedModel = Literal["linear", "ridge", "svr"]
 
 
@@ -30,12 +27,11 @@ class SupervisedPredictions(NamedTuple):
     Attributes
     ----------
     train : ndarray of shape (F, N, M)
-        Prediction of each fold's model for the people it was trained on;
-        NaN for the people it held out.
+        Predictions of each fold's model for its training people; NaN for its held-out people.
     test : ndarray of shape (N, M)
-        Prediction for everyone by the model that had not seen them.
+        Held-out predictions.
     fold : ndarray of shape (N,)
-        The fold that held each person out.
+        Fold in which each person was held out.
     """
 
     train: FloatArray
@@ -44,13 +40,9 @@ class SupervisedPredictions(NamedTuple):
 
 
 def cross_validate_supervised(
-    X: ArrayLike,
-    S: ArrayLike,
-    model: SupervisedModel = "linear",
-    folds: int = 5,
-    seed: int = 0,
+    X: ArrayLike, S: ArrayLike, model: SupervisedModel = "linear", folds: int = 5, seed: int = 0
 ) -> SupervisedPredictions:
-    """Severities predicted from regions by a regression trained on true severities.
+    """Predict severities from regions by regression, under cross-validation.
 
     Parameters
     ----------
@@ -59,17 +51,16 @@ def cross_validate_supervised(
     S : array-like of shape (N, M) or (N,)
         Their true severities.
     model : {"linear", "ridge", "svr"}
-        Least squares; ridge with its strength chosen inside each training fold;
-        support vector regression with an RBF kernel. Regions are standardised on
-        the training fold.
+        Least squares; ridge with its penalty chosen inside each training fold; support vector regression with an RBF
+        kernel. Regions are standardised on the training fold.
     folds : int
         F.
     seed : int
-        Shuffles people into folds.
+        Seed of the assignment to folds.
 
     Returns
     -------
-    SupervisedScores
+    SupervisedPredictions
     """
     regions = check_array(X, dtype=np.float64)
     severities = check_array(S, dtype=np.float64, ensure_2d=False)
@@ -80,21 +71,21 @@ def cross_validate_supervised(
     train = np.full((folds, *severities.shape), np.nan)
     test, fold = np.empty_like(severities), np.empty(len(regions), dtype=np.intp)
     splitter = KFold(folds, shuffle=True, random_state=seed)
-    for f, (seen, held) in enumerate(splitter.split(regions)):
+    for f, (seen, held_out) in enumerate(splitter.split(regions)):
         fitted = _make_regression(model).fit(regions[seen], severities[seen])
         train[f, seen] = fitted.predict(regions[seen]).reshape(len(seen), -1)
-        test[held] = fitted.predict(regions[held]).reshape(len(held), -1)
-        fold[held] = f
+        test[held_out] = fitted.predict(regions[held_out]).reshape(len(held_out), -1)
+        fold[held_out] = f
     return SupervisedPredictions(train, test, fold)
 
 
 def _make_regression(model: str) -> Any:
-    """Unfitted regression of that name, standardising its input."""
-    known = {
+    """Return the unfitted pipeline of standardisation and regression."""
+    regressions = {
         "linear": LinearRegression,
         "ridge": lambda: RidgeCV(np.logspace(-2, 4, 13)),
         "svr": lambda: MultiOutputRegressor(SVR(kernel="rbf")),
     }
-    if model not in known:
+    if model not in regressions:
         raise InputError(f"model is {model!r}; give one of {', '.join(get_args(SupervisedModel))}.")
-    return make_pipeline(StandardScaler(), known[model]())
+    return make_pipeline(StandardScaler(), regressions[model]())

@@ -1,1 +1,1 @@
-"""Contrastive learner: patterns by which patients vary beyond controls, in closed form."""
+"""Contrastive learner: patterns of variance that patients have in excess of controls, in closed form."""

@@ -1,15 +1,17 @@
-"""Contrastive ICA: what varies in patients beyond what varies in controls, in a fraction of a second.
+"""Contrastive ICA: patterns of variance that patients have in excess of controls, in closed form.
 
-1. Shares become shifts (`shares`): one number, chosen by likelihood.
-2. The M directions in which patients exceed controls most, a generalised eigenproblem: normal variation is whitened
-   away, disease is left.
-3. The basis of that space (`rotation`), then patterns sharpened by a sparse factor model (`sparse_patterns`), twice.
-4. A person's R-indices by generalised least squares on the patterns.
+1. A log transform makes proportional loss additive (`rindices.learners.log_transform`).
+2. A generalised eigenproblem gives the M directions of largest variance of patients relative to controls. Normal
+   variation is whitened away.
+3. The basis of that space is chosen by likelihood (`rotation`) and the patterns are refined by a sparse factor model
+   (`sparse_patterns`), twice.
+4. R-indices are generalised least squares on the patterns.
 
 Shape letters: N people, R regions, M patterns.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -28,10 +30,29 @@ from rindices.learners.contrastive.sparse_patterns import compute_covariance, co
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.log_transform import apply_log_transform, fit_log_transform
 
-UNIT_SEVERITY_QUANTILE = 0.98  # the quantile of patients that gets R-index 1
-ROTATIONS = ("likelihood", "ica")
+UNIT_SEVERITY_QUANTILE = 0.98
+"""Quantile of patients that gets R-index 1."""
+_ROTATIONS = ("likelihood", "ica")
 _N_REFINEMENTS, _N_EM_STEPS, _N_RANDOM_STARTS = 2, 10, 3
-_RIDGE = 1e-9  # of the mean variance, so that a constant region leaves the covariance invertible
+_RIDGE = 1e-9  # share of the mean variance; keeps the covariance invertible where a region is constant
+
+
+class ContrastiveSolution(NamedTuple):
+    """Solution of the contrastive problem.
+
+    Attributes
+    ----------
+    weights : (R, M)
+        Severity = prepared person @ weights.
+    patterns : (R, M)
+        Change of each region per unit of severity.
+    spectrum : (R,)
+        Generalised eigenvalues, descending.
+    """
+
+    weights: FloatArray
+    patterns: FloatArray
+    spectrum: FloatArray
 
 
 class ContrastiveICA(Learner):
@@ -42,28 +63,30 @@ class ContrastiveICA(Learner):
     n_patterns : int, default=3
         M.
     random_state : int, RandomState or None, default=None
-        Draws the starts of the rotation; the best of them wins, so it rarely matters.
+        Seed of the random starts of the rotation. The best start is used, so the seed rarely matters.
     rotation : {'likelihood', 'ica'}, default='likelihood'
-        ``likelihood``: the full method above. ``ica``: plain contrastive ICA, that is, no transform, FastICA in the
-        contrastive space and no refinement; as good only where severities are independent and uniform.
+        ``likelihood``: all four steps of the method. ``ica``: plain contrastive ICA, without log transform and
+        refinement and with FastICA as rotation. It is as good only where severities are independent and uniform.
 
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
-        Change of each region at R-index 1, in control standard deviations, for the average control; atrophy is
-        negative. Strongest pattern first.
+        Change of each region at R-index 1, in control standard deviations, for the average control. Atrophy is
+        negative. The strongest pattern comes first.
+    shifts_ : ndarray of shape (M, R)
+        The patterns after the log transform.
     spectrum_ : ndarray of shape (R,)
-        Patients' variance against controls', direction by direction, descending. Directions of disease stand out.
+        Ratio of patients' to controls' variance in each direction, descending. Directions of disease stand out.
     head_ : ContrastiveHead
-        What inference needs, as plain arrays.
+        Arrays for inference.
     share_ : float
-        c of the transform; 0 where changes are shifts already.
+        c of the log transform; 0 for the identity.
     n_features_in_ : int
         R.
 
     Notes
     -----
-    The R-index is 0 for the average control and 1 for patients at the 98th percentile; it is not cut at either end.
+    The R-index is 0 for the average control and 1 at the 98th percentile of patients. It is not clipped.
 
     Examples
     --------
@@ -75,122 +98,146 @@ class ContrastiveICA(Learner):
         self.rotation = rotation
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
-        if self.rotation not in ROTATIONS:
-            raise InputError(f"rotation is {self.rotation!r}; give one of {', '.join(ROTATIONS)}.")
+        if self.rotation not in _ROTATIONS:
+            raise InputError(f"rotation is {self.rotation!r}; give one of {', '.join(_ROTATIONS)}.")
         if patient.sum() <= self.n_patterns:
             raise InputError(
                 f"{patient.sum()} patients cannot give {self.n_patterns} patterns; lower n_patterns or add patients."
             )
-        wide = self.rotation == "likelihood"
-        head = initialise_contrastive_head(regions, patient, self.n_patterns, straighten=wide)
+        by_likelihood = self.rotation == "likelihood"
+        head = initialise_contrastive_head(regions, patient, self.n_patterns, straighten=by_likelihood)
         people = head.prepare(regions)
-        learn = fit_contrastive_likelihood if wide else fit_contrastive_ica
-        weights, patterns, self.spectrum_ = learn(people[~patient], people[patient], self.n_patterns, self._draw_seed())
-        unit = compute_unit_severity(people[patient] @ weights)
-        self.head_ = replace(head, weights=weights / unit)
-        self.shifts_ = (patterns * unit).T
+        learn = fit_contrastive_likelihood if by_likelihood else fit_contrastive_ica
+        solution = learn(people[~patient], people[patient], self.n_patterns, self._draw_seed())
+        unit = compute_unit_severity(people[patient] @ solution.weights)
+        self.head_ = replace(head, weights=solution.weights / unit)
+        self.shifts_ = (solution.patterns * unit).T
+        self.spectrum_ = solution.spectrum
         self.share_ = float(head.share)
-        self.patterns_ = self.head_.in_control_sd(self.shifts_)
+        self.patterns_ = self.head_.to_control_sd(self.shifts_)
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
-        return regions
+        return regions  # the head prepares
 
     def _infer(self, prepared: FloatArray) -> FloatArray:
         return self.head_.infer(prepared)
 
 
 def initialise_contrastive_head(
-    regions: FloatArray, patient: BoolArray, width: int, straighten: bool
+    regions: FloatArray, patient: BoolArray, n_patterns: int, straighten: bool
 ) -> ContrastiveHead:
-    """Return a head of zero weights that standardises people (N, R) to controls and turns shares into shifts.
+    """Fit standardisation and log transform; the weights are zero.
 
     Parameters
     ----------
-    width : int
+    regions : (N, R)
+    patient : (N,)
+        Mask of patients.
+    n_patterns : int
         M.
     straighten : bool
-        Whether to look for c of the transform; without it c is 0.
+        Whether to fit the log transform; otherwise c is 0.
+
+    Returns
+    -------
+    ContrastiveHead
     """
     controls = regions[~patient]
     mean, scale = controls.mean(axis=0), handle_zeros_in_scale(controls.std(axis=0))
     z = (regions - mean) / scale
     share = fit_log_transform([z[~patient], z[patient]]) if straighten else 0.0
     shifts = apply_log_transform(z[~patient], share)
-    standing = (shifts.mean(axis=0), handle_zeros_in_scale(shifts.std(axis=0)))
-    return ContrastiveHead(mean, scale, np.array(share), *standing, np.zeros((z.shape[1], width)))
+    moments = (shifts.mean(axis=0), handle_zeros_in_scale(shifts.std(axis=0)))
+    return ContrastiveHead(mean, scale, np.array(share), *moments, np.zeros((z.shape[1], n_patterns)))
 
 
 def compute_unit_severity(severities: FloatArray) -> FloatArray:
     """Return the severity (M,) that gets R-index 1: the 98th percentile of patients (N, M)."""
-    severe = np.quantile(severities, UNIT_SEVERITY_QUANTILE, axis=0)
-    return np.where(severe > 1e-12, severe, 1.0)
+    unit = np.quantile(severities, UNIT_SEVERITY_QUANTILE, axis=0)
+    return np.where(unit > 1e-12, unit, 1.0)
 
 
 def estimate_control_covariance(controls: FloatArray) -> FloatArray:
-    """Return the shrunk covariance (R, R) of controls; Ledoit-Wolf, so fewer people than regions will do."""
+    """Return the Ledoit-Wolf covariance (R, R) of controls (N, R), which may be fewer than regions."""
     shrunk = ledoit_wolf(controls)[0]
     return np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
 
 
-def fit_contrastive_ica(
-    controls: FloatArray, patients: FloatArray, width: int, seed: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Run plain contrastive ICA: weights (R, M), patterns (R, M) per unit of the index, spectrum (R,)."""
+def fit_contrastive_ica(controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int) -> ContrastiveSolution:
+    """Run plain contrastive ICA on prepared people (N, R)."""
     spectrum, vectors = eigh(ledoit_wolf(patients)[0], estimate_control_covariance(controls))
-    space = vectors[:, ::-1][:, :width]
-    weights = space @ fit_fastica_unmixing((patients - patients.mean(axis=0)) @ space, seed)
+    space = vectors[:, ::-1][:, :n_patterns]
+    centred = patients - patients.mean(axis=0)
+    weights = space @ fit_fastica_unmixing(centred @ space, seed)
     weights = weights * np.where(patients.mean(axis=0) @ weights < 0, -1.0, 1.0)
-    s = (patients - patients.mean(axis=0)) @ weights
-    patterns = (patients - patients.mean(axis=0)).T @ s / len(s) / handle_zeros_in_scale(s.var(axis=0))
+    s = centred @ weights
+    patterns = centred.T @ s / len(s) / handle_zeros_in_scale(s.var(axis=0))
     order = _order_by_strength(patterns, np.eye(len(patterns)))
-    return weights[:, order], patterns[:, order], spectrum[::-1]
+    return ContrastiveSolution(weights[:, order], patterns[:, order], spectrum[::-1])
 
 
 def fit_contrastive_likelihood(
-    controls: FloatArray, patients: FloatArray, width: int, seed: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Run the full method: weights (R, M), patterns (R, M) per unit of the index, spectrum (R,)."""
+    controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int
+) -> ContrastiveSolution:
+    """Run steps 2 to 4 of the method on prepared people (N, R)."""
     rng = np.random.default_rng(seed)
-    patterns, noise, spectrum = compute_contrastive_space(controls, patients, width)
+    patterns, noise, spectrum = compute_contrastive_space(controls, patients, n_patterns)
     patterns = _rotate_patterns(patients, patterns, noise, _N_RANDOM_STARTS, rng)
     for _ in range(_N_REFINEMENTS):
         patterns = _rotate_patterns(patients, refine_patterns(patients, patterns, noise, _N_EM_STEPS), noise, 0, rng)
-    return compute_severity_weights(patterns, noise), patterns, spectrum
+    return ContrastiveSolution(compute_severity_weights(patterns, noise), patterns, spectrum)
 
 
 def compute_contrastive_space(
-    controls: FloatArray, patients: FloatArray, width: int
+    controls: FloatArray, patients: FloatArray, n_patterns: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the disease directions as patterns (R, M), the controls' covariance (R, R) and the spectrum (R,).
+    """Find the directions in which patients vary more than controls.
 
-    Solves E[(y - mean x)(y - mean x)'] w = rho C w. The second moment about the controls' mean is covariance plus
-    squared mean shift: the shift lies in the same space and is measured far better than any variance.
+    Solves E[(y - mean x)(y - mean x)'] w = rho C w. The second moment about the controls' mean is the covariance plus
+    the squared mean shift. The shift lies in the same space and is estimated far better than any variance.
+
+    Parameters
+    ----------
+    controls, patients : (N, R)
+        Prepared people, x and y.
+    n_patterns : int
+        M.
+
+    Returns
+    -------
+    patterns : (R, M)
+        C w of the M largest rho; their signs give patients a positive mean.
+    noise : (R, R)
+        C, the controls' covariance.
+    spectrum : (R,)
+        rho, descending.
     """
     noise = estimate_control_covariance(controls)
     shift = patients.mean(axis=0) - controls.mean(axis=0)
     spectrum, vectors = eigh(ledoit_wolf(patients)[0] + np.outer(shift, shift), noise)
-    top = vectors[:, ::-1][:, :width]
+    top = vectors[:, ::-1][:, :n_patterns]
     return noise @ (top * np.where(shift @ top < 0, -1.0, 1.0)), noise, spectrum[::-1]
 
 
 def _rotate_patterns(
-    patients: FloatArray, patterns: FloatArray, noise: FloatArray, random: int, rng: np.random.Generator
+    patients: FloatArray, patterns: FloatArray, noise: FloatArray, n_random_starts: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the patterns (R, M) in their most likely basis, patients' mean above zero, strongest first."""
+    """Return the patterns (R, M) in their most likely basis, with a positive mean of patients, strongest first."""
     u = patients @ compute_severity_weights(patterns, noise)
     values, vectors = np.linalg.eigh(compute_covariance(u))
     values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
-    root = vectors * np.sqrt(values) @ vectors.T  # symmetric, so that the basis as it is stays a good start
-    found = patterns @ root
+    root = vectors * np.sqrt(values) @ vectors.T  # symmetric, so that the current basis remains a good start
+    rotated = patterns @ root
     if patterns.shape[1] > 1:
         white = (u - u.mean(axis=0)) @ np.linalg.inv(root)
-        found = find_most_likely_basis(white, found, LikelihoodWeights(), draw_rotation_starts(found, random, rng))
-    mean = (patients @ compute_severity_weights(found, noise)).mean(axis=0)
-    found = found * np.where(mean < 0, -1.0, 1.0)
-    return np.asarray(found[:, _order_by_strength(found, noise)])
+        starts = draw_rotation_starts(rotated, n_random_starts, rng)
+        rotated = find_most_likely_basis(white, rotated, LikelihoodWeights(), starts)
+    mean = (patients @ compute_severity_weights(rotated, noise)).mean(axis=0)
+    rotated = rotated * np.where(mean < 0, -1.0, 1.0)
+    return np.asarray(rotated[:, _order_by_strength(rotated, noise)])
 
 
 def _order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
-    """Return the order of patterns by their size in a metric, so that it does not depend on the start."""
+    """Return the order of patterns by size in a metric, which does not depend on the start."""
     strength = (patterns * np.linalg.solve(metric, patterns)).sum(axis=0)
     return np.argsort(-strength, kind="stable")

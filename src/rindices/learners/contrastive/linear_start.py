@@ -1,4 +1,4 @@
-"""Where a warm training starts: a solved linear model of a member's own people, in closed form.
+"""Start of a warm training: a linear model of a member's people, solved in closed form.
 
 Shape letters: N people, R regions, M patterns.
 """
@@ -30,18 +30,19 @@ class LinearStart(NamedTuple):
 
     Attributes
     ----------
-    seats : Seats
+    subsample : Subsample
+        People of the member.
     patterns : (R, M)
         D, the shift of each region in control standard deviations at severity 1.
     noise : (R, R)
         Covariance of e.
     prior : SeverityPrior
         Of s.
-    whitened_by : (R, R)
-        Covariance in which people are whitened before D.
+    whitening_covariance : (R, R)
+        Covariance by which people are whitened before D.
     """
 
-    seats: Subsample
+    subsample: Subsample
     patterns: FloatArray
     noise: FloatArray
     prior: SeverityPrior
@@ -49,7 +50,7 @@ class LinearStart(NamedTuple):
 
 
 def fit_linear_start(
-    people: FloatArray, y: IntArray, seats: Subsample, n_patterns: int, kind: str, conditioning: str, seed: int
+    people: FloatArray, y: IntArray, subsample: Subsample, n_patterns: int, kind: str, conditioning: str, seed: int
 ) -> LinearStart:
     """Solve the linear model for the people of a member.
 
@@ -57,74 +58,98 @@ def fit_linear_start(
     ----------
     people : (N, R)
         Shifts in control standard deviations.
+    y : (N,)
+        0 control, 1 patient.
+    subsample : Subsample
+        People of the member.
+    n_patterns : int
+        M.
     kind : {'ica', 'likelihood'}
         ``ica``: plain contrastive ICA, the controls' covariance, uniform and independent severities. ``likelihood``:
         the contrastive learner's likelihood, normal variation shared by controls and patients, and severities with
-        their own marginals and correlation. For a random start ``ica`` serves, of which only the covariance is used.
+        their marginals and correlation. A random start uses ``ica``, and of it the covariance only.
     conditioning : str
         See `Recipe`.
+    seed : int
+
+    Returns
+    -------
+    LinearStart
+
+    Raises
+    ------
+    InputError
+        If the member has too few patients, or too few people, for that many patterns.
     """
-    own, labels = people[seats.seen], y[seats.seen]
+    seen, labels = people[subsample.seen], y[subsample.seen]
     if labels.sum() <= n_patterns:
         raise InputError(
             f"{labels.sum()} patients cannot give {n_patterns} patterns (a member sees that many of {(y == 1).sum()}): "
             "lower n_patterns or add patients."
         )
-    centre = own[labels == 0].mean(axis=0)
-    controls, patients = own[labels == 0] - centre, own[labels == 1] - centre
+    centre = seen[labels == 0].mean(axis=0)
+    controls, patients = seen[labels == 0] - centre, seen[labels == 1] - centre
+    fit_model = _fit_likelihood_model if kind == "likelihood" else _fit_ica_model
     try:
         with limit_blas_threads():
-            found = (_fit_likelihood_model if kind == "likelihood" else _fit_ica_model)(
-                controls, patients, n_patterns, seed
-            )
-            whitened_by = estimate_control_covariance(controls) if conditioning == "controls" else found.noise
+            control_covariance = estimate_control_covariance(controls)
+            model = fit_model(controls, patients, control_covariance, n_patterns, seed)
     except np.linalg.LinAlgError as error:
-        raise InputError(f"{n_patterns} patterns cannot be told apart in {len(own)} people: ask for fewer.") from error
-    unit = compute_unit_severity(patients @ compute_severity_weights(found.patterns, found.noise))
-    mean, covariance = found.mean / unit, found.covariance / np.outer(unit, unit)
+        raise InputError(
+            f"{n_patterns} patterns cannot be distinguished in {len(seen)} people: ask for fewer."
+        ) from error
+    unit = compute_unit_severity(patients @ compute_severity_weights(model.patterns, model.noise))
+    mean, covariance = model.mean / unit, model.covariance / np.outer(unit, unit)
     prior = (fit_prior_to_moments if kind == "likelihood" else make_independent_prior)(mean, covariance)
-    return LinearStart(seats, found.patterns * unit, found.noise, prior, whitened_by)
+    whitening_covariance = control_covariance if conditioning == "controls" else model.noise
+    return LinearStart(subsample, model.patterns * unit, model.noise, prior, whitening_covariance)
 
 
-def _fit_ica_model(controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int) -> FactorModel:
-    patterns, noise = (
-        fit_contrastive_ica(controls, patients, n_patterns, seed)[1],
-        estimate_control_covariance(controls),
-    )
+def _fit_ica_model(
+    controls: FloatArray, patients: FloatArray, noise: FloatArray, n_patterns: int, seed: int
+) -> FactorModel:
+    patterns = fit_contrastive_ica(controls, patients, n_patterns, seed).patterns
     return FactorModel(patterns, noise, *estimate_severity_moments(patients, patterns, noise))
 
 
-def _fit_likelihood_model(controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int) -> FactorModel:
-    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed)[1]
-    return fit_factor_model(controls, patients, patterns, estimate_control_covariance(controls))
+def _fit_likelihood_model(
+    controls: FloatArray, patients: FloatArray, noise: FloatArray, n_patterns: int, seed: int
+) -> FactorModel:
+    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed).patterns
+    return fit_factor_model(controls, patients, patterns, noise)
 
 
 def compute_inverse_weights(z: FloatArray, change: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the weights (R, M) of the best linear inverse: the regression of z on a person who was changed so.
+    """Compute the best linear inverse: the regression of z on people with that change.
 
     A person is e + change with e of covariance C, so the regression needs only the moments of z and the change.
 
     Parameters
     ----------
     z : (N, M)
-        Severities as drawn.
+        Drawn severities.
     change : (N, R)
-        What each does to a person.
+        Change of a person by each.
     noise : (R, R)
         C.
+
+    Returns
+    -------
+    (R, M)
+        Weights.
     """
-    moved, drawn = change - change.mean(axis=0), z - z.mean(axis=0)
-    return np.asarray(np.linalg.solve(noise + moved.T @ moved / len(moved), moved.T @ drawn / len(moved)))
+    change, z = change - change.mean(axis=0), z - z.mean(axis=0)
+    return np.asarray(np.linalg.solve(noise + change.T @ change / len(change), change.T @ z / len(change)))
 
 
 def compute_start_weights(start: LinearStart, rng: np.random.Generator) -> FloatArray:
-    """Return the weights (R, M) of the inverse of the linear model itself."""
+    """Return the weights (R, M) of the linear model's inverse."""
     z, s = start.prior.draw(_N_PRIOR_DRAWS, rng)
     return compute_inverse_weights(z, s @ start.patterns.T, start.noise)
 
 
 def compute_start_curves(start: LinearStart, levels: Sequence[float]) -> FloatArray:
-    """Return the shift of each region under each pattern alone, at some levels of z: (Q, M, R)."""
-    width = start.patterns.shape[1]
-    severities = np.stack([start.prior.severities(np.full((1, width), level))[0] for level in levels])
+    """Return the shift of each region by each pattern alone, at Q levels of z: (Q, M, R)."""
+    n_patterns = start.patterns.shape[1]
+    severities = np.stack([start.prior.severities(np.full((1, n_patterns), level))[0] for level in levels])
     return np.asarray(severities[:, :, None] * start.patterns.T)

@@ -1,9 +1,9 @@
-"""How severities are spread among patients: marginals on an interval and a Gaussian copula, from two moments.
+"""Distribution of severities among patients: bounded marginals and a Gaussian copula, fitted to two moments.
 
-The paper draws z uniform and independent. Here z keeps its uniform marginals, and the severity of pattern k is
-s_k = q_k(z_k): q_k is the quantile function of a Beta distribution on [0, upper_k] with the mean and variance that the
-patients' severities have, and z has their correlation. Where severities are uniform and independent, q_k is the
-identity up to its unit and this is the paper's choice. Shape letters: N people, M patterns, Q grid points.
+The paper draws z uniform and independent. Here z keeps uniform marginals, and the severity of pattern k is
+s_k = q_k(z_k). q_k is the quantile function of a Beta distribution on [0, upper_k] with the mean and variance of the
+patients' severities, and z has their correlation. Where severities are uniform and independent, q_k is linear and this
+is the paper's choice. Shape letters: N people, M patterns, Q grid points.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from scipy.stats import beta
 from rindices._typing import FloatArray
 
 QUANTILE_GRID = np.linspace(0.0, 1.0, 201)
-_UNIFORM_HALF_WIDTH = np.sqrt(3.0)  # a uniform distribution ends so many standard deviations above its mean
-_CORRELATION_SHRINKAGE = 0.98  # of correlations, so that a Cholesky factor exists
-_MIN_BETA_CONCENTRATION = 0.3  # of a + b, below which nearly everyone is at one of the ends
+_UNIFORM_HALF_WIDTH = np.sqrt(3.0)  # half the width of a uniform distribution, in standard deviations
+_CORRELATION_SHRINKAGE = 0.98  # so that a Cholesky factor exists
+_MIN_BETA_CONCENTRATION = 0.3  # of a + b; below it nearly everyone is at one of the ends
 
 
 class SeverityPrior(NamedTuple):
@@ -35,18 +35,18 @@ class SeverityPrior(NamedTuple):
     factor: FloatArray
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return z (N, M) and severities (N, M) of so many people."""
+        """Draw z (N, M) and severities (N, M) of ``number`` people."""
         z = draw_from_copula(self.factor, number, rng)
         return z, self.severities(z)
 
     def severities(self, z: FloatArray) -> FloatArray:
-        """q_k(z_k): (N, M) -> (N, M)."""
+        """Return q_k(z_k), (N, M) -> (N, M)."""
         columns = [np.interp(z[:, k], QUANTILE_GRID, quantiles) for k, quantiles in enumerate(self.quantiles)]
         return np.stack(columns, axis=1)
 
 
 def draw_from_copula(factor: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-    """Return z = Phi(L e) of so many people, (N, M); L (M, M) is `SeverityPrior.factor`."""
+    """Draw z = Phi(L e) of ``number`` people, (N, M); L (M, M) is `SeverityPrior.factor`."""
     return np.asarray(ndtr(rng.standard_normal((number, len(factor))) @ factor.T))
 
 
@@ -60,7 +60,7 @@ def fit_prior_to_moments(mean: FloatArray, covariance: FloatArray) -> SeverityPr
 
 
 def make_independent_prior(mean: FloatArray, covariance: FloatArray) -> SeverityPrior:
-    """Return the paper's prior, uniform and independent, in the unit that fits the mean (M,) and covariance (M, M)."""
+    """Return the paper's prior, uniform and independent, scaled to this mean (M,) and covariance (M, M)."""
     upper = np.maximum(np.asarray(mean) + _UNIFORM_HALF_WIDTH * np.sqrt(np.diag(covariance)), 1e-12)
     return SeverityPrior(np.outer(upper, QUANTILE_GRID), np.eye(len(upper)))
 
@@ -70,5 +70,5 @@ def _compute_beta_quantiles(mean: float, sd: float) -> FloatArray:
     mean = max(mean, 1e-3 * sd)
     upper = max(mean + _UNIFORM_HALF_WIDTH * sd, 1.05 * mean)
     share, variance = mean / upper, (sd / upper) ** 2
-    weight = max(share * (1.0 - share) / variance - 1.0, _MIN_BETA_CONCENTRATION)
-    return np.asarray(upper * beta.ppf(QUANTILE_GRID, share * weight, (1.0 - share) * weight))
+    concentration = max(share * (1.0 - share) / variance - 1.0, _MIN_BETA_CONCENTRATION)
+    return np.asarray(upper * beta.ppf(QUANTILE_GRID, share * concentration, (1.0 - share) * concentration))

@@ -1,8 +1,8 @@
-"""The factor model once more, with normal variation learnt from controls and patients together.
+"""Factor model whose normal variation is estimated from controls and patients together.
 
-Controls are e, patients D s + e, and both have the same e ~ N(0, C). Controls alone measure C badly where they are few
-against regions; what the patterns leave of the patients measures it too. `fit_factor_model` alternates between the two until
-neither moves much. Shape letters: N people, R regions, M patterns.
+Controls are e and patients D s + e, with the same e ~ N(0, C). A few controls estimate C badly; the residuals of the
+patients, after the patterns, add information. `fit_factor_model` alternates between C and D.
+Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is D and ``noise`` is C.
 """
 
 from typing import NamedTuple
@@ -22,16 +22,16 @@ _N_ALTERNATIONS, _N_NOISE_STEPS, _N_EM_STEPS = 6, 5, 10
 
 
 class FactorModel(NamedTuple):
-    """Patterns, normal variation and severities of the patients.
+    """Patterns, normal variation and moments of the severities.
 
     Attributes
     ----------
     patterns : (R, M)
-        Shift of each region per unit of severity.
+        D, the shift of each region per unit of severity.
     noise : (R, R)
-        C, the covariance that controls and patients share.
+        C, the covariance of e.
     mean, covariance : (M,), (M, M)
-        Of the patients' severities, the error of their estimation taken off.
+        Of the patients' severities, with the variance of their estimation error subtracted.
     """
 
     patterns: FloatArray
@@ -43,60 +43,62 @@ class FactorModel(NamedTuple):
 def fit_factor_model(
     controls: FloatArray, patients: FloatArray, patterns: FloatArray, noise: FloatArray
 ) -> FactorModel:
-    """Learn patterns and shared normal variation together, from a first solution.
+    """Estimate patterns and shared covariance by alternation from a first solution.
 
-    The patterns keep the basis they came in. EM with a sparse prior would also turn them, by sparsity alone; that the
-    basis is right was decided by more than that (`rotation`).
+    The patterns keep their basis. EM with a sparse prior would also rotate them, by sparsity alone, but the basis was
+    chosen by more criteria (`rotation`).
 
     Parameters
     ----------
     controls, patients : (N, R)
-        Shifts, in control standard deviations about the controls' mean.
+        Shifts from the controls' mean, in control standard deviations.
     patterns : (R, M)
         First solution.
     noise : (R, R)
         The controls' covariance.
 
-    Notes
-    -----
-    Where the patterns vanish or merge, which happens where there is nothing to find, the first solution is returned.
+    Returns
+    -------
+    FactorModel
+        With the first solution, where patterns vanish or merge because there is too little to find.
     """
     try:
-        found, shared = _alternate_updates(controls, patients, patterns, noise)
-    except np.linalg.LinAlgError:  # a pattern vanished on the way: there is less to find than was asked for
-        found, shared = patterns, noise
-    return FactorModel(found, shared, *estimate_severity_moments(patients, found, shared))
+        solution = _alternate_updates(controls, patients, patterns, noise)
+    except np.linalg.LinAlgError:  # a pattern vanished
+        solution = patterns, noise
+    return FactorModel(*solution, *estimate_severity_moments(patients, *solution))
 
 
 def _alternate_updates(
     controls: FloatArray, patients: FloatArray, patterns: FloatArray, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return patterns (R, M) and shared covariance (R, R), or what was given where they end without meaning."""
-    found, shared = patterns, noise
+    """Return patterns (R, M) and shared covariance (R, R), or the first solution where these are not well posed."""
+    refined, shared = patterns, noise
     for _ in range(_N_ALTERNATIONS):
         for _ in range(_N_NOISE_STEPS):
-            shared = estimate_shared_covariance(controls, patients, found, shared)
-        found = refine_patterns(patients, found, shared, _N_EM_STEPS)
-    before, after = (patients @ compute_severity_weights(*pair) for pair in ((patterns, noise), (found, shared)))
-    found = _restore_basis(before, after, found)
-    return (found, shared) if is_well_posed(found, shared) else (patterns, noise)
+            shared = _estimate_shared_covariance(controls, patients, refined, shared)
+        refined = refine_patterns(patients, refined, shared, _N_EM_STEPS)
+    before = patients @ compute_severity_weights(patterns, noise)
+    after = patients @ compute_severity_weights(refined, shared)
+    refined = _restore_basis(before, after, refined)
+    return (refined, shared) if is_well_posed(refined, shared) else (patterns, noise)
 
 
-def estimate_shared_covariance(
+def _estimate_shared_covariance(
     controls: FloatArray, patients: FloatArray, patterns: FloatArray, noise: FloatArray
 ) -> FloatArray:
-    """Return the covariance (R, R) of controls and of what the patterns leave of patients: one step of EM, shrunk."""
+    """Take one EM step for C (R, R), from the controls and the residuals of the patients, with shrinkage."""
     mean, covariance = estimate_severity_moments(patients, patterns, noise)
     weights = np.linalg.solve(noise, patterns)
     precision = np.linalg.inv(covariance)
-    uncertain = np.linalg.inv(patterns.T @ weights + precision)
-    left = patients - (patients @ weights + mean @ precision) @ uncertain @ patterns.T
-    people = np.concatenate([controls - controls.mean(axis=0), left - left.mean(axis=0)])
-    return np.asarray(ledoit_wolf(people)[0] + len(left) / len(people) * patterns @ uncertain @ patterns.T)
+    posterior_cov = np.linalg.inv(patterns.T @ weights + precision)
+    residuals = patients - (patients @ weights + mean @ precision) @ posterior_cov @ patterns.T
+    people = np.concatenate([controls - controls.mean(axis=0), residuals - residuals.mean(axis=0)])
+    return np.asarray(ledoit_wolf(people)[0] + len(residuals) / len(people) * patterns @ posterior_cov @ patterns.T)
 
 
 def _restore_basis(before: FloatArray, after: FloatArray, patterns: FloatArray) -> FloatArray:
-    """Return the patterns (R, M) in the basis in which severities run parallel to those of before, (N, M)."""
+    """Return the patterns (R, M) in the basis whose severities are closest to those of before, (N, M)."""
     mixing = np.linalg.lstsq(after - after.mean(axis=0), before - before.mean(axis=0), rcond=None)[0]
     if np.linalg.cond(mixing) > 1e6:
         return patterns

@@ -1,7 +1,7 @@
-"""The factor model behind the contrastive learner, and its sparse refinement.
+"""Factor model of the contrastive learner, and its sparse refinement.
 
 Controls: e ~ N(0, C). Patients: D s + e with severities s of any mean and covariance and sparse patterns D.
-Shape letters: N people, R regions, M patterns.
+Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is D and ``noise`` is C.
 """
 
 import numpy as np
@@ -14,7 +14,18 @@ _MIN_EIGENVALUE_SHARE = 0.05  # of the largest eigenvalue, so that the severitie
 
 
 def compute_severity_weights(patterns: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the weights (R, M) of generalised least squares, C^-1 D (D' C^-1 D)^-1: severity = person @ weights."""
+    """Compute the weights of generalised least squares, C^-1 D (D' C^-1 D)^-1.
+
+    Parameters
+    ----------
+    patterns : (R, M)
+    noise : (R, R)
+
+    Returns
+    -------
+    (R, M)
+        Severity = person @ weights.
+    """
     x = np.linalg.solve(noise, patterns)
     return np.asarray(x @ np.linalg.inv(patterns.T @ x))
 
@@ -22,20 +33,45 @@ def compute_severity_weights(patterns: FloatArray, noise: FloatArray) -> FloatAr
 def estimate_severity_moments(
     patients: FloatArray, patterns: FloatArray, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return mean (M,) and covariance (M, M) of the severities, the error of their estimation taken off."""
+    """Estimate the moments of the severities, with the variance of their estimation error subtracted.
+
+    Parameters
+    ----------
+    patients : (N, R)
+    patterns : (R, M)
+    noise : (R, R)
+
+    Returns
+    -------
+    mean : (M,)
+    covariance : (M, M)
+    """
     s = patients @ compute_severity_weights(patterns, noise)
     error = np.linalg.inv(patterns.T @ np.linalg.solve(noise, patterns))
     values, vectors = np.linalg.eigh(compute_covariance(s) - error)
-    kept = np.maximum(values, _MIN_EIGENVALUE_SHARE * max(float(values.max()), 1e-12))
-    return s.mean(axis=0), np.asarray(vectors * kept @ vectors.T)
+    values = np.maximum(values, _MIN_EIGENVALUE_SHARE * max(float(values.max()), 1e-12))
+    return s.mean(axis=0), np.asarray(vectors * values @ vectors.T)
 
 
 def refine_patterns(patients: FloatArray, patterns: FloatArray, noise: FloatArray, steps: int) -> FloatArray:
-    """Sharpen patterns (R, M) by EM with a sparse Bayesian prior, D_jk ~ N(0, tau_jk^2), every tau learnt.
+    """Refine patterns by EM with a sparse Bayesian prior, D_jk ~ N(0, tau_jk^2), every tau learnt.
 
-    The M step knows that errors of D are correlated between regions as C says: regions without disease predict,
-    and so take away, the error of those with it. Where EM ends with a pattern vanished or two merged, which means that
-    more patterns were asked for than the data hold, the patterns are returned as they came.
+    The M step uses that errors of D are correlated between regions as in C: regions without disease predict the error
+    of regions with disease.
+
+    Parameters
+    ----------
+    patients : (N, R)
+    patterns : (R, M)
+        Start.
+    noise : (R, R)
+    steps : int
+        Number of EM steps.
+
+    Returns
+    -------
+    (R, M)
+        Refined patterns. The start, where EM lets a pattern vanish or two merge: then the data hold fewer patterns.
     """
     if not is_well_posed(patterns, noise):
         return patterns
@@ -46,17 +82,17 @@ def refine_patterns(patients: FloatArray, patterns: FloatArray, noise: FloatArra
     for _ in range(steps):
         x = np.linalg.solve(noise, d)
         precision = np.linalg.inv(cov)
-        post = np.linalg.inv(d.T @ x + precision)
-        s = (patients @ x + mean @ precision) @ post
+        posterior_cov = np.linalg.inv(d.T @ x + precision)
+        s = (patients @ x + mean @ precision) @ posterior_cov
         mean = s.mean(axis=0)
-        cov = (s - mean).T @ (s - mean) / n + post
-        gram = np.linalg.inv(s.T @ s + n * post)
-        d, tau = _shrink_patterns(patients.T @ s @ gram, np.diag(gram), tau, noise)
+        cov = (s - mean).T @ (s - mean) / n + posterior_cov
+        inverse_gram = np.linalg.inv(s.T @ s + n * posterior_cov)
+        d, tau = _shrink_patterns(patients.T @ s @ inverse_gram, np.diag(inverse_gram), tau, noise)
     return d if is_well_posed(d, noise) else patterns
 
 
 def is_well_posed(patterns: FloatArray, noise: FloatArray) -> bool:
-    """Return False where a pattern has vanished or two have merged."""
+    """Return False where a pattern (R, M) has vanished or two have merged."""
     if not np.isfinite(patterns).all():
         return False
     gram = patterns.T @ np.linalg.solve(noise, patterns)
@@ -74,20 +110,17 @@ def compute_covariance(s: FloatArray) -> FloatArray:
 def _shrink_patterns(
     raw: FloatArray, error: FloatArray, tau: FloatArray, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the posterior mean of D (R, M) and the updated prior variances.
-
-    The least-squares ``raw`` has errors ``error[k] * C`` in column k.
-    """
-    d, spread = np.empty_like(raw), np.empty_like(tau)
+    """Return the posterior mean of D and updated prior variances; column k of ``raw`` has errors ``error[k] * C``."""
+    d, variances = np.empty_like(raw), np.empty_like(tau)
     for k in range(raw.shape[1]):
         inverse = _invert_positive_definite(np.diag(tau[:, k]) + error[k] * noise)
         d[:, k] = (raw[:, k] @ inverse) * tau[:, k]
-        spread[:, k] = d[:, k] ** 2 + np.maximum(tau[:, k] * (1.0 - np.diag(inverse) * tau[:, k]), 0.0)
-    return d, spread
+        variances[:, k] = d[:, k] ** 2 + np.maximum(tau[:, k] * (1.0 - np.diag(inverse) * tau[:, k]), 0.0)
+    return d, variances
 
 
 def _invert_positive_definite(matrix: FloatArray) -> FloatArray:
-    """Return the inverse of a positive definite matrix, in half the time that solving for the identity takes."""
+    """Invert a positive definite matrix, in half the time of `numpy.linalg.inv`."""
     factor, failed = dpotrf(matrix, lower=True, clean=True)
     inverse, _ = dpotri(factor, lower=True)
     if failed:

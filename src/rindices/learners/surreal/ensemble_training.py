@@ -158,7 +158,7 @@ def _make_member_from_start(trained: TrainedMember, room: TrainingData, start: L
         weights, shifts = compute_start_weights(start, rng), compute_start_curves(start, SEVERITY_LEVELS)
     else:
         weights, shifts = refit_inverse(trained, room, start, rng), _compute_shift_curves(trained, room.scale_group(0))
-    head, curves = _make_scaled_head(weights, room), room.head.in_control_sd(shifts)
+    head, curves = _make_scaled_head(weights, room), room.head.to_control_sd(shifts)
     return Member(trained.member, trained.outcome, trained.steps, head, curves)
 
 
@@ -176,7 +176,7 @@ def refit_inverse(
     f changes the controls that the member has seen; the normal variation is that of the start, which has more people
     to learn it from.
     """
-    seen = start.seats.seen
+    seen = start.subsample.seen
     controls = np.repeat(room.shifts[seen[room.y[seen] == 0]], _COPIES_PER_CONTROL, axis=0)
     if room.recipe.correlated:
         correlation = np.asarray(trained.correlation.numpy(), np.float64)

@@ -122,7 +122,7 @@ def make_training_state(
     sizes = NetworkSizes(controls.shape[1], plan.patterns)
     own = [starts[member] for member in members] if starts else []
     stack = make_member_stack(members, sizes, plan.recipe, plan.seed, controls)
-    batches = make_batch_sampler(controls, patients, len(members), [start.seats for start in own])
+    batches = make_batch_sampler(controls, patients, len(members), [start.subsample for start in own])
     if own:
         warm_start_members(stack, batches, own, plan.recipe, plan.seed)
     batch = plan.recipe.batch_size(*(order.shape[1] for order in batches.orders))

@@ -1,4 +1,7 @@
-"""One contract for all learners: scikit-learn manners, order, units, unseen people, few people, M = 1."""
+"""The protocol of `Learner`, tested for every learner.
+
+scikit-learn's conventions, order of rows and columns, units, unseen people, few people, M = 1.
+"""
 
 import pickle
 
@@ -21,13 +24,8 @@ from rindices.learners.baselines.decompositions import (
 )
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.surreal.estimator import SurrealGAN
-from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import c_index, members_agreement
-
-
-class PaperGAN(SurrealGAN):
-    """The published training, cut short."""
-
+from tests.learners.helpers import PaperGAN, make_cohort, make_learner
 
 LEARNERS = [
     ContrastiveICA,
@@ -39,35 +37,16 @@ LEARNERS = [
     OpNMFBaseline,
     DNMFBaseline,
 ]
-BRIEF = get_recipe(
-    "paper", min_steps=20, max_steps=20, check_every=20, reconstruction_bar=1e3, monotonicity_bar=1e3, batch_share=4
-)
-BRIEF_DEFAULT = get_recipe("default", start_steps=30, held_steps=10, max_steps=20, check_every=10)
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
-
-
-def make(learner, m=3, seed=0):
-    short = {}
-    if issubclass(learner, LDABaseline):
-        short = {"max_iter": 20}
-    elif issubclass(learner, SurrealGAN):
-        short = {"training": BRIEF if learner is PaperGAN else BRIEF_DEFAULT, "members": 2}
-    return learner(n_patterns=m, random_state=seed, **short)
-
-
-def cohort(seed=0, controls=120, patients=200, regions=24, rate=0.6):
-    """Volumes with disjoint patterns of a third of the regions each, and severities."""
-    rng = np.random.default_rng(seed)
-    x = np.exp(rng.normal(7, 0.12, (controls + patients, regions)))
-    severity = rng.random((patients, 3))
-    x[controls:] *= 1 - rate * severity[:, np.arange(regions) % 3]
-    return x, np.repeat([0, 1], [controls, patients]), severity
+NOT_APPLICABLE = {
+    "check_estimators_pickle": "the subclass is local to this test; pickling is tested above",
+}
 
 
 @every_learner
-def test_protocol(learner):
-    x, y, _ = cohort()
-    model = make(learner).fit(x, y)
+def test_fit_transform_and_clone_follow_the_protocol(learner):
+    x, y, _ = make_cohort()
+    model = make_learner(learner).fit(x, y)
     r = model.transform(x)
     assert r.shape == (len(x), 3)
     assert np.isfinite(r).all()
@@ -81,9 +60,9 @@ def test_protocol(learner):
 
 
 @every_learner
-def test_people_not_seen_score_as_those_seen(learner):
-    x, y, _ = cohort()
-    model = make(learner).fit(x[::2], y[::2])
+def test_unseen_people_get_the_same_indices_alone_or_with_others(learner):
+    x, y, _ = make_cohort()
+    model = make_learner(learner).fit(x[::2], y[::2])
     r = model.transform(x)
     np.testing.assert_allclose(model.transform(x[1::2]), r[1::2], rtol=1e-3, atol=2e-3)
     assert np.isfinite(model.transform(x * 0.1)).all()
@@ -91,27 +70,27 @@ def test_people_not_seen_score_as_those_seen(learner):
 
 
 @pytest.mark.parametrize("learner", [ContrastiveICA, FactorAnalysisBaseline, DNMFBaseline, NMFBaseline])
-def test_patients_stand_above_controls(learner):
-    x, y, _ = cohort()
-    r = make(learner).fit(x, y).transform(x)
+def test_patients_are_above_controls_on_average(learner):
+    x, y, _ = make_cohort()
+    r = make_learner(learner).fit(x, y).transform(x)
     assert (r[y == 1].mean(axis=0) >= r[y == 0].mean(axis=0)).all()
 
 
 @every_learner
 def test_units_of_regions_do_not_matter(learner):
-    x, y, _ = cohort()
+    x, y, _ = make_cohort()
     units = 10.0 ** np.random.default_rng(0).integers(-3, 4, x.shape[1])
-    plain, scaled = (make(learner).fit(t, y).transform(t) for t in (x, x * units))
+    plain, scaled = (make_learner(learner).fit(t, y).transform(t) for t in (x, x * units))
     np.testing.assert_allclose(plain, scaled, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("learner", [ContrastiveICA, NMFBaseline, OpNMFBaseline, FactorAnalysisBaseline])
 def test_order_of_rows_and_columns_does_not_matter(learner):
-    x, y, _ = cohort()
+    x, y, _ = make_cohort()
     rng = np.random.default_rng(0)
     rows, columns = rng.permutation(len(x)), rng.permutation(x.shape[1])
-    plain = make(learner).fit(x, y)
-    moved = make(learner).fit(x[rows][:, columns], y[rows])
+    plain = make_learner(learner).fit(x, y)
+    moved = make_learner(learner).fit(x[rows][:, columns], y[rows])
     both = np.stack([plain.transform(x), moved.transform(x[:, columns])])
     assert members_agreement(both).dimension > 0.999
 
@@ -119,8 +98,8 @@ def test_order_of_rows_and_columns_does_not_matter(learner):
 @every_learner
 @pytest.mark.parametrize("regions", [1, 2, 24, 300])
 def test_one_pattern_and_any_number_of_regions(learner, regions):
-    x, y, severity = cohort(controls=30, patients=40, regions=regions)
-    model = make(learner, m=1).fit(x, y)
+    x, y, severity = make_cohort(controls=30, patients=40, regions=regions)
+    model = make_learner(learner, m=1).fit(x, y)
     r = model.transform(x)
     assert r.shape == (70, 1)
     assert np.isfinite(r).all()
@@ -133,98 +112,98 @@ def test_one_pattern_and_any_number_of_regions(learner, regions):
 @every_learner
 @pytest.mark.parametrize(("controls", "patients"), [(2, 2), (3, 2), (5, 4)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_few_people(learner, controls, patients):
-    x, y, _ = cohort(controls=controls, patients=patients)
+def test_few_people_give_finite_indices_or_an_error(learner, controls, patients):
+    x, y, _ = make_cohort(controls=controls, patients=patients)
     refused = patients < 3 and learner in (ContrastiveICA, FactorAnalysisBaseline)
     if refused or learner is SurrealGAN:  # of which a member sees four fifths
         with pytest.raises(InputError, match=r"[23] patients cannot give 3 "):
-            make(learner).fit(x, y)
+            make_learner(learner).fit(x, y)
         return
-    r = make(learner).fit(x, y).transform(x)
+    r = make_learner(learner).fit(x, y).transform(x)
     assert r.shape == (controls + patients, 3)
     assert np.isfinite(r).all()
 
 
 @every_learner
-def test_a_region_that_never_varies_is_survived(learner):
-    x, y, _ = cohort()
+def test_a_constant_region_gives_finite_indices(learner):
+    x, y, _ = make_cohort()
     x[:, 5] = 7.0
     x[y == 0, 6] = 900.0
-    assert np.isfinite(make(learner).fit(x, y).transform(x)).all()
+    assert np.isfinite(make_learner(learner).fit(x, y).transform(x)).all()
 
 
 @every_learner
-def test_wrong_input_is_refused_with_the_cure(learner):
-    x, y, _ = cohort()
-    holed = x.copy()
-    holed[3, 4] = np.nan
+def test_wrong_input_raises_an_error_with_the_cure(learner):
+    x, y, _ = make_cohort()
+    with_nan = x.copy()
+    with_nan[3, 4] = np.nan
     for regions, labels, message in [
         (x, np.where(y == 1, 1, -1), "recode it to 0 for controls and 1 for patients"),
         (x, np.where(y == 1, "AD", "CN"), "recode"),
         (x, y + 1, "recode"),
         (x, np.zeros_like(y), "0 patients"),
         (x, np.arange(len(x)) == 0, "at least 2 of each"),
-        (holed, y, "NaN"),
+        (with_nan, y, "NaN"),
         (x, y[:-1], "inconsistent numbers of samples"),
         (x[:, 0], y, "2D array"),
         (x[:, :2], y, "at most as many patterns"),
     ]:
         with pytest.raises(ValueError, match=message):
-            make(learner).fit(regions, labels)
+            make_learner(learner).fit(regions, labels)
     for m in (0, -1, 2.5, "3"):
         with pytest.raises(InputError, match="n_patterns"):
-            make(learner, m).fit(x, y)
+            make_learner(learner, m).fit(x, y)
     with pytest.raises(NotFittedError):
-        make(learner).transform(x)
+        make_learner(learner).transform(x)
     with pytest.raises(ValueError, match="24 features"):
-        make(learner).fit(x, y).transform(x[:, :9])
+        make_learner(learner).fit(x, y).transform(x[:, :9])
 
 
 @every_learner
-def test_seed_decides(learner):
-    x, y, _ = cohort()
-    one, two = (make(learner, seed=5).fit(x, y).transform(x) for _ in range(2))
+def test_the_seed_determines_the_result(learner):
+    x, y, _ = make_cohort()
+    one, two = (make_learner(learner, seed=5).fit(x, y).transform(x) for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
 
 @every_learner
-def test_frames_come_back_as_frames(learner):
-    x, y, _ = cohort()
+def test_data_frames_give_data_frames(learner):
+    x, y, _ = make_cohort()
     frame = pd.DataFrame(x, columns=[f"region{k}" for k in range(x.shape[1])], index=[f"p{k}" for k in range(len(x))])
-    found = make(learner).set_output(transform="pandas").fit(frame, y).transform(frame)
-    assert list(found.columns) == ["r1", "r2", "r3"]
-    assert list(found.index) == list(frame.index)
-    np.testing.assert_allclose(found, make(learner).fit(x, y).transform(x))
+    frame_indices = make_learner(learner).set_output(transform="pandas").fit(frame, y).transform(frame)
+    assert list(frame_indices.columns) == ["r1", "r2", "r3"]
+    assert list(frame_indices.index) == list(frame.index)
+    np.testing.assert_allclose(frame_indices, make_learner(learner).fit(x, y).transform(x))
 
 
 @every_learner
-def test_works_in_a_pipeline(learner):
-    x, y, _ = cohort()
-    pipeline = make_pipeline(FunctionTransformer(), make(learner)).fit(x, y)
-    np.testing.assert_array_equal(pipeline.transform(x), make(learner).fit(x, y).transform(x))
+def test_learner_works_in_a_pipeline(learner):
+    x, y, _ = make_cohort()
+    pipeline = make_pipeline(FunctionTransformer(), make_learner(learner)).fit(x, y)
+    np.testing.assert_array_equal(pipeline.transform(x), make_learner(learner).fit(x, y).transform(x))
 
 
 @every_learner
-def test_survives_pickling_as_joblib_does(learner):
-    x, y, _ = cohort()
-    model = make(learner).fit(x, y)
+def test_learner_can_be_pickled(learner):
+    x, y, _ = make_cohort()
+    model = make_learner(learner).fit(x, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.transform(x), model.transform(x))
 
 
-def recoding(learner):
-    """Subclass that makes 0 and 1 of any labels, the largest class mean being the controls."""
+def recode_labels(learner):
+    """Return a subclass that recodes any labels to 0 and 1; the class of largest mean is the controls."""
 
     class Recoding(learner):
         __init__ = learner.__init__  # scikit-learn reads the parameters from its signature
 
         def fit(self, X, y):
-            return super().fit(X, y if y is None else two_groups(np.asarray(X), np.asarray(y)))
+            return super().fit(X, y if y is None else make_binary_labels(np.asarray(X), np.asarray(y)))
 
     return Recoding
 
 
-def two_groups(x, y):
+def make_binary_labels(x, y):
     if y.ndim != 1 or x.ndim != 2 or len(x) != len(y):
         return y
     if x.dtype.kind not in "fiu":
@@ -233,16 +212,11 @@ def two_groups(x, y):
     return (y != largest).astype(int)
 
 
-NOT_APPLICABLE = {
-    "check_estimators_pickle": "the subclass is local to this test; pickling is tested above",
-}
-
-
 @every_learner
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learns_own_checks(learner):
-    """Labels other than 0 and 1 are refused on purpose, so they are recoded first."""
-    results = check_estimator(make(recoding(learner), m=1), on_fail=None, on_skip=None)
+def test_scikit_learn_checks_pass(learner):
+    """Labels other than 0 and 1 raise an error on purpose, so they are recoded first."""
+    results = check_estimator(make_learner(recode_labels(learner), m=1), on_fail=None, on_skip=None)
     failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
     assert {name: why for name, why in failed.items() if name not in NOT_APPLICABLE} == {}
     assert len(results) > 40

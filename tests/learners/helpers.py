@@ -1,0 +1,53 @@
+"""Learners with few steps, and small cohorts whose truth is known."""
+
+import numpy as np
+
+from rindices.learners.baselines.decompositions import LDABaseline
+from rindices.learners.surreal.estimator import SurrealGAN
+from rindices.learners.surreal.recipe import get_recipe
+
+BRIEF = get_recipe(
+    "paper", min_steps=20, max_steps=20, check_every=20, reconstruction_bar=1e3, monotonicity_bar=1e3, batch_share=4
+)
+BRIEF_DEFAULT = get_recipe("default", start_steps=30, held_steps=10, max_steps=20, check_every=10)
+
+
+class PaperGAN(SurrealGAN):
+    """The published training, cut short."""
+
+
+def make_learner(learner, m=3, seed=0):
+    short = {}
+    if issubclass(learner, LDABaseline):
+        short = {"max_iter": 20}
+    elif issubclass(learner, SurrealGAN):
+        short = {"training": BRIEF if learner is PaperGAN else BRIEF_DEFAULT, "members": 2}
+    return learner(n_patterns=m, random_state=seed, **short)
+
+
+def make_cohort(seed=0, controls=120, patients=200, regions=24, rate=0.6):
+    """Volumes with disjoint patterns of a third of the regions each, and severities."""
+    rng = np.random.default_rng(seed)
+    x = np.exp(rng.normal(7, 0.12, (controls + patients, regions)))
+    severity = rng.random((patients, 3))
+    x[controls:] *= 1 - rate * severity[:, np.arange(regions) % 3]
+    return x, np.repeat([0, 1], [controls, patients]), severity
+
+
+class LinearCohort:
+    """Controls e, patients D s + e with two overlapping sparse patterns and uniform severities."""
+
+    def __init__(self, controls=80, patients=300, regions=40, correlation=0.0, seed=0):
+        rng = np.random.default_rng(seed)
+        loadings = rng.normal(size=(regions, 3))
+        self.noise = loadings @ loadings.T / 3 + 0.5 * np.eye(regions)
+        root = np.linalg.cholesky(self.noise)
+        self.patterns = np.zeros((regions, 2))
+        self.patterns[:12, 0], self.patterns[8:20, 1] = -2.5, -2.5
+        normals = rng.normal(size=(patients, 2))
+        normals[:, 1] = correlation * normals[:, 0] + np.sqrt(1 - correlation**2) * normals[:, 1]
+        self.z = normals.argsort(axis=0).argsort(axis=0) / patients
+        self.controls = rng.normal(size=(controls, regions)) @ root.T
+        self.patients = self.z @ self.patterns.T + rng.normal(size=(patients, regions)) @ root.T
+        self.people = np.concatenate([self.controls, self.patients])
+        self.y = np.repeat([0, 1], [controls, patients])

@@ -1,0 +1,63 @@
+"""Stability and carriers of patterns in simulated cohorts."""
+
+import numpy as np
+import pytest
+
+from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.tasks import TASKS
+from rindices.experiments.trust_cohorts import simulate_batch_cohort
+from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.pattern_stability import (
+    _bootstrap_carrier_share,
+    _estimate_carrier_share,
+    assess_pattern_stability,
+)
+from rindices.preprocess.pipeline import Preprocessing
+
+
+def test_share_of_carriers_equals_a_known_share() -> None:
+    rng = np.random.default_rng(0)
+    controls = rng.normal(size=(5000, 1))
+    patients = np.concatenate([rng.normal(size=(600, 1)), 50 + rng.normal(size=(400, 1))])
+    np.testing.assert_allclose(_estimate_carrier_share(controls, patients), 0.4, atol=0.02)
+    np.testing.assert_allclose(_estimate_carrier_share(controls, controls), 0.0, atol=0.001)
+
+
+def test_interval_of_carriers_covers_the_truth() -> None:
+    """40 of 100 patients are far from controls, the others are like controls."""
+    rng = np.random.default_rng(2)
+    covered, cohorts = np.zeros(6), 40
+    for _ in range(cohorts):
+        controls, patients = rng.normal(size=(150, 6)), rng.normal(size=(200, 6))
+        patients[rng.random((200, 6)) < 0.4] += 9.0
+        low, high = _bootstrap_carrier_share(controls, patients, rng)
+        covered += (low <= 0.4) & (high >= 0.4)
+    assert covered.mean() / cohorts == pytest.approx(0.95, abs=0.04)
+
+
+def test_true_patterns_are_stable_and_a_shuffled_one_is_not() -> None:
+    cohort = simulate_cohort("basic", 0).cohort
+    X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    learner = ContrastiveICA(3, 0).fit(X, y)
+    shuffled = learner.patterns_.copy()
+    shuffled[2] = np.random.default_rng(0).permutation(shuffled[2])
+    result = assess_pattern_stability(X, y, learner.transform(X), learner.patterns_, bootstraps=4, splits=4)
+    assert result.stability.shape == result.split_half.shape == (4, 3)
+    assert result.split_half.mean(axis=0).min() > 0.9
+    assert result.stability.mean(axis=0).min() > 0.95
+    assert result.carriers.min() > 0.7
+    other = assess_pattern_stability(X, y, learner.transform(X), shuffled, bootstraps=1, splits=4)
+    assert other.split_half.mean(axis=0)[2] < result.split_half.mean(axis=0)[2] - 0.1
+
+
+def test_a_batch_of_a_tenth_of_patients_is_less_stable_than_patterns() -> None:
+    simulated, batch = simulate_batch_cohort(0, TASKS["basic"], 0.1)
+    cohort = simulated.cohort
+    X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    learner = ContrastiveICA(4, 0, rotation="ica").fit(X, y)
+    indices = learner.transform(X)
+    difference = indices[y == 1][batch == 1].mean(axis=0) - indices[y == 1][batch == 0].mean(axis=0)
+    nuisance = int(np.argmax(difference / indices[y == 1].std(axis=0)))
+    result = assess_pattern_stability(X, y, indices, learner.patterns_, bootstraps=4, splits=4)
+    for figure in (result.stability.mean(axis=0), result.split_half.mean(axis=0), result.carriers):
+        assert figure[nuisance] < np.delete(figure, nuisance).min()
