@@ -1,66 +1,108 @@
-"""The layers as a picture: ``python scripts/draw_layers.py`` writes ``docs/layers.svg``.
+"""Draw the layers and the imports between them: ``python scripts/draw_layers.py`` writes ``docs/layers.svg``.
 
-Layers come from the contract that ``lint-imports`` keeps, their words from the first line of each package, so the
-picture says what holds. The documentation's build draws it again.
+The order of the layers comes from the contract that ``lint-imports`` checks, the descriptions from the first line of
+each package, and the dots from the import statements of all modules. An import that runs upwards is drawn in red. The
+documentation build runs this script, and a test checks that the committed picture is current.
 """
 
 import ast
+import re
 import tomllib
 from html import escape
 from pathlib import Path
 from textwrap import wrap
 
 ROOT = Path(__file__).parents[1]
-WIDTH, HEIGHT, GAP, NAMES = 900, 46, 8, 170
-SMALL = "One error family; files written whole or not at all; people in blocks; one thread"  # of the modules below all
+SOURCE = ROOT / "src" / "rindices"
+PICTURE = ROOT / "docs" / "layers.svg"
+WIDTH, HEADER, BAR, GAP = 960, 84, 46, 6
+DESCRIPTION_X, MATRIX_X, CELL = 130, 640, 26
+STYLE = (
+    "rect{fill:#eef4f7;stroke:#0b5a7a;stroke-width:1}text{font-family:Helvetica,Arial,sans-serif;fill:#1b2a33}"
+    ".name{font-size:14px;font-weight:bold}.small{font-size:12px}.down{fill:#0b5a7a}.up{fill:#c0272d}"
+)
 
 
-def layers() -> list[str]:
-    """Return the layers, the outermost first."""
+def read_layers() -> list[list[str]]:
+    """Return the layers, outermost first; each is a list of packages or modules."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    return list(next(contract["layers"] for contract in contracts if contract["type"] == "layers"))
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return [layer.split(" | ") for layer in layers]
 
 
-def words(name: str) -> str:
-    """Return what a package says it is."""
-    path = ROOT / "src" / "rindices" / name / "__init__.py"
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) if path.exists() else None
-    return text.splitlines()[0] if text else SMALL
+def read_imports(source: Path = SOURCE) -> set[tuple[str, str]]:
+    """Return pairs of top-level names of the package: the first imports the second."""
+    pairs = set()
+    for path in source.rglob("*.py"):
+        importer = path.relative_to(source).with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            imported = [module.split(".")[1] for module in modules if module.startswith("rindices.")]
+            pairs |= {(importer, name) for name in imported if name != importer}
+    return {(importer, imported) for importer, imported in pairs if importer != "__init__"}
 
 
-def box(place: int, name: str) -> str:
-    """Return one layer as a bar: its name, and what it is."""
-    top = GAP + place * (HEIGHT + GAP)
-    lines = wrap(words(name), 100)[:2]
-    first = top + HEIGHT / 2 + (5 if len(lines) == 1 else -4)
-    text = "".join(
-        f'<text x="{NAMES}" y="{first + 17 * row:g}" class="what">{escape(line)}</text>'
+def describe_layer(layer: list[str]) -> str:
+    """Return the first line of a package's docstring; of several modules, the beginnings of their first lines."""
+    if len(layer) == 1:
+        return read_first_line(SOURCE / layer[0] / "__init__.py")
+    return "; ".join(re.split("[:.,;]", read_first_line(SOURCE / f"{name}.py"))[0] for name in layer)
+
+
+def read_first_line(path: Path) -> str:
+    """Return the first line of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+
+
+def draw_text(x: float, y: float, lines: list[str], style: str) -> str:
+    """Return lines of text, centred vertically at y."""
+    first = y + 4.5 - 7.5 * (len(lines) - 1)
+    return "".join(
+        f'<text x="{x:g}" y="{first + 15 * row:g}" class="{style}">{escape(line)}</text>'
         for row, line in enumerate(lines)
     )
-    labels = wrap(name.replace(" | ", ", "), 16)[:2]
-    size, begin = (' style="font-size:13px"', -4) if len(labels) > 1 else ("", 5)
-    label = "".join(
-        f'<text x="{2 * GAP + 4}" y="{top + HEIGHT / 2 + begin + 17 * row:g}" class="name"{size}>{escape(line)}</text>'
-        for row, line in enumerate(labels)
-    )
-    return f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{HEIGHT}" rx="6"/>{label}{text}'
 
 
-def draw() -> str:
+def draw_layer(row: int, layers: list[list[str]], imports: set[tuple[str, str]]) -> str:
+    """Return one layer: a bar with its name and description, and a dot for each layer that it imports from."""
+    layer, top = layers[row], HEADER + row * (BAR + GAP)
+    middle = top + BAR / 2
+    parts = [
+        f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{BAR}" rx="6"/>',
+        draw_text(3 * GAP, middle, wrap(", ".join(layer), 16), "name" if len(layer) == 1 else "small"),
+        draw_text(DESCRIPTION_X, middle, wrap(describe_layer(layer), 86)[:2], "small"),
+    ]
+    for column, other in enumerate(layers):
+        if column != row and any((a, b) in imports for a in layer for b in other):
+            style = "down" if column > row else "up"
+            parts.append(f'<circle cx="{MATRIX_X + column * CELL}" cy="{middle:g}" r="6" class="{style}"/>')
+    return "".join(parts)
+
+
+def draw_picture() -> str:
     """Return the picture as SVG."""
-    names = layers()
-    height = GAP + len(names) * (HEIGHT + GAP)
-    style = (
-        "rect{fill:#eef4f7;stroke:#0b5a7a;stroke-width:1}text{font-family:Helvetica,Arial,sans-serif;fill:#1b2a33}"
-        ".name{font-size:15px;font-weight:bold}.what{font-size:14px}"
+    layers, imports = read_layers(), read_imports()
+    height = HEADER + len(layers) * (BAR + GAP)
+    labels = [layer[0] + (" ..." if len(layer) > 1 else "") for layer in layers]
+    header = "".join(
+        f'<text transform="translate({MATRIX_X + column * CELL + 4},{HEADER - 8}) rotate(-60)" class="small">'
+        f"{escape(label)}</text>"
+        for column, label in enumerate(labels)
     )
-    boxes = "\n".join(box(place, name) for place, name in enumerate(names))
+    rows = "\n".join(draw_layer(row, layers, imports) for row in range(len(layers)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
-        f'aria-label="The layers of rindices, outermost first">\n<style>{style}</style>\n'
-        f'<rect width="{WIDTH}" height="{height}" style="fill:#fff;stroke:none"/>\n{boxes}\n</svg>\n'
+        f'aria-label="The layers of rindices, outermost first, and the layers that each imports from">\n'
+        f'<style>{STYLE}</style>\n<rect width="{WIDTH}" height="{height}" style="fill:#fff;stroke:none"/>\n'
+        f"{draw_text(3 * GAP, HEADER - 14, ['layer'], 'small')}"
+        f"{draw_text(MATRIX_X - 94, HEADER - 14, ['imports from'], 'small')}{header}\n{rows}\n</svg>\n"
     )
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "layers.svg").write_text(draw(), "utf-8")
+    PICTURE.write_text(draw_picture(), "utf-8")

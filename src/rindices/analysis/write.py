@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rindices import __version__
+from rindices._version import __version__
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import AnalysisError, describe_os_error
 

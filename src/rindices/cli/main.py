@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rindices import __version__
+from rindices._version import __version__
 from rindices.cli import (
     apply,
     associate,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rindices import __version__
 from rindices._typing import FloatArray
+from rindices._version import __version__
 from rindices.errors import InputError, SimulationError
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
 from rindices.experiments.figures import PLOT_COLOURS

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from rindices import __version__
+from rindices._version import __version__
 from rindices.errors import InputError, did_you_mean
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
 from rindices.experiments.simulate import simulate_cohort

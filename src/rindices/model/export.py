@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rindices import __version__
 from rindices._typing import AnyArray
+from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, describe_os_error
 from rindices.learners.inference import LEAKY_RELU_SLOPE, ContrastiveHead, SurrealHead, UpstreamHead

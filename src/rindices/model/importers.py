@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rindices import __version__
 from rindices._typing import FloatArray
+from rindices._version import __version__
 from rindices.errors import ModelError, did_you_mean, join_names
 from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rindices import __version__
+from rindices._version import __version__
 from rindices.errors import ModelError
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, ContrastiveHead, SurrealHead
 from rindices.model.intervals import CalibratedIntervals

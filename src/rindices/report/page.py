@@ -10,7 +10,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rindices import __version__
+from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import StudyError, describe_os_error
 from rindices.learners.inference import SEVERITY_LEVELS

@@ -10,8 +10,8 @@ from importlib.metadata import version
 
 import numpy as np
 
-from rindices import __version__
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices._version import __version__
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE
 from rindices.learners.ensemble import Member
 from rindices.learners.inference import ContrastiveHead, SurrealHead
