@@ -1,4 +1,4 @@
-"""Intervals: hold what they claim where the error is known, grow where members differ, always hold the R-index."""
+"""Intervals: nominal coverage if the error is known, wider if members differ, and always around the R-index."""
 
 import numpy as np
 import pytest
@@ -12,15 +12,15 @@ from rindices.model import intervals
 from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
 
 
-class Plain(SurrealHead):
-    """A head of which only the change is used."""
+class HeadStub(SurrealHead):
+    """A head without networks, for the addition of changes."""
 
     def __init__(self) -> None:
         pass
 
 
-def linear(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
-    """Patterns (Q, M, R) of two patterns on regions of their own, the weights of the inverse (R, M), a stream."""
+def make_linear_patterns(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Return two patterns (Q, M, R) on disjoint regions, the weights of the inverse (R, M) and a generator."""
     patterns = np.zeros((2, width))
     patterns[0, : width // 2] = patterns[1, width // 2 :] = -3.0
     weights = np.linalg.pinv(patterns)
@@ -28,36 +28,38 @@ def linear(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]
 
 
 @pytest.mark.parametrize(("excess", "expression"), [(1.0, 0.0), (intervals.NOISE_INFLATION, intervals.EXPRESSION_SD)])
-def test_coverage_where_the_model_is_true(monkeypatch: pytest.MonkeyPatch, excess: float, expression: float) -> None:
-    """Gaussian people, linear patterns, a known inverse: 90 % are 90 %, at low, middle and high R-indices.
+def test_coverage_is_nominal_if_the_model_is_correct(
+    monkeypatch: pytest.MonkeyPatch, excess: float, expression: float
+) -> None:
+    """Gaussian people, linear patterns and an exact inverse; coverage is tested at low, middle and high R-indices.
 
-    New people vary so much more than controls, and show their patterns so differently, as the constants say.
+    New people vary more than controls, and express their patterns differently, by the amounts of the constants.
     """
     monkeypatch.setattr(intervals, "NOISE_INFLATION", excess)
     monkeypatch.setattr(intervals, "EXPRESSION_SD", expression)
-    curves, weights, rng = linear()
+    curves, weights, rng = make_linear_patterns()
 
     def people(z: np.ndarray) -> np.ndarray:
-        shown = z + expression * z.std(axis=0) * rng.normal(size=z.shape)
-        return 1 + 0.1 * ((excess if z.any() else 1.0) * rng.normal(size=(len(z), 8)) + shown @ curves[-1])
+        expressed = z + expression * z.std(axis=0) * rng.normal(size=z.shape)
+        return 1 + 0.1 * ((excess if z.any() else 1.0) * rng.normal(size=(len(z), 8)) + expressed @ curves[-1])
 
     def infer(values: np.ndarray) -> np.ndarray:
         return (values - 1) / 0.1 @ weights
 
     z, new = rng.random((4000, 2)), rng.random((4000, 2))
     patients = people(z)
-    found = calibrate_intervals(infer, Plain(), curves, people(np.zeros((4000, 2))), patients, 0.8, 0)
+    calibrated = calibrate_intervals(infer, HeadStub(), curves, people(np.zeros((4000, 2))), patients, 0.8, 0)
     r = infer(people(new))
-    low, high = found.compute_bounds(r, np.zeros_like(r))
+    low, high = calibrated.compute_bounds(r, np.zeros_like(r))
     truth = np.stack([np.quantile(infer(patients)[:, k], new[:, k]) for k in range(2)], axis=1)
-    held = (low <= truth) & (truth <= high)
-    assert held.mean(axis=0) == pytest.approx([0.9, 0.9], abs=0.03)
+    covered = (low <= truth) & (truth <= high)
+    assert covered.mean(axis=0) == pytest.approx([0.9, 0.9], abs=0.03)
     third = np.digitize(r[:, 0], np.quantile(r[:, 0], [1 / 3, 2 / 3]))
     for part in range(3):
-        assert held[third == part, 0].mean() == pytest.approx(0.9, abs=0.05)
+        assert covered[third == part, 0].mean() == pytest.approx(0.9, abs=0.05)
 
 
-def test_changes_follow_the_curves_of_the_patterns() -> None:
+def test_changes_are_interpolated_between_severities() -> None:
     rng = np.random.default_rng(0)
     curves, z = rng.normal(size=(len(SEVERITY_LEVELS), 2, 5)), rng.random((50, 2))
     z[0], z[1] = 0.0, 1.0
@@ -69,53 +71,55 @@ def test_changes_follow_the_curves_of_the_patterns() -> None:
     assert_allclose(intervals._interpolate_change(curves, z), expected, atol=1e-12)
 
 
-def example(members: float = 4.0) -> CalibratedIntervals:
+def make_intervals(members: float = 4.0) -> CalibratedIntervals:
     knots = np.array([[0.0, 1.0]])
     return CalibratedIntervals(
         knots, knots * 0 - 0.2, knots * 0 + 0.1, knots * 0 + 0.3, np.array([0.15]), np.array(members)
     )
 
 
-def test_members_that_differ_widen_it() -> None:
+def test_variance_among_members_widens_the_interval() -> None:
     r = np.array([[0.5], [0.5]])
-    low, high = example().compute_bounds(r, np.array([[0.0], [0.15**2 / 4 * 3]]))
+    low, high = make_intervals().compute_bounds(r, np.array([[0.0], [0.15**2 / 4 * 3]]))
     assert_allclose(low[:, 0], [0.3, 0.5 + 0.1 - 0.6], atol=1e-12)  # sqrt(1 + 4 * 3/4) = 2, about the middle
     assert_allclose(high[:, 0], [0.8, 0.5 + 0.1 + 0.4])
 
 
 @settings(deadline=None)
 @given(r=st.floats(-5, 5), variance=st.floats(0, 9), low=st.floats(-1, 1), high=st.floats(-1, 1))
-def test_the_index_is_inside(r: float, variance: float, low: float, high: float) -> None:
+def test_the_interval_contains_the_index(r: float, variance: float, low: float, high: float) -> None:
     ends = np.array([[min(low, high)]]), np.array([[max(low, high)]])
-    found = CalibratedIntervals(
+    calibrated = CalibratedIntervals(
         np.array([[0.0]]), ends[0], (ends[0] + ends[1]) / 2, ends[1], np.array([0.1]), np.array(4.0)
     )
-    lower, upper = found.compute_bounds(np.array([[r]]), np.array([[variance]]))
+    lower, upper = calibrated.compute_bounds(np.array([[r]]), np.array([[variance]]))
     assert lower[0, 0] <= r <= upper[0, 0]
 
 
-def test_calibration_is_repeatable() -> None:
-    curves, weights, rng = linear()
+def test_calibration_depends_on_the_seed_alone() -> None:
+    curves, weights, rng = make_linear_patterns()
     controls, patients = rng.normal(1, 0.1, (50, 8)), rng.normal(0.9, 0.1, (60, 8))
-    runs = [calibrate_intervals(lambda x: x @ weights, Plain(), curves, controls, patients, 0.8, 3) for _ in range(2)]
+    runs = [
+        calibrate_intervals(lambda x: x @ weights, HeadStub(), curves, controls, patients, 0.8, 3) for _ in range(2)
+    ]
     for name, array in vars(runs[0]).items():
         assert_array_equal(getattr(runs[1], name), array)
         assert array.shape == CalibratedIntervals.shapes(2, runs[0].knots.shape[1])[name]
     assert runs[0].members == pytest.approx(4.0)
-    assert calibrate_intervals(lambda x: x @ weights, Plain(), curves, controls, patients, 1.0, 3).members == 1.0
+    assert calibrate_intervals(lambda x: x @ weights, HeadStub(), curves, controls, patients, 1.0, 3).members == 1.0
 
 
 @pytest.mark.slow
-def test_a_fitted_model_on_new_patients() -> None:
-    """The whole way, with the fast recipe: within a few points of nominal on people it has not seen."""
+def test_coverage_of_a_fitted_model_on_new_patients() -> None:
+    """With the fast recipe, the coverage in new people is within a few points of nominal."""
     from rindices.selection.agreement import pattern_c_index
 
     model = ri.fit(ri.simulate_cohort("basic", seed=3).cohort, 3, members=5, recipe="contrastive", workers=1)
-    made = ri.simulate_cohort("basic", seed=4)
-    table = model.apply(made.cohort)[made.cohort.is_patient]
+    simulated = ri.simulate_cohort("basic", seed=4)
+    table = model.apply(simulated.cohort)[simulated.cohort.is_patient]
     r, low, high = (table[[f"r{k}{end}" for k in (1, 2, 3)]].to_numpy() for end in ("", "_low", "_high"))
     shares = []
-    for k, j in enumerate(pattern_c_index(made.truth, r).matching):
-        truth = np.quantile(r[:, j], (made.truth[:, k].argsort().argsort() + 0.5) / len(r))
+    for k, j in enumerate(pattern_c_index(simulated.truth, r).matching):
+        truth = np.quantile(r[:, j], (simulated.truth[:, k].argsort().argsort() + 0.5) / len(r))
         shares.append(((low[:, j] <= truth) & (truth <= high[:, j])).mean())
     assert np.mean(shares) == pytest.approx(0.9, abs=0.05)

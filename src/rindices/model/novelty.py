@@ -1,8 +1,10 @@
-"""How unlike the training people someone is, and why: a model knows only its own kind of people.
+"""Novelty detection: how far a person is from the training people, and why.
 
-The distance is Mahalanobis's in prepared space, with a shrunk covariance of all training people. It is told as a tail
-probability: the share of training people, each measured by a covariance that does not know them, who are as far off.
-Shape letters: N people, R regions, T training people.
+The distance is the Mahalanobis distance of prepared values with a shrunk covariance of all training people. It is
+reported as a tail probability: the share of training people with at least that distance, where the distance of each is
+cross-validated.
+
+Shape letters: N people, B people of a block, R regions, T training people, K flagged people.
 """
 
 from collections import Counter, defaultdict
@@ -23,33 +25,31 @@ from rindices.preprocess.residualise import CovariateCoding, NumericCovariate
 
 CovariateRanges = Mapping[str, Sequence[float]]
 
-NOVELTY_LEVEL = 0.05  # of people of the training distribution, at most, are called novel
-_LEVEL_STANDARD_ERRORS = 1.64  # standard errors of the level, which is known from so many training people only
+NOVELTY_LEVEL = 0.05  # largest share of novel people among people of the training distribution
+_LEVEL_STANDARD_ERRORS = 1.64  # by which the threshold is lowered, because the level is estimated
 _N_FOLDS = 10
-_MAX_DISTANCES = 2_000  # kept; evenly spaced ones where training had more people
-_RANGE_TOLERANCE = 0.05  # of a covariate's range: new people of the same kind go a little beyond it
-_OTHER_UNIT_RATIO = 5.0  # nobody has volumes so many times the usual
-_OTHER_TABLE_SHARE = 0.2  # share of novel people from which on the table as a whole is unlike
-_COMMON_CAUSE_SHARE = 0.1  # of the novel people, from which on a cause is told for all
-_STRIP_WIDTH = 48  # columns of the precision's root that are multiplied at a time: the rest above them are zeros
-_MAX_NAMED_REGIONS, _MIN_REGION_SHARE = (
-    4,
-    0.08,
-)  # at most so many regions are named, each with such a share of the distance
+_MAX_DISTANCES = 2_000  # stored; quantiles if training had more people
+_RANGE_TOLERANCE = 0.05  # of a covariate's range, which new people of the same population may exceed a little
+_OTHER_UNIT_RATIO = 5.0  # to the volumes of controls, beyond which another unit is likely
+_OTHER_TABLE_SHARE = 0.2  # of novel people, from which on the table gets a warning
+_COMMON_CAUSE_SHARE = 0.1  # of the novel people, above which the warning names a cause
+_STRIP_WIDTH = 48  # columns of the triangular root that are multiplied at a time, to skip its zeros
+_MAX_NAMED_REGIONS = 4
+_MIN_REGION_SHARE = 0.08  # of the squared distance, above which a region is named
 
 
 @dataclass(frozen=True)
 class TrainingDistribution:
-    """What the model saw in training, for checks of new people.
+    """Distribution of prepared values in training.
 
     Attributes
     ----------
     mean : (R,)
-        Of all training people, prepared.
+        Mean of all training people.
     covariance : (R, R)
-        Shrunk; in files of schema 1 as it was counted.
+        Shrunk covariance; the empirical one in files of schema 1.
     distances : (T,)
-        Of training people from others, ascending; empty where they were not measured.
+        Cross-validated distances of training people, ascending; empty if not available.
     """
 
     mean: FloatArray
@@ -58,10 +58,10 @@ class TrainingDistribution:
 
     @classmethod
     def learn(cls, values: FloatArray) -> "TrainingDistribution":
-        """Learn from prepared people (N, R)."""
-        places = np.arange(len(values)) % min(_N_FOLDS, len(values))
+        """Estimate the distribution from prepared people (N, R)."""
+        folds = np.arange(len(values)) % min(_N_FOLDS, len(values))
         distances = np.concatenate(
-            [_compute_held_out_distances(values[places == k], values[places != k]) for k in np.unique(places)]
+            [_compute_held_out_distances(values[folds == k], values[folds != k]) for k in np.unique(folds)]
         )
         distances.sort()
         if len(distances) > _MAX_DISTANCES:
@@ -70,57 +70,57 @@ class TrainingDistribution:
 
     @cached_property
     def precision(self) -> FloatArray:
-        """The inverse (R, R) of the covariance."""
+        """Inverse (R, R) of the covariance."""
         return _invert_covariance(self.covariance)
 
     @cached_property
     def root(self) -> FloatArray:
-        """The triangular root (R, R) of the precision: people less the mean, times it, are as long as they are far."""
+        """Lower triangular root (R, R) of the precision: the distance is the length of (value - mean) @ root."""
         return np.asarray(np.linalg.cholesky(self.precision))
 
     @cached_property
     def _strips(self) -> list[tuple[int, FloatArray]]:
-        """The root in strips of columns: where each begins, and what of it is not zero."""
+        """Strips of columns of the root: the first column of each, and its rows that are not zero."""
         root = self.root
         return [(first, root[first:, first : first + _STRIP_WIDTH]) for first in range(0, len(root), _STRIP_WIDTH)]
 
     def compute_block_distances(self, values: FloatArray) -> FloatArray:
-        """Return the distance of a block of people from the training people: (B, R) -> (B,)."""
+        """Return the distance of a block of people: (B, R) -> (B,)."""
         squares = np.zeros(len(values))
         for first, strip in self._strips:
-            off = centred_matmul(values[:, first:], strip, self.mean[first:])
-            squares += np.einsum("ij,ij->i", off, off)
+            projected = centred_matmul(values[:, first:], strip, self.mean[first:])
+            squares += np.einsum("ij,ij->i", projected, projected)
         return np.sqrt(squares)
 
     def compute_distances(self, values: FloatArray) -> FloatArray:
-        """Return the distance of people from the training people: (N, R) -> (N,)."""
+        """Return the distance of people: (N, R) -> (N,)."""
         return apply_in_blocks(self.compute_block_distances, values)
 
-    def tail(self, distances: FloatArray) -> FloatArray:
-        """Return the share of training people who are at least as far off: (N,) -> (N,), never below 1 / (T + 1)."""
+    def compute_tail_probabilities(self, distances: FloatArray) -> FloatArray:
+        """Return the share of training people with at least these distances: (N,) -> (N,), at least 1 / (T + 1)."""
         nearer = np.searchsorted(self.distances, distances, side="left")
         return np.asarray((1 + len(self.distances) - nearer) / (len(self.distances) + 1))
 
     @property
-    def bar(self) -> float:
-        """The tail probability below which someone is novel: `NOVELTY_LEVEL` less its error, or beyond everyone in training."""
-        number = len(self.distances)
-        return float(
-            max(
-                NOVELTY_LEVEL - _LEVEL_STANDARD_ERRORS * np.sqrt(NOVELTY_LEVEL * (1 - NOVELTY_LEVEL) / number),
-                1.5 / (number + 1),
-            )
-        )
+    def threshold(self) -> float:
+        """Tail probability below which a person is novel.
 
-    def parts(self, values: FloatArray) -> FloatArray:
-        """Return what each region adds to the squared distance: (N, R) -> (N, R), rows sum to it."""
+        It is `NOVELTY_LEVEL` less its standard errors; with few training people, only people farther than all of them
+        are novel.
+        """
+        n_training = len(self.distances)
+        standard_error = np.sqrt(NOVELTY_LEVEL * (1 - NOVELTY_LEVEL) / n_training)
+        return float(max(NOVELTY_LEVEL - _LEVEL_STANDARD_ERRORS * standard_error, 1.5 / (n_training + 1)))
+
+    def compute_contributions(self, values: FloatArray) -> FloatArray:
+        """Return the contribution of each region to the squared distance, its row sum: (N, R) -> (N, R)."""
         return apply_in_blocks(
             lambda block: (block - self.mean) * centred_matmul(block, self.precision, self.mean), values
         )
 
 
 class NoveltyReason(NamedTuple):
-    """Why someone is novel: the cause, which many may share, and the words for this person."""
+    """Why a person is novel: the cause, which is counted over people, and the text for this person."""
 
     cause: str
     text: str
@@ -131,16 +131,16 @@ _MANY_REGIONS = NoveltyReason("many regions", "many regions together are unusual
 
 
 class Novelty(NamedTuple):
-    """Who is unlike the training people.
+    """Novelty of N people.
 
     Attributes
     ----------
     people : int
         N.
     tail : (N,) or None
-        Tail probability; None where the model does not know its training people.
-    because : dict of int to list of Reason
-        Of the novel people, by row.
+        Tail probabilities; None if the model has no distances of training people.
+    reasons : dict of int to list of NoveltyReason
+        Reasons of the novel people, by row.
     """
 
     people: int
@@ -149,44 +149,44 @@ class Novelty(NamedTuple):
 
     @property
     def novel(self) -> BoolArray:
-        """(N,) who is."""
-        found = np.zeros(self.people, dtype=bool)
-        found[list(self.reasons)] = True
-        return found
+        """Mask (N,) of the novel people."""
+        mask = np.zeros(self.people, dtype=bool)
+        mask[list(self.reasons)] = True
+        return mask
 
     @property
     def texts(self) -> NDArray[np.object_]:
-        """(N,) the reasons in words; text even where there is nobody."""
-        found = np.full(self.people, "", dtype=object)
+        """Reasons (N,) as text; empty for people who are not novel."""
+        texts = np.full(self.people, "", dtype=object)
         for row, reasons in self.reasons.items():
-            found[row] = "; ".join([reason.text for reason in reasons])
-        return found
+            texts[row] = "; ".join([reason.text for reason in reasons])
+        return texts
 
 
 @dataclass(frozen=True)
 class NoveltyDetector:
-    """What new people are held against.
+    """Compares new people with training.
 
     Attributes
     ----------
     regions : tuple of str
-    typical : (R,)
-        The average control's volumes.
-    codings : tuple of Coding
+    control_mean : (R,)
+        Volumes of the average control.
+    codings : tuple of CovariateCoding
     ranges : mapping
-        Of covariates in training, by name; a covariate that is not there has the range of its coding.
-    training : Training or None
+        Ranges of covariates in training, by name; a covariate without an entry has the range of its coding.
+    training : TrainingDistribution or None
     """
 
     regions: tuple[str, ...]
-    typical: FloatArray
+    control_mean: FloatArray
     codings: tuple[CovariateCoding, ...]
     ranges: CovariateRanges
     training: TrainingDistribution | None
 
     @property
     def has_distances(self) -> bool:
-        """Whether it is known how far from one another training people are."""
+        """Whether distances of training people are available."""
         return self.training is not None and len(self.training.distances) > 0
 
     def assess(
@@ -196,46 +196,50 @@ class NoveltyDetector:
         distances: FloatArray | None,
         prepared: Callable[[IntArray], FloatArray],
     ) -> Novelty:
-        """Hold people against training.
+        """Find novel people.
 
         Parameters
         ----------
         volumes : (N, R)
         covariates : (N, C)
         distances : (N,) or None
-            From the training people; None where they are not known.
+            Distances from the training people, if available.
         prepared : callable
-            Rows (K,) to the prepared people (K, R), for the few who are far off.
+            Maps rows (K,) to prepared values (K, R). It is called for the few people above the threshold.
+
+        Returns
+        -------
+        Novelty
         """
         reasons: ReasonsByRow = defaultdict(list)
         if distances is None or self.training is None:
             self._flag_other_unit(volumes, np.arange(len(volumes)), reasons)
             self._flag_out_of_range(covariates, reasons)
             return Novelty(len(volumes), None, reasons)
-        tail = self.training.tail(distances)
-        far = np.flatnonzero(tail < self.training.bar)
+        tail = self.training.compute_tail_probabilities(distances)
+        far = np.flatnonzero(tail < self.training.threshold)
         other_unit = self._flag_other_unit(volumes[far], far, reasons)
         self._flag_out_of_range(covariates, reasons)
         if not other_unit.all():
             far = far[~other_unit]
-            self._regions(prepared(far), far, reasons)
+            self._flag_regions(prepared(far), far, reasons)
         return Novelty(len(volumes), tail, reasons)
 
     def _flag_other_unit(self, volumes: FloatArray, rows: IntArray, reasons: ReasonsByRow) -> BoolArray:
-        """Name people (K, R) all of whose volumes are several times the usual, and return (K,) who they are."""
-        if not (self.typical > 0).all():  # z-scores and the like have no unit
+        """Flag people (K, R) whose median volume is several times that of controls, and return their mask (K,)."""
+        if not (self.control_mean > 0).all():  # z-scores and residuals have no unit
             return np.zeros(len(volumes), dtype=bool)
-        ratios = volumes / self.typical
-        most = ratios.shape[1] // 2  # a median beyond a bound has so many regions beyond it: few people are looked at
-        above = np.count_nonzero(ratios > _OTHER_UNIT_RATIO, axis=1) >= most
-        some = np.flatnonzero(above | (np.count_nonzero(ratios < 1 / _OTHER_UNIT_RATIO, axis=1) >= most))
+        ratios = volumes / self.control_mean
+        half = ratios.shape[1] // 2  # at least so many ratios exceed a bound if the median does; counting is faster
+        above = np.count_nonzero(ratios > _OTHER_UNIT_RATIO, axis=1) >= half
+        suspects = np.flatnonzero(above | (np.count_nonzero(ratios < 1 / _OTHER_UNIT_RATIO, axis=1) >= half))
         median = np.ones(len(volumes))
-        median[some] = np.maximum(np.median(ratios[some], axis=1), 1e-9)
-        other = (median > _OTHER_UNIT_RATIO) | (median < 1 / _OTHER_UNIT_RATIO)
-        for row, times in zip(rows[other].tolist(), median[other], strict=True):
-            text = f"all volumes are about {10 ** np.round(np.log10(times)):g} times the usual: another unit?"
+        median[suspects] = np.maximum(np.median(ratios[suspects], axis=1), 1e-9)
+        other_unit = (median > _OTHER_UNIT_RATIO) | (median < 1 / _OTHER_UNIT_RATIO)
+        for row, ratio in zip(rows[other_unit].tolist(), median[other_unit], strict=True):
+            text = f"all volumes are about {10 ** np.round(np.log10(ratio)):g} times the usual: another unit?"
             reasons[row].append(NoveltyReason("another unit", text))
-        return np.asarray(other)
+        return np.asarray(other_unit)
 
     def _flag_out_of_range(self, covariates: pd.DataFrame, reasons: ReasonsByRow) -> None:
         for coding in self.codings:
@@ -243,27 +247,26 @@ class NoveltyDetector:
                 continue
             low, high = self.ranges.get(coding.name, (coding.low, coding.high))
             numbers = covariates[coding.name].to_numpy(dtype=float)
-            slack = _RANGE_TOLERANCE * (high - low)
-            for row in np.flatnonzero((numbers < low - slack) | (numbers > high + slack)).tolist():
+            tolerance = _RANGE_TOLERANCE * (high - low)
+            for row in np.flatnonzero((numbers < low - tolerance) | (numbers > high + tolerance)).tolist():
                 text = f"{coding.name} {numbers[row]:g} is outside {low:g} to {high:g}"
                 reasons[row].append(NoveltyReason(f"{coding.name} out of range", text))
 
-    def _regions(self, values: FloatArray, rows: IntArray, reasons: ReasonsByRow) -> None:
-        """Name for each of some people (K, R) the regions that make the most of the distance."""
+    def _flag_regions(self, values: FloatArray, rows: IntArray, reasons: ReasonsByRow) -> None:
+        """Name the regions that contribute most to the distance of each person (K, R)."""
         assert self.training is not None
-        parts = self.training.parts(values)
-        shares = parts / parts.sum(axis=1, keepdims=True)
-        people, places = np.nonzero(shares > _MIN_REGION_SHARE)
-        order = np.lexsort((-shares[people, places], people))
-        people, places = people[order], places[order]
-        first = np.searchsorted(people, people)  # where each person's regions begin
-        kept = np.arange(len(people)) - first < _MAX_NAMED_REGIONS
-        people, places = people[kept], places[kept]
+        contributions = self.training.compute_contributions(values)
+        shares = contributions / contributions.sum(axis=1, keepdims=True)
+        people, regions = np.nonzero(shares > _MIN_REGION_SHARE)
+        order = np.lexsort((-shares[people, regions], people))
+        people, regions = people[order], regions[order]
+        rank = np.arange(len(people)) - np.searchsorted(people, people)  # of a region among those of its person
+        people, regions = people[rank < _MAX_NAMED_REGIONS], regions[rank < _MAX_NAMED_REGIONS]
         sd = np.sqrt(np.diag(self.training.covariance))
-        z = (values[people, places] - self.training.mean[places]) / sd[places]
-        for row, place, off in zip(rows[people].tolist(), places.tolist(), z.tolist(), strict=True):
-            name = self._region_labels[place]
-            reasons[row].append(NoveltyReason(f"{name} {'high' if off > 0 else 'low'}", f"{name} {off:+.1f} sd"))
+        z_scores = (values[people, regions] - self.training.mean[regions]) / sd[regions]
+        for row, region, z in zip(rows[people].tolist(), regions.tolist(), z_scores.tolist(), strict=True):
+            name = self._region_labels[region]
+            reasons[row].append(NoveltyReason(f"{name} {'high' if z > 0 else 'low'}", f"{name} {z:+.1f} sd"))
         for row in np.delete(rows, people).tolist():
             reasons[row].append(_MANY_REGIONS)
 
@@ -273,7 +276,7 @@ class NoveltyDetector:
 
 
 class NoveltyCount(NamedTuple):
-    """How many people of a table are novel, and for what; counts of pieces add up to the table's."""
+    """Number of people and of novel people, and how often each cause occurs; counts of chunks can be merged."""
 
     people: int
     novel: int
@@ -281,25 +284,25 @@ class NoveltyCount(NamedTuple):
 
     @classmethod
     def of(cls, novelty: Novelty) -> "NoveltyCount":
-        """Count people."""
+        """Count the novel people and their causes."""
         causes = Counter([reason.cause for reasons in novelty.reasons.values() for reason in reasons])
         return cls(novelty.people, len(novelty.reasons), causes)
 
     def merged_with(self, other: "NoveltyCount") -> "NoveltyCount":
-        """Return the count of both."""
+        """Return the sum of two counts."""
         return NoveltyCount(self.people + other.people, self.novel + other.novel, self.causes + other.causes)
 
 
 def make_table_warning(counted: NoveltyCount) -> list[Problem]:
-    """Return one warning where the table as a whole is unlike training, else nothing."""
-    people, number, causes = counted
-    if number < 2 or number < _OTHER_TABLE_SHARE * people:
+    """Return one warning if many people of a table are novel, otherwise none."""
+    n_people, n_novel, causes = counted
+    if n_novel < 2 or n_novel < _OTHER_TABLE_SHARE * n_people:
         return []
-    common = [f"{cause} in {times:,}" for cause, times in causes.most_common(5) if times > _COMMON_CAUSE_SHARE * number]
+    common = [f"{cause} in {n:,}" for cause, n in causes.most_common(5) if n > _COMMON_CAUSE_SHARE * n_novel]
     return [
         Problem(
             Severity.WARNING,
-            f"this table looks unlike the training people: {number:,} of {people:,} are novel where at most "
+            f"this table looks unlike the training people: {n_novel:,} of {n_people:,} are novel where at most "
             f"{NOVELTY_LEVEL:.0%} are expected ({join_names(common) or 'for many reasons'})",
             "",
             "Another scanner, unit, order of columns or age range? Read their R-indices with care",
@@ -308,19 +311,19 @@ def make_table_warning(counted: NoveltyCount) -> list[Problem]:
 
 
 def _shrink_covariance(values: FloatArray) -> FloatArray:
-    """Return the shrunk covariance (R, R) of people (N, R)."""
-    from sklearn.covariance import ledoit_wolf  # applying a model needs numpy alone
+    """Return the Ledoit-Wolf covariance (R, R) of people (N, R)."""
+    from sklearn.covariance import ledoit_wolf  # only training needs scikit-learn
 
     return np.asarray(ledoit_wolf(values)[0])
 
 
-def _compute_held_out_distances(held: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the distances of people (N, R) from the mean of others, in the metric of the others."""
-    return TrainingDistribution(others.mean(axis=0), _shrink_covariance(others)).compute_distances(held)
+def _compute_held_out_distances(held_out: FloatArray, others: FloatArray) -> FloatArray:
+    """Return the distances of held-out people (N, R) under the distribution of the others."""
+    return TrainingDistribution(others.mean(axis=0), _shrink_covariance(others)).compute_distances(held_out)
 
 
 def _invert_covariance(covariance: FloatArray) -> FloatArray:
-    """Return the inverse (R, R), of nearly singular directions no more than can be told."""
+    """Return the inverse (R, R), with eigenvalues of the covariance bounded below."""
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 1e-9 * values[-1])
     return np.asarray(vectors / values @ vectors.T)

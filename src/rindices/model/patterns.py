@@ -1,4 +1,4 @@
-"""The patterns of a model as a tidy table."""
+"""Patterns of a model as a tidy table."""
 
 import numpy as np
 import pandas as pd
@@ -20,22 +20,22 @@ PATTERN_COLUMN_DESCRIPTIONS = {
 
 
 def make_pattern_table(model: FittedModel) -> pd.DataFrame:
-    """Return the change of every region under each pattern, a row per pattern, severity and region.
+    """Return the change of each region, one row per pattern, severity and region.
 
-    ``low`` and ``high`` are empty for a model that does not know how sure its patterns are.
+    The interval ``low`` to ``high`` is empty if the model has no standard errors of its patterns.
     """
     axes = {"severity": SEVERITY_LEVELS, "pattern": model.index_names, "region": model.regions}
     index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
     low = high = np.full_like(model.patterns, np.nan)
     if model.patterns_se is not None:
         low, high = compute_confidence_interval(model.patterns, model.patterns_se, len(model.heads))
-    numbers = {"change": model.patterns, "low": low, "high": high}
-    table = pd.DataFrame({name: array.ravel() for name, array in numbers.items()}, index=index).reset_index()
+    arrays = {"change": model.patterns, "low": low, "high": high}
+    table = pd.DataFrame({name: array.ravel() for name, array in arrays.items()}, index=index).reset_index()
     table["label"] = [region_label(region) for region in table["region"]]
     ordered = table.sort_values(["pattern", "severity"], kind="stable", key=_natural_sort_key)
     return ordered[list(PATTERN_COLUMN_DESCRIPTIONS)].reset_index(drop=True)
 
 
 def _natural_sort_key(column: pd.Series) -> pd.Series:
-    """Return a key that sorts r2 before r10."""
+    """Return a sort key by which r2 is before r10."""
     return column.str.removeprefix("r").astype(int) if column.name == "pattern" else column

@@ -1,7 +1,7 @@
-"""Reading and writing safetensors files that strangers may have made.
+"""Read and write safetensors files without trusting them.
 
-A file is refused before anything large is read: the length of the header and the names, types and shapes of the arrays
-are held against what is expected. Nothing in such a file is ever executed.
+The length of the header and the names, types and shapes of the arrays are checked before anything large is read.
+Nothing in a file is ever executed.
 """
 
 import json
@@ -25,14 +25,14 @@ _PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[str, Any]) -> None:
-    """Write arrays and metadata to one file, atomically: a crash leaves the old file or the new one."""
+    """Write arrays and metadata to one file by an atomic rename."""
     text = json.dumps(metadata, sort_keys=True, allow_nan=False)
     content = to_bytes({name: np.array(array, order="C") for name, array in arrays.items()}, {METADATA_KEY: text})
     write_atomically(path, content)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return our metadata of a file, after checking that the file can be one of ours."""
+    """Return the metadata that rindices wrote to a file."""
     header = read_header(path)
     declared = header.get("__metadata__")
     text = declared.get(METADATA_KEY) if isinstance(declared, dict) else None
@@ -40,14 +40,30 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise ModelError(
             f"{path.name} is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata."
         )
-    value = _parse_json(text, path)
-    if not isinstance(value, dict):
+    metadata = _parse_json(text, path)
+    if not isinstance(metadata, dict):
         raise ModelError(f"{path.name}: its metadata are not an object; the file is damaged.")
-    return value
+    return metadata
 
 
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
-    """Return the arrays of a file, which must be just those expected, finite floats of the given shapes."""
+    """Return the arrays of a file, after checking their names, types, shapes and values.
+
+    Parameters
+    ----------
+    path : Path
+    expected : mapping of str to tuple of int
+        Shape of each array; the file must have these arrays and no others.
+
+    Returns
+    -------
+    dict of str to ndarray
+
+    Raises
+    ------
+    ModelError
+        If the file cannot be read, or an array is missing, unexpected, of another shape or not finite.
+    """
     header = {name: entry for name, entry in read_header(path).items() if name != "__metadata__"}
     missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
     if missing or extra:
@@ -66,35 +82,34 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str
 
 
 def _check_array_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> None:
-    found = entry.get("shape") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "F64") or found != list(shape):
-        raise ModelError(f"{path.name}: {name} should be floats of shape {shape}, not {found}; the file is damaged.")
+    declared = entry.get("shape") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "F64") or declared != list(shape):
+        raise ModelError(f"{path.name}: {name} should be floats of shape {shape}, not {declared}; the file is damaged.")
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Return the JSON header, read alone: eight bytes of length, then that many bytes."""
+    """Return the JSON header of a file: eight bytes of length, then that many bytes."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             start = file.read(8)
             length = int.from_bytes(start, "little")
-            if length > min(_MAX_HEADER_BYTES, size - 8) and start.startswith(
-                _PICKLE_PREFIXES
-            ):  # a length may begin with such bytes
+            is_too_long = length > min(_MAX_HEADER_BYTES, size - 8)
+            if is_too_long and start.startswith(_PICKLE_PREFIXES):  # a valid length may begin with these bytes
                 raise ModelError(
                     f"{path.name} is a pickle or zip, not a model: such files can run code and are refused."
                 )
             if len(start) < 8 or size > _MAX_FILE_BYTES:
                 raise ModelError(f"{path.name} has {size:,} bytes, which no model has; copy it again.")
-            if length > min(_MAX_HEADER_BYTES, size - 8):
+            if is_too_long:
                 raise ModelError(f"{path.name} is not a model: it claims a header of {length:,} bytes.")
             text = file.read(length)
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
-    value = _parse_json(text, path)
-    if not isinstance(value, dict):
+    header = _parse_json(text, path)
+    if not isinstance(header, dict):
         raise ModelError(f"{path.name} is not a safetensors file.")
-    return value
+    return header
 
 
 def _parse_json(text: str | bytes, path: Path) -> Any:

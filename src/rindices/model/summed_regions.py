@@ -1,4 +1,4 @@
-"""Regions that are sums of a table's own, such as left plus right: made here, so that the table can stay as it is."""
+"""Regions that are sums of a table's columns, such as left plus right."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,38 +11,51 @@ from rindices.tables.cohort import Cohort
 from rindices.tables.layout.muse import region_label
 
 RegionSums = Mapping[str, Sequence[str]]
-"""Name of a region to the columns that it is the sum of."""
+"""Columns that each region is the sum of, by the name of the region."""
 
 
 def add_summed_regions(cohort: Cohort, sums: RegionSums) -> tuple[Cohort, list[Problem]]:
-    """Return the cohort with the sums in place of their parts, and a note that says so.
+    """Replace columns by their sums.
 
-    A sum that the table has already, under its own name, is taken as it is; one whose parts are not all there is left
-    to be reported as missing.
+    A sum that the table has as a column is left as it is. A sum with a missing column is not computed, and is reported
+    as a missing region later.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    sums : mapping of str to sequence of str
+        Columns that each region is the sum of.
+
+    Returns
+    -------
+    Cohort
+    list of Problem
+        A note, if sums were computed.
     """
     volumes = cohort.volumes
-    made = {
+    computed = {
         region: parts
         for region, parts in sums.items()
         if region not in volumes and all(part in volumes for part in parts)
     }
-    if not made:
+    if not computed:
         return cohort, []
-    used = {part for parts in made.values() for part in parts}
+    used = {part for parts in computed.values() for part in parts}
     columns = {name: volumes[name].to_numpy() for name in volumes if name not in used}
     columns |= {
-        region: np.sum([volumes[part] for part in parts], axis=0, dtype=float) for region, parts in made.items()
+        region: np.sum([volumes[part] for part in parts], axis=0, dtype=float) for region, parts in computed.items()
     }
-    what = f"{len(made)} regions of the model are sums of the table's columns, made here: {join_names(map(format_region_name, made), 3)}"
-    return replace(cohort, volumes=pd.DataFrame(columns)), [Problem(Severity.NOTE, what)]
+    names = join_names(map(format_region_name, computed), 3)
+    note = f"{len(computed)} regions of the model are sums of the table's columns, computed here: {names}"
+    return replace(cohort, volumes=pd.DataFrame(columns)), [Problem(Severity.NOTE, note)]
 
 
 def format_region_name(region: str) -> str:
-    """Return a region's name for people: MUSE codes by their labels, sums by their parts.
+    """Return the readable name of a region or sum of regions.
 
     Examples
     --------
-    >>> readable("MUSE_47+MUSE_48")
+    >>> format_region_name("MUSE_47+MUSE_48")
     'Hippocampus_R+Hippocampus_L'
     """
     return "+".join(region_label(part) for part in region.split("+"))
