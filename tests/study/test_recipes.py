@@ -36,7 +36,7 @@ def train_mean_difference(X: np.ndarray, y: np.ndarray, work: MemberSet, checkpo
         weights = difference[:, None] / (difference @ difference)
         unit = compute_unit_severity(shifts[patient] @ weights)
         head = replace(head, weights=weights / unit)
-        curves = np.stack([head.in_control_sd(severity * unit[:, None] * difference) for severity in SEVERITY_LEVELS])
+        curves = np.stack([head.to_control_sd(severity * unit[:, None] * difference) for severity in SEVERITY_LEVELS])
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves))
     return members
 
