@@ -41,7 +41,6 @@ ROWS: dict[str, Recipe] = {
     "default without conditioning": DEFAULT_RECIPE.replace(conditioning="none"),
     "default, judge off": DEFAULT_RECIPE.replace(telling_bar=0.0),
     "default, judge off, constant rate": DEFAULT_RECIPE.replace(telling_bar=0.0, decay="constant"),
-    "default, judge off, weights averaged": DEFAULT_RECIPE.replace(telling_bar=0.0, averaging=0.99),
     "default, judge off, copula learnt on": DEFAULT_RECIPE.replace(telling_bar=0.0, copula_after=400),
     "default, judge off, independent z": DEFAULT_RECIPE.replace(telling_bar=0.0, correlated=False),
 }

@@ -7,7 +7,14 @@ import dataclasses
 import pytest
 
 from rindices.errors import RindicesError
-from rindices.learners.surreal.recipe import LossWeights, Recipe, customise_recipe, get_recipe
+from rindices.learners.surreal.recipe import (
+    LossWeights,
+    Recipe,
+    customise_recipe,
+    get_recipe,
+    recipe_from_dict,
+    recipe_to_dict,
+)
 
 
 def test_the_paper_recipe_holds_section_3_3() -> None:
@@ -89,3 +96,14 @@ def test_a_copula_is_learnt_once_f_is_trained() -> None:
     learnt = customise_recipe(paper, learn_copula=True)
     assert (learnt.correlated, learnt.copula_after) == (True, 0)
     assert customise_recipe(default) == default
+
+
+@pytest.mark.parametrize("name", ["default", "paper"])
+def test_values_of_earlier_versions_are_read(name: str) -> None:
+    chosen = get_recipe(name)
+    values = recipe_to_dict(chosen)
+    assert values["averaging"] == 0.0  # a removed field: written on, so that names of runs stay the same
+    assert recipe_from_dict(values) == chosen
+    assert recipe_from_dict({key: value for key, value in values.items() if key != "averaging"}) == chosen
+    with pytest.raises(RindicesError, match="'averaging' was removed"):
+        recipe_from_dict(values | {"averaging": 0.99})

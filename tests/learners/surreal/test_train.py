@@ -128,9 +128,9 @@ import sys
 import numpy as np
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_train import PEOPLE, SHORT, Plan, train
-plan = Plan(2, SHORT.replace(max_steps=4000), members=(0, 1))
-train(*PEOPLE, plan, path=Path(sys.argv[1]), save_every=50)
+from test_train import PEOPLE, SHORT, TrainingPlan, train_stacks
+plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
+train_stacks(*PEOPLE, plan, path=Path(sys.argv[1]), save_every=50)
 """
 
 

@@ -1,4 +1,4 @@
-"""Warm trainings: the map before D, held f, averages, schedules, the judge of unseen people, resuming."""
+"""Warm trainings: the map before D, held f, schedules, the judge of unseen people, resuming."""
 
 from __future__ import annotations
 
@@ -111,24 +111,12 @@ def test_f_is_held_and_then_let_go_gently() -> None:
     assert 0 < moved.abs().max() <= 3 * BRIEF.learning_rate  # fresh moments would have leapt 16 times the rate
 
 
-def test_averages_are_running_means() -> None:
-    chosen = BRIEF.replace(averaging=0.9, telling_bar=0)
-    group, _, _ = group_of(chosen)
-    train.run_steps(group, 30)
-    naive = group.stack.weights.generator.clone()
-    assert torch.equal(group.stack.average.generator, naive)
-    for _ in range(5):
-        train.run_steps(group, 1)
-        naive = 0.9 * naive + 0.1 * group.stack.weights.generator
-    torch.testing.assert_close(group.stack.average.generator, naive)
-
-
 def test_rates_decay_after_the_held_steps() -> None:
-    assert [BRIEF.pace(number) for number in (1, 30)] == [1.0, 1.0]
-    paces = [BRIEF.pace(number) for number in range(31, 61)]
-    assert all(a > b for a, b in pairwise(paces))
-    assert 0 < paces[-1] < 0.01 < 0.99 < paces[0] < 1
-    assert BRIEF.replace(decay="constant").pace(59) == 1.0
+    assert [BRIEF.rate_factor(number) for number in (1, 30)] == [1.0, 1.0]
+    factors = [BRIEF.rate_factor(number) for number in range(31, 61)]
+    assert all(a > b for a, b in pairwise(factors))
+    assert 0 < factors[-1] < 0.01 < 0.99 < factors[0] < 1
+    assert BRIEF.replace(decay="constant").rate_factor(59) == 1.0
 
 
 def test_f_learns_its_start() -> None:
@@ -239,9 +227,8 @@ def test_threads_of_the_machine_change_no_byte(bar: float) -> None:
     assert one.evidence == two.evidence
 
 
-@pytest.mark.parametrize("averaging", [0.0, 0.9])
-def test_an_interrupted_warm_training_resumes_number_for_number(tmp_path: Path, averaging: float) -> None:
-    chosen = BRIEF.replace(telling_bar=0, averaging=averaging)
+def test_an_interrupted_warm_training_resumes_number_for_number(tmp_path: Path) -> None:
+    chosen = BRIEF.replace(telling_bar=0)
     made = room(chosen)
     plan = TrainingPlan(2, chosen, members=(0, 1))
     starts = {n: made.start(warm_seats(made, chosen, np.random.default_rng(n)), 2, n) for n in (0, 1)}
@@ -265,7 +252,7 @@ def test_an_interrupted_warm_training_resumes_number_for_number(tmp_path: Path, 
     [
         ({"start": "warm"}, "start is 'warm'"),
         ({"share": 0.0}, "share is 0.0"),
-        ({"averaging": 1.0}, "averaging is 1.0"),
+        ({"averaging": 0.9}, "'averaging' was removed"),
         ({"held_steps": 5_000}, "held_steps is 5000"),
         ({"inverse": "g"}, "g reads volumes"),
         ({"start": "ica"}, "conditioning='controls'"),
@@ -285,7 +272,6 @@ def test_every_element_can_be_switched_off_alone() -> None:
         {"inverse": "refit"},
         {"share": 0.8},
         {"start": "ica", "start_steps": 20},
-        {"averaging": 0.9},
         {"decay": "cosine"},
     )
     found = []

@@ -23,6 +23,7 @@ from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.surreal.losses import LossTerms
+from rindices.learners.surreal.recipe import recipe_to_dict
 from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, TrainingState, select_members
 
 CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/1"
@@ -34,7 +35,7 @@ def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) ->
     for people in (controls, patients):
         digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
     data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
-    values = json.loads(json.dumps(dataclasses.asdict(plan)))
+    values = json.loads(json.dumps(dataclasses.asdict(plan) | {"recipe": recipe_to_dict(plan.recipe)}))
     return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
 
 
@@ -80,8 +81,6 @@ def _iter_live_tensors(group: TrainingState) -> Iterator[tuple[str, Tensor]]:
         flat = getattr(stack, name)
         yield f"{name}.generator", flat.generator
         yield f"{name}.discriminator", flat.discriminator
-    if stack.average is not None:
-        yield "average.generator", stack.average.generator
     for name in ("phi", "phi_first", "phi_second"):
         yield name, getattr(stack, name)
     for name, order in zip(("controls", "patients"), group.batches.orders, strict=True):

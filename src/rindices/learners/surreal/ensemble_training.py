@@ -71,7 +71,7 @@ class TrainingData:
     def needs_starts(self) -> bool:
         """Whether members differ in more than their random stream, or D is conditioned, or the inverse is refitted."""
         recipe = self.recipe
-        return recipe.warm or recipe.share < 1 or recipe.conditioning != "none" or recipe.inverse == "refit"
+        return recipe.warm_start or recipe.share < 1 or recipe.conditioning != "none" or recipe.inverse == "refit"
 
     def scale_group(self, label: int) -> FloatArray:
         """Controls (0) or patients (1) on the scale that the networks expect, (N, R)."""
@@ -113,7 +113,7 @@ def train_surreal_members(
     room = TrainingData.of(X, y, n_patterns, chosen)
     plan = TrainingPlan(n_patterns, chosen, seed=seed, members=tuple(numbers), stack=len(numbers))
     members = train_members(room, plan, checkpoint)
-    if not (evidence and chosen.warm):
+    if not (evidence and chosen.warm_start):
         return members
     trained_on = any(member.steps > chosen.held_steps for member in members)
     return [
@@ -154,7 +154,7 @@ def _make_member_from_start(trained: TrainedMember, room: TrainingData, start: L
     if room.recipe.inverse == "g":  # then nothing was straightened, and the scaled people are the prepared ones
         return make_member(trained, room.scale_group(0))
     rng = np.random.default_rng([seed, trained.member, 3])
-    if room.recipe.warm and trained.steps <= room.recipe.held_steps:
+    if room.recipe.warm_start and trained.steps <= room.recipe.held_steps:
         weights, shifts = compute_start_weights(start, rng), compute_start_curves(start, SEVERITY_LEVELS)
     else:
         weights, shifts = refit_inverse(trained, room, start, rng), _compute_shift_curves(trained, room.scale_group(0))
@@ -250,7 +250,7 @@ def estimate_seconds_per_member(
 ) -> float:
     """Seconds that a member will take to its last step, from timing a few on this machine."""
     chosen = recipe_from_dict(json.loads(values))
-    if chosen.warm:
+    if chosen.warm_start:
         start = time.perf_counter()
         train_surreal_members(X, y, n_patterns, (0,), 0, json.loads(values))
         return time.perf_counter() - start

@@ -1,28 +1,42 @@
-"""Recipes: every hyper-parameter of a training, as one frozen value that checks itself."""
+"""Recipes: all hyper-parameters of a training as one frozen value that checks itself."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rindices.errors import InputError, did_you_mean
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
+RecipeValues = dict[str, Any]
+"""All values of a recipe by name, as they are written to JSON."""
 
-def _field_names(cls: type) -> list[str]:
+
+def _list_field_names(cls: type) -> list[str]:
     return [entry.name for entry in dataclasses.fields(cls)]
 
 
-def _raise_unless(holds: bool, offender: str, cure: str) -> None:
-    if not holds:
-        raise InputError(f"Recipe: {offender}. {cure}")
+def _raise_unless(valid: bool, problem: str, cure: str) -> None:
+    if not valid:
+        raise InputError(f"Recipe: {problem}. {cure}")
 
 
-def _require_valid_name(name: str, known: list[str], what: str = "recipe field") -> None:
-    if name not in known:
-        raise InputError(f"there is no {what} '{name}': {did_you_mean(name, known)}")
+def _require_valid_name(name: str, valid_names: list[str], kind: str = "recipe field") -> None:
+    if name in REMOVED_FIELDS:
+        raise InputError(f"the recipe field '{name}' was removed ({REMOVED_FIELDS[name].reason}): leave it out.")
+    if name not in valid_names:
+        raise InputError(f"there is no {kind} '{name}': {did_you_mean(name, valid_names)}")
+
+
+class _RemovedField(NamedTuple):
+    value: float  # the only value that still has a meaning
+    reason: str
+
+
+REMOVED_FIELDS = {"averaging": _RemovedField(0.0, "averaging the weights changed no result")}
+"""Fields of earlier versions. They are still written, so that names of runs and checkpoints stay the same."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +70,20 @@ class LossWeights:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train; the defaults are the paper's (section 3.3).
+    """Hyper-parameters of a training; the defaults are the paper's (section 3.3).
 
     Parameters
     ----------
     name : str
-        Where the values come from.
+        Name of the recipe that the values come from.
     weights : LossWeights
         Weights of the losses.
     learning_rate : float
-        Of f, g1 and g2.
+        Learning rate of f, g1 and g2.
     discriminator_ratio : float
         Learning rate of D as a share of ``learning_rate``.
     beta1, beta2, epsilon : float
-        Adam.
+        Parameters of Adam.
     clip : float
         Bound c of every weight of f, g1 and g2 after each step (section 3.2).
     init_sd : float
@@ -79,7 +93,7 @@ class Recipe:
     batch_share : int
         A batch has 1 / ``batch_share`` of the patients, at most all controls.
     max_batch : int or None
-        A further bound on the batch, for large studies.
+        Largest batch, for large studies.
     min_steps, max_steps : int
         Steps before a member may stop, and after which it must.
     reconstruction_bar, monotonicity_bar : float
@@ -87,38 +101,37 @@ class Recipe:
     explosion_bar : float
         A member has diverged when a loss is above this or not finite.
     check_every : int
-        Steps between two looks at the losses: history and stopping.
+        Steps between two checks of the losses, for the history and for stopping.
     correlated : bool
-        Learn a Gaussian copula between the severities.
+        Draw the severities from a Gaussian copula instead of independently.
     copula_divergence : float
         Weight of the copula's divergence from independence.
     copula_ratio : float
         Learning rate of the copula as a share of ``learning_rate``.
     copula_after : int
-        Steps before the copula moves. While f still mixes the patterns, a wrong
-        correlation hides the mixing; hold the copula until f has sorted them.
+        Steps before the copula is trained. While f still mixes the patterns, a wrong correlation hides the mixing.
     share : float
-        Share of the people that each member sees; which, is its own draw. The rest judges it (``telling_bar``).
+        Share of the people that each member is trained on, drawn by the member. The others are held out for
+        ``telling_bar``.
     straighten : bool
         Train on shifts instead of volumes (:mod:`rindices.learners.log_transform`), in which disease is additive.
     start : str
-        Of f: "random"; "ica", plain contrastive ICA; "likelihood", the whole linear model (:mod:`..starts`).
+        Start of f: "random"; "ica", plain contrastive ICA; "likelihood", the full linear model
+        (:mod:`rindices.learners.contrastive.linear_start`).
     start_steps, start_rate : int, float
-        Adam steps that teach f the start, and their first rate.
+        Adam steps that fit f to the start, and their first learning rate.
     conditioning : str
-        A fixed linear map before D that makes normal variation white: "none"; "controls", by the covariance of
-        controls; "shared", by that of controls and of what the start leaves of patients.
+        Fixed linear map before D that whitens normal variation: "none"; "controls", by the covariance of controls;
+        "shared", by the covariance of controls and of the residuals of patients.
     held_steps : int
-        First steps, in which g and D learn and f is held at its start.
+        First steps, in which g and D are trained while f is frozen.
     decay : str
-        Of the rates after ``held_steps``: "constant", or "cosine" down to zero at ``max_steps``.
-    averaging : float
-        Weights kept are the mean over about 1 / (1 - ``averaging``) steps; 0 for the last.
+        Learning rates after ``held_steps``: "constant", or "cosine" down to zero at ``max_steps``.
     telling_bar : float
-        A warm member stops when D's loss on people the member has not seen reaches this share of chance, which means
-        that D cannot tell synthesised from real patients. 0 for never; so too where a member sees everyone.
+        A member with a warm start stops when D's loss on held-out people reaches this share of the loss at chance:
+        D then cannot tell synthesised from real patients. 0 never stops a member; nor does a share of 1.
     inverse : str
-        Where R-indices come from: "g", the trained networks; "refit", the regression of z on f(x, z) in closed form.
+        Source of the R-indices: "g", the trained networks; "refit", the regression of z on f(x, z) in closed form.
     """
 
     name: str = "paper"
@@ -151,43 +164,28 @@ class Recipe:
     conditioning: str = "none"
     held_steps: int = 0
     decay: str = "constant"
-    averaging: float = 0.0
     telling_bar: float = 0.0
     inverse: str = "g"
 
     def __post_init__(self) -> None:
-        positive = (
-            "learning_rate discriminator_ratio epsilon clip init_sd near_zero_bound batch_share "
-            "max_steps reconstruction_bar monotonicity_bar explosion_bar check_every copula_ratio start_rate"
-        )
-        for name in positive.split():
+        for name in _POSITIVE_FIELDS:
             value = getattr(self, name)
             _raise_unless(value > 0, f"{name} is {value}", "It must be above 0.")
+        for name in ("copula_after", "copula_divergence", "start_steps", "held_steps", "telling_bar"):
+            _raise_unless(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
             _raise_unless(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
-        _raise_unless(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
-        _raise_unless(self.copula_after >= 0, "copula_after is negative", "Use 0 or more.")
-        _raise_unless(self.copula_divergence >= 0, "copula_divergence is negative", "Use 0 or more.")
-        _raise_unless(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
-        _raise_unless(
-            0 <= self.min_steps <= self.max_steps,
-            f"min_steps is {self.min_steps} and max_steps is {self.max_steps}",
-            "Raise max_steps or lower min_steps.",
-        )
-
         for name, choices in _FIELD_CHOICES.items():
             value = getattr(self, name)
             _raise_unless(value in choices, f"{name} is {value!r}", f"Use {' or '.join(map(repr, choices))}.")
-        for name in ("start_steps", "held_steps", "telling_bar"):
-            _raise_unless(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
+        for name in ("min_steps", "held_steps"):
+            value, limit = getattr(self, name), self.max_steps
+            problem = f"{name} is {value} and max_steps is {limit}"
+            _raise_unless(0 <= value <= limit, problem, f"Raise max_steps or lower {name}.")
+        _raise_unless(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
+        _raise_unless(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
         _raise_unless(0 < self.share <= 1, f"share is {self.share}", "It must be in (0, 1].")
-        _raise_unless(0 <= self.averaging < 1, f"averaging is {self.averaging}", "It must be in [0, 1).")
-        _raise_unless(
-            self.held_steps <= self.max_steps,
-            f"held_steps is {self.held_steps} and max_steps is {self.max_steps}",
-            "Raise max_steps or lower held_steps.",
-        )
         _raise_unless(
             self.inverse == "refit" or not self.straighten,
             "straighten is on and inverse is 'g'",
@@ -195,42 +193,47 @@ class Recipe:
         )
         _raise_unless(
             self.start == "likelihood" or self.conditioning != "shared",
-            "conditioning is 'shared' without a start that knows it",
+            "conditioning is 'shared' and the start does not estimate it",
             "Use start='likelihood' or conditioning='controls'.",
         )
 
     @property
-    def warm(self) -> bool:
+    def warm_start(self) -> bool:
         """Whether f starts at a solution, so that a member is usable whenever it stops."""
         return self.start != "random"
 
-    def pace(self, step: int) -> float:
-        """Share of the learning rates at a step."""
+    def rate_factor(self, step: int) -> float:
+        """Return the factor of the learning rates at a step."""
         if self.decay == "constant" or step <= self.held_steps:
             return 1.0
         return 0.5 + 0.5 * math.cos(math.pi * (step - self.held_steps) / (self.max_steps - self.held_steps + 1))
 
     def replace(self, **changes: Any) -> Recipe:
-        """The same recipe with other values; loss weights may be given by their own names.
+        """Return a copy with other values; weights of losses may be given by their own names.
 
         Examples
         --------
-        >>> recipe("paper").replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
+        >>> get_recipe("paper").replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
         0.4
         """
-        own, losses = _field_names(Recipe), _field_names(LossWeights)
+        loss_names = _list_field_names(LossWeights)
         for name in changes:
-            _require_valid_name(name, own + losses)
+            _require_valid_name(name, _list_field_names(Recipe) + loss_names)
         weights = changes.pop("weights", self.weights)
-        chosen = {name: changes.pop(name) for name in losses if name in changes}
-        return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **chosen))
+        weight_changes = {name: changes.pop(name) for name in loss_names if name in changes}
+        return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **weight_changes))
 
     def batch_size(self, controls: int, patients: int) -> int:
-        """B for so many people: patients / 8, at most all controls, at most ``max_batch``."""
+        """Return B for these numbers of people: patients / 8, at most all controls, at most ``max_batch``."""
         batch = min(max(1, patients // self.batch_share), controls)
         return batch if self.max_batch is None else min(batch, self.max_batch)
 
 
+_POSITIVE_FIELDS = (
+    *("learning_rate", "discriminator_ratio", "epsilon", "clip", "init_sd", "near_zero_bound", "batch_share"),
+    *("max_steps", "reconstruction_bar", "monotonicity_bar", "explosion_bar", "check_every", "copula_ratio"),
+    "start_rate",
+)
 _FIELD_CHOICES = {
     "start": ("random", "ica", "likelihood"),
     "conditioning": ("none", "controls", "shared"),
@@ -246,7 +249,7 @@ DEFAULT_RECIPE = Recipe(
     start="likelihood",
     conditioning="shared",
     correlated=True,
-    copula_after=10**9,  # at the start's correlation, which needs no learning
+    copula_after=10**9,  # never: the linear start estimates the correlation
     held_steps=400,
     min_steps=0,
     max_steps=1_000,
@@ -254,13 +257,13 @@ DEFAULT_RECIPE = Recipe(
     telling_bar=0.97,
     inverse="refit",
 )
-"""What is used unless another recipe is named; ``benchmarks/ablation.py`` measures each of its elements."""
+"""Used unless another recipe is named; ``benchmarks/ablation.py`` measures its elements one by one."""
 
 RECIPES = {"default": DEFAULT_RECIPE, "paper": Recipe()}
 
 
 def get_recipe(name: str = "paper", **changes: Any) -> Recipe:
-    """The recipe of that name, with changes.
+    """Return a recipe by name, with changes.
 
     Parameters
     ----------
@@ -268,6 +271,15 @@ def get_recipe(name: str = "paper", **changes: Any) -> Recipe:
         One of ``RECIPES``.
     **changes
         As for :meth:`Recipe.replace`.
+
+    Returns
+    -------
+    Recipe
+
+    Raises
+    ------
+    InputError
+        If there is no such recipe or field, or a value is not possible.
     """
     _require_valid_name(name, list(RECIPES), "recipe")
     return RECIPES[name].replace(**changes)
@@ -301,11 +313,15 @@ def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any
     return learning.replace(copula_after=learning.held_steps) if never_learnt else learning
 
 
-def recipe_to_dict(chosen: Recipe) -> dict[str, Any]:
-    """All values of a recipe as plain ones, for JSON; :func:`recipe_from_dict` undoes it."""
-    return dataclasses.asdict(chosen)
+def recipe_to_dict(recipe: Recipe) -> RecipeValues:
+    """Return all values of a recipe for JSON; :func:`recipe_from_dict` is the inverse."""
+    return dataclasses.asdict(recipe) | {name: removed.value for name, removed in REMOVED_FIELDS.items()}
 
 
-def recipe_from_dict(values: dict[str, Any]) -> Recipe:
-    """The recipe with these values."""
-    return Recipe(**(values | {"weights": LossWeights(**values["weights"])}))
+def recipe_from_dict(values: RecipeValues) -> Recipe:
+    """Return the recipe with these values, also if an earlier version wrote them."""
+    for name, removed in REMOVED_FIELDS.items():
+        if values.get(name, removed.value) != removed.value:
+            _require_valid_name(name, [])
+    fields = {name: value for name, value in values.items() if name not in REMOVED_FIELDS}
+    return Recipe(**(fields | {"weights": LossWeights(**values["weights"])}))

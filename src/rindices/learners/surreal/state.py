@@ -177,8 +177,6 @@ class MemberStack:
         One per member.
     conditioner : Tensor, optional
         The fixed linear map before D, (S, R + 1, R + 1), its last row and column those of the constant one.
-    average : Weights, optional
-        Running mean of f, g1 and g2.
     """
 
     members: tuple[int, ...]
@@ -192,7 +190,6 @@ class MemberStack:
     phi_second: Tensor
     streams: list[torch.Generator]
     conditioner: Tensor | None = None
-    average: FlatWeights | None = None
 
     def keep(self, places: Sequence[int]) -> MemberStack:
         """A stack of only the members at these places of the S axis."""
@@ -209,7 +206,6 @@ class MemberStack:
             phi_second=self.phi_second[index],
             streams=[self.streams[place] for place in places],
             conditioner=None if self.conditioner is None else self.conditioner[index],
-            average=None if self.average is None else networks.select_member_weights(self.average, self.sizes, index),
         )
 
 
@@ -223,7 +219,4 @@ def make_member_stack(
     phi = torch.eye(sizes.patterns).to(like).repeat(len(members), 1, 1)
     count = torch.zeros((), dtype=torch.float32, device=like.device)
     moments = torch.zeros_like(phi), torch.zeros_like(phi)
-    average = networks.allocate_weights(sizes, len(members), like) if recipe.averaging else None
-    return MemberStack(
-        tuple(members), sizes, count, weights, first, second, phi, *moments, streams=streams, average=average
-    )
+    return MemberStack(tuple(members), sizes, count, weights, first, second, phi, *moments, streams=streams)

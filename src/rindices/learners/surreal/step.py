@@ -180,8 +180,6 @@ def _update_generator(stack: MemberStack, work: Workspace) -> None:
     flat.clamp_(-recipe.clip, recipe.clip)
     if held is not None:  # its moments have moved all the same, so that it does not leap when it is let go
         f.copy_(held)
-    if stack.average is not None:
-        stack.average.generator.lerp_(flat, 1.0 if work.f_frozen else 1.0 - recipe.averaging)
 
 
 def _update_copula(stack: MemberStack, work: Workspace) -> None:

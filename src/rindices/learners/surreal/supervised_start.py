@@ -39,7 +39,7 @@ def warm_start_members(
     like = stack.phi
     if recipe.conditioning != "none":
         stack.conditioner = torch.stack([_make_conditioner(start.whitening_covariance) for start in starts]).to(like)
-    if not recipe.warm:
+    if not recipe.warm_start:
         return
     stack.phi.copy_(torch.as_tensor(np.stack([start.prior.factor for start in starts])))
     pretrain_transformation(stack, batches, starts, recipe, seed)

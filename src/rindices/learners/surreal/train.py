@@ -41,7 +41,10 @@ def run_steps(group: TrainingState, steps: int) -> LossTerms:
     """Take so many steps; the losses of the last."""
     for ahead in reversed(range(steps)):
         number = group.steps + steps - ahead
-        group.work.pace, group.work.f_frozen = group.work.recipe.pace(number), number <= group.work.recipe.held_steps
+        group.work.pace, group.work.f_frozen = (
+            group.work.recipe.rate_factor(number),
+            number <= group.work.recipe.held_steps,
+        )
         group.batches.fill(group.work.people, group.stack.streams)
         terms = step.take_step(group.stack, group.work, look=not ahead)
     group.steps += steps
@@ -58,7 +61,7 @@ def decide_outcomes(
     """
     table = torch.stack(terms)
     sound = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
-    if recipe.warm:
+    if recipe.warm_start:
         ready = torch.zeros_like(sound) if fooled is None or steps < recipe.held_steps else fooled
         at_the_end = TrainingOutcome.CONVERGED
     else:
@@ -96,9 +99,6 @@ def release_stopped_members(group: TrainingState, terms: LossTerms, recipe: Reci
 def _make_trained_member(group: TrainingState, place: int, outcome: TrainingOutcome) -> TrainedMember:
     stack, member = group.stack, group.stack.members[place]
     weights = networks.named_weights(stack.weights.networks)
-    if stack.average is not None:  # D has no average
-        averaged = networks.named_weights(stack.average.networks)
-        weights = {name: tensor if name.startswith("d.") else averaged[name] for name, tensor in weights.items()}
     return TrainedMember(
         member,
         outcome,
