@@ -42,7 +42,7 @@ def people() -> Cohort:
 
 def test_the_distance_is_mahalanobis() -> None:
     values = np.random.default_rng(0).normal(size=(80, 30)) @ np.random.default_rng(1).normal(size=(30, 30))
-    distribution = TrainingDistribution.learn(values)
+    distribution = TrainingDistribution.fit(values)
     precision = LedoitWolf().fit(values).precision_
     expected = [mahalanobis(row, values.mean(axis=0), precision) for row in values]
     np.testing.assert_allclose(distribution.compute_distances(values), expected, rtol=1e-9)
@@ -53,7 +53,7 @@ def test_distances_of_training_people_are_cross_validated() -> None:
     """With as few people as regions, distances without cross-validation would be far too small."""
     rng = np.random.default_rng(0)
     mixing = rng.normal(size=(40, 40))
-    distribution = TrainingDistribution.learn(rng.normal(size=(60, 40)) @ mixing)
+    distribution = TrainingDistribution.fit(rng.normal(size=(60, 40)) @ mixing)
     new_tail = distribution.compute_tail_probabilities(
         distribution.compute_distances(rng.normal(size=(4000, 40)) @ mixing)
     )

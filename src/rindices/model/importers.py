@@ -1,4 +1,4 @@
-"""Models that others have published, as models of this package: checkpoints of SurrealGAN 0.1.1.
+"""Import checkpoints of SurrealGAN 0.1.1, the published ones among them.
 
 Shape letters: R regions, M patterns, C covariates, Q severities.
 """
@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rindices._typing import FloatArray
+from rindices._typing import AnyArray, FloatArray
 from rindices._version import __version__
-from rindices.errors import ModelError, did_you_mean, join_names
+from rindices.errors import ModelError, did_you_mean
 from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.records import ModelCard, RecipeRecord
@@ -35,17 +35,17 @@ _AGEING_CITATION = (
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """What a published checkpoint does not say of itself.
+    """Facts about a published checkpoint that the file does not contain.
 
     Attributes
     ----------
     covariates : tuple of str
         In the order of training, as `import_checkpoint` takes them.
     order : tuple of int
-        The column that each R-index, by its published name, stands in.
+        Column of each R-index, in the order of the published names.
     citation : str
     digest : str
-        Of its numbers, so that another file is not taken for it.
+        Hash of the numbers, by which other files are refused.
     """
 
     covariates: tuple[str, ...]
@@ -68,32 +68,42 @@ PUBLISHED_MODELS = {
 
 
 def list_published_regions() -> tuple[str, ...]:
-    """Return the 72 regions of the published models: five as they are, then sums of consecutive pairs."""
+    """Return the 72 regions of the published models: five single ones, then sums of consecutive pairs."""
     rest = [code for code in paper_codes() if code not in _UNPAIRED_CODES]
     pairs = zip(rest[::2], rest[1::2], strict=True)
     return (*map(region_name, _UNPAIRED_CODES), *("+".join(map(region_name, pair)) for pair in pairs))
 
 
 def import_published(path: Path, name: str) -> FittedModel:
-    """Import one of the published checkpoints by its name.
+    """Import one of the published checkpoints.
 
     Parameters
     ----------
+    path : Path
     name : {'ad_2rindices', 'brain_aging_5rindices'}
+
+    Returns
+    -------
+    FittedModel
+
+    Raises
+    ------
+    ModelError
+        If the name is unknown, or the file is not that checkpoint.
     """
     if name not in PUBLISHED_MODELS:
         raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
-    known = PUBLISHED_MODELS[name]
+    published = PUBLISHED_MODELS[name]
     from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
 
     checkpoint = read_upstream_checkpoint(path)
-    if hash_checkpoint(checkpoint) != known.digest:
+    if hash_checkpoint(checkpoint) != published.digest:
         raise ModelError(
             f"{path.name} is a checkpoint, but its numbers are not those of the published {name}: get the file again, "
             "or import it as a model of your own with --regions."
         )
-    card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=known.citation)
-    return _build_model(checkpoint, list_published_regions(), known.covariates, known.order, card)
+    card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=published.citation)
+    return _build_model(checkpoint, list_published_regions(), published.covariates, published.order, card)
 
 
 def import_checkpoint(
@@ -103,13 +113,22 @@ def import_checkpoint(
 
     Parameters
     ----------
+    path : Path
     regions : sequence of str
-        Of the table it was trained on, in its order; ``MUSE_47+MUSE_48`` is the sum of two columns, a bare number a
-        MUSE code.
+        Columns of the training table, in order. ``MUSE_47+MUSE_48`` is the sum of two columns; a number is a MUSE code.
     covariates : sequence of str
         In the order of training. ``age`` is a number; ``sex=F/M`` has two categories that were coded 0 and 1.
     epoch : int, optional
-        Which of the saved epochs; may be left out where there is one.
+        Saved epoch to import; needed if there are several.
+
+    Returns
+    -------
+    FittedModel
+
+    Raises
+    ------
+    ModelError
+        If the checkpoint cannot be read, or does not match the regions or covariates.
     """
     from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
 
@@ -125,23 +144,25 @@ def import_checkpoint(
 
 
 def read_region_list(path: Path) -> list[str]:
-    """Return the regions that a text file names, one a line or separated by commas."""
+    """Return the regions in a text file, one per line or separated by commas."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path} cannot be read as a list of regions: give a text file, one region a line.") from error
+        raise ModelError(
+            f"{path} cannot be read as a list of regions: give a text file with one region per line."
+        ) from error
     return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]
 
 
 def hash_checkpoint(checkpoint: "UpstreamCheckpoint") -> str:
-    """Return a hash of the numbers that inference uses."""
-    found = hashlib.sha256(repr((checkpoint.n_regions, checkpoint.n_patterns)).encode())
+    """Return a hash of the arrays that inference uses."""
+    digest = hashlib.sha256(repr((checkpoint.n_regions, checkpoint.n_patterns)).encode())
     for array in (checkpoint.mean, checkpoint.sd, checkpoint.low, checkpoint.high, checkpoint.beta):
-        found.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
     for net in (checkpoint.g1, checkpoint.g2, checkpoint.f):
         for name in sorted(net):
-            found.update(np.ascontiguousarray(net[name], dtype="<f4").tobytes())
-    return found.hexdigest()
+            digest.update(np.ascontiguousarray(net[name], dtype="<f4").tobytes())
+    return digest.hexdigest()
 
 
 def _build_model(
@@ -173,22 +194,22 @@ def _build_model(
 
 
 def _build_head(checkpoint: "UpstreamCheckpoint") -> UpstreamHead:
-    """G of the checkpoint; its layers are stored as (outputs, inputs), ours as (inputs, outputs)."""
+    """Return the head of a checkpoint; upstream layers are (outputs, inputs), those of a head (inputs, outputs)."""
     g1 = np.concatenate([checkpoint.g1["model.1.weight"].T, checkpoint.g1["model.1.bias"][None]])
-    layers: dict[str, Any] = {}
-    for place, layer in enumerate(("model.0", "model.2", "model.4"), start=1):
-        layers[f"g2_weight{place}"] = checkpoint.g2[f"{layer}.weight"].T
-        layers[f"g2_bias{place}"] = checkpoint.g2[f"{layer}.bias"][None]
+    layers: dict[str, AnyArray] = {}
+    for number, layer in enumerate(("model.0", "model.2", "model.4"), start=1):
+        layers[f"g2_weight{number}"] = checkpoint.g2[f"{layer}.weight"].T
+        layers[f"g2_bias{number}"] = checkpoint.g2[f"{layer}.bias"][None]
     return UpstreamHead(g1=g1, **layers)
 
 
 def _compute_pattern_changes(checkpoint: "UpstreamCheckpoint") -> FloatArray:
-    """Return the change of the average control under each pattern alone, (Q, M, R), in control standard deviations."""
+    """Return the change of the average control under each single pattern, (Q, M, R), in control standard deviations."""
     f = {name: array.astype(np.float64) for name, array in checkpoint.f.items()}
-    average = np.full(checkpoint.n_regions, CONTROL_MEAN)
-    code = leaky_relu(f["model.2.weight"] @ leaky_relu(f["model.0.weight"] @ average))
-    alone = np.multiply.outer(SEVERITY_LEVELS, np.eye(checkpoint.n_patterns))
-    gate = 1.0 / (1.0 + np.exp(-(alone @ f["model.4.add_noise.0.weight"].T + f["model.4.add_noise.0.bias"])))
+    average_control = np.full(checkpoint.n_regions, CONTROL_MEAN)
+    code = leaky_relu(f["model.2.weight"] @ leaky_relu(f["model.0.weight"] @ average_control))
+    severities = np.multiply.outer(SEVERITY_LEVELS, np.eye(checkpoint.n_patterns))
+    gate = 1.0 / (1.0 + np.exp(-(severities @ f["model.4.add_noise.0.weight"].T + f["model.4.add_noise.0.bias"])))
     change = leaky_relu(leaky_relu((code * gate) @ f["model.5.weight"].T) @ f["model.7.weight"].T)
     return np.asarray(change / CONTROL_SD)
 
@@ -207,8 +228,8 @@ def _parse_covariate(text: str, low: float, high: float) -> CovariateCoding:
 
 
 def _parse_region(text: str) -> str:
-    """Return the name of a region or sum, bare numbers read as MUSE codes."""
+    """Return the name of a region or sum of regions; numbers are MUSE codes."""
     parts = [part.strip() for part in text.split("+")]
     if not all(parts):
-        raise ModelError(f"'{text}' is no region: give a name, or names joined by +, e.g. {join_names(['47+48'])}.")
+        raise ModelError(f"'{text}' is not a region: give a name, or names joined by +, e.g. 47+48.")
     return "+".join(region_name(int(part)) if part.isdecimal() else part for part in parts)

@@ -57,7 +57,7 @@ class TrainingDistribution:
     distances: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
-    def learn(cls, values: FloatArray) -> "TrainingDistribution":
+    def fit(cls, values: FloatArray) -> "TrainingDistribution":
         """Estimate the distribution from prepared people (N, R)."""
         folds = np.arange(len(values)) % min(_N_FOLDS, len(values))
         distances = np.concatenate(

@@ -118,7 +118,7 @@ def build_model(
         interval_over="" if errors is None else "people" if share < 1 else "trainings",
     )
     fitted = FittedModel(
-        preprocessing, heads, orders, patterns, TrainingDistribution.learn(X), card, selection, patterns_se=errors
+        preprocessing, heads, orders, patterns, TrainingDistribution.fit(X), card, selection, patterns_se=errors
     )
     stability = assess_pattern_stability(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
     records = make_pattern_records(stability)
