@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rindices.experiments.small_sample import MIN_RECOVERY_RATE
 from rindices.experiments.trust_cohorts import PATIENT_SPREAD
 from rindices.selection.dimensions import N_PERMUTATIONS, SIGNIFICANCE_LEVEL
 from rindices.study.evidence import MAX_PARTICIPANTS_PER_GROUP
+from rindices.study.sample_size import MIN_RECOVERY_RATE
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATE = Path(__file__).parent / "trust_template.md"

@@ -1,6 +1,6 @@
 """Run the power study that `check` and `fit` quote to small cohorts.
 
-Usage: ``python scripts/make_power.py src/rindices/experiments/data/power.json [WORKERS]``
+Usage: ``python scripts/make_power.py src/rindices/study/data/power.json [WORKERS]``
 
 The reference generator, adjusted for age, sex and head size as a study would be. The same figures, with a picture, go
 to ``benchmarks/results/power``, with the time it took; processor time is counted with one worker only.

@@ -16,7 +16,7 @@ from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.study.config import ModelConfig
 from rindices.study.exceptions import UnstableError
-from rindices.study.fit import fit_cohort
+from rindices.study.run import fit_cohort
 from rindices.study.store import RunStore
 
 WIDTHS = (2, 3, 4)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from rindices._version import __version__
 
 if TYPE_CHECKING:
-    from rindices.errors import Problem, RindicesError, Severity, TableError
+    from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.surreal.estimator import SurrealGAN
     from rindices.model.fitted import FittedModel, load
     from rindices.preprocess.pipeline import Preprocessing
     from rindices.report.page import write_report
+    from rindices.study.exceptions import NoPatternError, StudyStoppedError, StudyWarning, UnstableError
     from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
@@ -24,12 +25,17 @@ _HOMES = {
     "Cohort": "rindices.tables.cohort",
     "ContrastiveICA": "rindices.learners.contrastive.estimator",
     "FittedModel": "rindices.model.fitted",
+    "NoPatternError": "rindices.study.exceptions",
     "Preprocessing": "rindices.preprocess.pipeline",
     "Problem": "rindices.errors",
     "RindicesError": "rindices.errors",
     "Severity": "rindices.errors",
+    "StudyError": "rindices.errors",
+    "StudyStoppedError": "rindices.study.exceptions",
+    "StudyWarning": "rindices.study.exceptions",
     "SurrealGAN": "rindices.learners.surreal.estimator",
     "TableError": "rindices.errors",
+    "UnstableError": "rindices.study.exceptions",
     "fit": "rindices.study.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
@@ -41,12 +47,17 @@ __all__ = [
     "Cohort",
     "ContrastiveICA",
     "FittedModel",
+    "NoPatternError",
     "Preprocessing",
     "Problem",
     "RindicesError",
     "Severity",
+    "StudyError",
+    "StudyStoppedError",
+    "StudyWarning",
     "SurrealGAN",
     "TableError",
+    "UnstableError",
     "__version__",
     "fit",
     "load",

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import InputError
-from rindices.experiments import small_sample
 from rindices.experiments.power import PowerConfig, PowerJob, compute_interval_width, measure_power_job, run_power
 from rindices.experiments.reference import FittedHealthyReference, load_reference
 from rindices.experiments.tasks import TASKS, make_task_with_patterns
@@ -120,22 +119,6 @@ def test_a_learnt_reference_is_like_its_table() -> None:
         for v, c in ((volumes, covariates), (again, drawn))
     ]
     assert both[0] == pytest.approx(both[1], abs=0.06)
-
-
-def test_small_cohorts_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rows = [
-        {"controls": n, "patients": m, "rate": rate, "accuracy": 0.7, "right": right}
-        for n, m, right in ((80, 100, 0.3), (492, 900, 1.0))
-        for rate in (0.1, 0.2)
-    ]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "power.json").write_text(json.dumps({"rows": rows}))
-    monkeypatch.setattr(small_sample, "files", lambda package: tmp_path)
-    assert small_sample.check_sample_size(500, 1000) == []
-    (told,) = small_sample.check_sample_size(100, 5000)
-    assert "80 controls and 100 patients" in told.what
-    assert "30%" in told.what
-    assert "fewer than were ever simulated" in small_sample.check_sample_size(20, 30)[0].what
 
 
 def test_power_command() -> None:

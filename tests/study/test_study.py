@@ -23,10 +23,10 @@ from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig, format_study_toml, make_study, merge_options, read_study
-from rindices.study.engines.base import run_plan
+from rindices.study.engines.base import StudyObserver, run_plan
 from rindices.study.engines.local import LocalEngine
-from rindices.study.fit import fit_cohort
 from rindices.study.plan import make_plan, resolve_recipe
+from rindices.study.run import fit_cohort
 from rindices.study.store import RunStore
 from tests.study.helpers import STUDY, command, outputs, run
 
@@ -78,10 +78,11 @@ def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> Non
 
 def test_each_setting_is_announced_once(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    told: list[int] = []
+    announced: list[int] = []
     model = ModelConfig(patterns=(2, 3), members=15, recipe="contrastive")
-    fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, agreed=lambda point, value: told.append(point.n_patterns))
-    assert sorted(told) == [2, 3]
+    observer = StudyObserver(on_setting=lambda point, concordance: announced.append(point.n_patterns))
+    fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, observer=observer)
+    assert sorted(announced) == [2, 3]
 
 
 def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:

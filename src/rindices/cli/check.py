@@ -56,7 +56,7 @@ def check(
     )
     result = validate_table(request)
     if result.ok and result.controls and result.patients:
-        from rindices.experiments.small_sample import check_sample_size
+        from rindices.study.sample_size import check_sample_size
 
         result = replace(result, problems=(*result.problems, *check_sample_size(result.controls, result.patients)))
     if as_json:

@@ -3,7 +3,6 @@
 import json
 import signal
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from rindices.selection.choose import GridPoint
     from rindices.study.config import StudyConfig
     from rindices.study.exceptions import NoPatternError
-    from rindices.study.store import RunStore
+    from rindices.tables.cohort import Cohort
 
 EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
 
@@ -117,87 +116,43 @@ def _to_config_value(value: Any) -> Any:
 
 
 def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
-    from rindices.errors import StudyError, describe_os_error
+    """Run a study, write its report and print its result."""
+    from rindices.cli.progress import Progress
     from rindices.report.page import write_report
-    from rindices.study.engines.base import StudyStoppedError
-    from rindices.study.exceptions import NoPatternError
-    from rindices.study.store import RunStore
+    from rindices.study.engines.base import StudyObserver
+    from rindices.study.exceptions import NoPatternError, StudyStoppedError
+    from rindices.study.run import run_study
 
     start = time.monotonic()
-    cohort, problems = _read_cohort_and_problems(study, folder)
-    store = RunStore(out / "runs")
+    cohort, problems = _read_table(study, folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
-    try:
-        with store.lock_folder():
-            try:
-                model = _fit_study(study, cohort, problems, store, out, source)
-            except NoPatternError as error:
-                page = str(write_report(out)) if with_report else None
-                _print_null_result(error, out, page, time.monotonic() - start, as_json)
-                return
-            page = str(write_report(out)) if with_report else None
-    except StudyStoppedError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(3) from None
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted; what is finished is in {store.folder}: run the same command again to go on", err=True)
-        raise typer.Exit(3) from None
-    except OSError as error:
-        raise StudyError(
-            f"cannot write to {out} ({describe_os_error(error)}): make room or give another --out."
-        ) from error
-    _print_result(model, out, page, round(time.monotonic() - start, 1), as_json)
-
-
-def _fit_study(
-    study: "StudyConfig", cohort: Any, problems: "list[Problem]", store: "RunStore", out: Path, source: Path
-) -> "FittedModel":
-    """Run the study and write what it found."""
-    from rindices.cli.progress import Progress
-    from rindices.preprocess.pipeline import Preprocessing
-    from rindices.study.config import format_study_toml
-    from rindices.study.engines.registry import make_engine
-    from rindices.study.evidence import collect_study_warnings
-    from rindices.study.exceptions import NoPatternError, UnstableError
-    from rindices.study.fit import fit_cohort
-    from rindices.study.outputs import clear_outputs, write_null_result, write_selection, write_study
-
-    clear_outputs(out)
-    if not (out / "study.toml").exists() or not (out / "study.toml").samefile(source):
-        (out / "study.toml").write_text(format_study_toml(study), "utf-8")
     with Progress("fit") as progress:
 
-        def agreed(point: "GridPoint", concordance: float) -> None:
+        def print_setting(point: "GridPoint", concordance: float) -> None:
             progress.say(f"{_describe_setting(point)}: members agree {concordance:.3f}")
 
-        watched = partial(
-            fit_cohort, told=progress.update, agreed=agreed, say=progress.say, harmonise=study.data.harmonise
-        )
+        def write_page(folder: Path) -> None:
+            if with_report:
+                write_report(folder)
+
+        observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
         try:
-            model = watched(cohort, study.model, study.run.seed, store, engine=make_engine(study.run))
+            ending: FittedModel | NoPatternError = run_study(
+                cohort, study, out, study_file=source, table_problems=problems, observer=observer
+            )
         except NoPatternError as error:
-            review = Preprocessing.fit(cohort, study.data.harmonise).review(cohort)
-            write_null_result(out, error.selection, cohort, [*problems, *review])
-            raise
-        except UnstableError as error:
-            write_selection(out, error.selection)
-            raise
-    review = model.preprocessing.review(cohort)
-    assert model.card.number_of_patterns is not None
-    said = collect_study_warnings(model.card.number_of_patterns, model.card.pattern_evidence)
-    print_problems([*review, *_list_weak_pattern_problems(model.card.pattern_scale), *said])
-    write_study(out, model, cohort, [*problems, *review, *said])
-    return model
-
-
-def _list_weak_pattern_problems(scales: "Sequence[float]") -> "list[Problem]":
-    """Return a warning for patterns on which members hardly agree."""
-    from rindices.errors import Problem, Severity, join_names
-    from rindices.study.evidence import list_weak_patterns
-
-    weak = list_weak_patterns(scales)
-    what = f"members hardly agree on {join_names(weak)}: fewer patterns may be enough"
-    return [Problem(Severity.WARNING, what)] if weak else []
+            ending = error
+        except StudyStoppedError as error:
+            progress.say(str(error))
+            raise typer.Exit(3) from None
+        except KeyboardInterrupt:
+            progress.say(f"interrupted; what is finished is in {out / 'runs'}: run the same command again to go on")
+            raise typer.Exit(3) from None
+    seconds, page = round(time.monotonic() - start, 1), str(out / "report.html") if with_report else None
+    if isinstance(ending, NoPatternError):
+        _print_null_result(ending, out, page, seconds, as_json)
+    else:
+        _print_result(ending, out, page, seconds, as_json)
 
 
 def _print_result(model: "FittedModel", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
@@ -254,16 +209,9 @@ def _print_null_result(error: "NoPatternError", out: Path, page: str | None, sec
     """Say that there is no pattern, which is an answer and not a failure."""
     if as_json:
         empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
-        rest = {"seconds": round(seconds, 1), "model": None, "report": page}
-        print_json(
-            {
-                "n_patterns": 0,
-                **empty,
-                **rest,
-                "number_of_patterns": error.selection["number_of_patterns"],
-                "patterns": [],
-            }
-        )
+        rest = {"seconds": seconds, "model": None, "report": page}
+        number = error.selection["number_of_patterns"]
+        print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
         return
     typer.echo(str(error), err=True)
     written = f"{out}: cohort.json, selection.json, study.toml"
@@ -275,21 +223,21 @@ def _describe_setting(setting: "SettingRecord | GridPoint") -> str:
     return f"{setting.n_patterns} patterns{weight}"
 
 
-def read_study_cohort(study: "StudyConfig", folder: Path) -> Any:
-    """Read the cohort; notes and warnings go to standard error."""
-    return _read_cohort_and_problems(study, folder)[0]
-
-
-def _read_cohort_and_problems(study: "StudyConfig", folder: Path) -> "tuple[Any, list[Problem]]":
-    """Read the cohort and what is to be said about it, which goes to standard error."""
-    from rindices.experiments.small_sample import check_sample_size
+def _read_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, Sequence[Problem]]":
+    """Return the cohort of a study whose paths start at a folder, and the problems of its table."""
     from rindices.tables.validation.validate import validate_table
 
     result = validate_table(study.data.request(folder))
-    cohort = result.cohort_or_raise()
-    problems = [*result.problems, *check_sample_size(cohort.n_controls, cohort.n_patients)]
-    print_problems(problems)
-    return cohort, problems
+    return result.cohort_or_raise(), result.problems
+
+
+def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
+    """Read the cohort of a study; notes and warnings go to standard error."""
+    from rindices.study.sample_size import check_sample_size
+
+    cohort, problems = _read_table(study, folder)
+    print_problems([*problems, *check_sample_size(cohort.n_controls, cohort.n_patients)])
+    return cohort
 
 
 def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:

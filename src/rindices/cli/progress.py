@@ -2,10 +2,14 @@
 
 import sys
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 import typer
+
+from rindices.cli.console import print_problems
+from rindices.errors import Problem
 
 _SECONDS_BETWEEN_LINES = 10.0  # seconds between lines where the output is not a terminal
 
@@ -54,6 +58,12 @@ class Progress:
     def say(self, line: str) -> None:
         """Print a line of its own, above the bar."""
         typer.echo(f"\r\x1b[K{line}" if self._terminal else line, err=True)
+
+    def print_problems(self, problems: Iterable[Problem]) -> None:
+        """Print problems above the bar."""
+        if self._terminal:
+            typer.echo("\r\x1b[K", err=True, nl=False)
+        print_problems(problems)
 
     def __enter__(self) -> Self:
         return self

@@ -1,12 +1,16 @@
 """``rindices reproduce``: whether two halves of the people show the same patterns."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rindices.cli.options import Json
 from rindices.cli.results import write_results
+
+if TYPE_CHECKING:
+    from rindices.model.fitted import FittedModel
+    from rindices.tables.cohort import Cohort
 
 EPILOG = "Example: rindices reproduce results/study.toml --out halves"
 
@@ -26,33 +30,40 @@ def reproduce(
     from rindices.errors import AnalysisError, describe_os_error
     from rindices.model.index_tables import write_indices
     from rindices.study.config import read_study
+    from rindices.study.engines.base import StudyObserver
     from rindices.study.engines.registry import make_engine
-    from rindices.study.fit import fit_cohort
+    from rindices.study.run import fit_cohort
     from rindices.study.store import RunStore
 
     study = read_study(source)
     cohort = read_study_cohort(study, source.parent)
     store, first = RunStore(out / "runs"), study.run.seed if seed is None else seed
 
-    def fit(half: Any) -> Any:
+    def fit(half: "Cohort") -> "FittedModel":
         with Progress(f"fit of {len(half)} people") as progress:
-            model, engine = study.model, make_engine(study.run)
-            how: dict[str, Any] = {"engine": engine, "told": progress.update, "harmonise": study.data.harmonise}
-            return fit_cohort(half, model, study.run.seed, store, **how)
+            return fit_cohort(
+                half,
+                study.model,
+                study.run.seed,
+                store,
+                engine=make_engine(study.run),
+                harmonise=study.data.harmonise,
+                observer=StudyObserver(progress.update),
+            )
 
     try:
         with store.lock_folder():
-            found = run(cohort, fit, splits=splits, seed=first)
-            write_indices(found.unseen.drop(columns="half"), out / "r_indices_unseen.tsv")
-            for place, model in enumerate(found.models, start=1):
-                model.save(out / f"half{place}.safetensors")
+            halves = run(cohort, fit, splits=splits, seed=first)
+            write_indices(halves.unseen.drop(columns="half"), out / "r_indices_unseen.tsv")
+            for number, model in enumerate(halves.models, start=1):
+                model.save(out / f"half{number}.safetensors")
     except OSError as error:
         raise AnalysisError(f"cannot write to {out} ({describe_os_error(error)}): give another --out.") from error
     except KeyboardInterrupt:
         typer.echo("interrupted; run the same command again to go on", err=True)
         raise typer.Exit(3) from None
-    concordance = found.table["concordance"].mean()
-    told = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
+    concordance = halves.table["concordance"].mean()
+    summary = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
     write_results(
-        found.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, {"splits": splits, "seed": first}, as_json, told
+        halves.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, {"splits": splits, "seed": first}, as_json, summary
     )

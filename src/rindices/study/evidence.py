@@ -150,6 +150,13 @@ def list_weak_patterns(scales: Sequence[float]) -> list[str]:
     return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < MIN_CONSENSUS_SCALE]
 
 
+def check_consensus_scale(scales: Sequence[float]) -> list[Problem]:
+    """Return a warning for patterns on which members hardly agree."""
+    weak = list_weak_patterns(scales)
+    what = f"members hardly agree on {join_names(weak)}: fewer patterns may be enough"
+    return [Problem(Severity.WARNING, what)] if weak else []
+
+
 def collect_study_warnings(number: PatternCountRecord, patterns: Sequence[PatternRecord]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
     said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon

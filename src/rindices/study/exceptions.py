@@ -1,29 +1,57 @@
-"""How a study ends without a model."""
+"""Ways in which a study ends without a model, and the category of its warnings."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rindices.errors import StudyError
-from rindices.model.records import ProvenanceRecord, SelectionRecord
-from rindices.selection.dimensions import DimensionEstimate
-from rindices.study.evidence import make_number_record
+from rindices.errors import Problem, StudyError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-class NoPatternError(StudyError):
-    """Patients cannot be told from controls, so nothing was trained; ``selection`` says what was found."""
-
-    def __init__(self, found: DimensionEstimate, tried: Sequence[int], origin: ProvenanceRecord) -> None:
-        first = found.dimension_tests[0]
-        super().__init__(
-            f"no disease pattern found: patients differ from controls no more than labels drawn by chance do "
-            f"(p = {first.p:.2f}). To train all the same, name one number of patterns."
-        )
-        record = make_number_record(found, tried, None)
-        self.selection = SelectionRecord(None, number_of_patterns=record, made_with=origin)
+    from rindices.model.records import SelectionRecord
 
 
-class UnstableError(StudyError):
-    """No setting gave a result that can be trusted; ``selection`` says what was found."""
+class StudyWarning(UserWarning):
+    """A reason to doubt a study, for instance too few people."""
 
-    def __init__(self, what: str, selection: SelectionRecord) -> None:
-        super().__init__(what)
+
+class StudyStoppedError(StudyError):
+    """The study was interrupted from outside. Finished member sets are kept; run it again to go on."""
+
+
+class _NoModelError(StudyError):
+    """A study that ended without a model.
+
+    Parameters
+    ----------
+    problems : str or Problem or iterable of Problem
+        Why there is no model.
+    selection : SelectionRecord
+        The tests and comparisons that were made, as in ``selection.json``.
+    """
+
+    def __init__(self, problems: "str | Problem | Iterable[Problem]", selection: "SelectionRecord") -> None:
+        super().__init__(problems)
         self.selection = selection
+
+    def __reduce__(self) -> "tuple[type[_NoModelError], tuple[tuple[Problem, ...], SelectionRecord]]":  # type: ignore[override]
+        return type(self), (self.problems, self.selection)
+
+
+class NoPatternError(_NoModelError):
+    """No difference between patients and controls was detected, so nothing was trained.
+
+    Attributes
+    ----------
+    selection : SelectionRecord
+        Result of the permutation test, as in ``selection.json``.
+    """
+
+
+class UnstableError(_NoModelError):
+    """No setting gave a stable result.
+
+    Attributes
+    ----------
+    selection : SelectionRecord
+        Agreement of every setting, as in ``selection.json``.
+    """

@@ -9,6 +9,7 @@ from rindices.model.fitted import FittedModel
 from rindices.model.index_tables import write_indices
 from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
 from rindices.model.records import CohortRecord, SelectionRecord
+from rindices.study.config import StudyConfig, format_study_toml
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe_cohort
 
@@ -21,17 +22,19 @@ DERIVED_FILES = ("associations.tsv", "associations.json")
 """What ``rindices associate`` makes of a study's R-indices, which a report in the same folder shows."""
 
 
-def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem] | None = None) -> None:
-    """Write ``model.safetensors``, ``r_indices.tsv`` and ``patterns.tsv`` with their ``.json``, and what was seen.
+def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
+    """Write the model, the R-indices, the patterns, the people and the selection of a study.
 
     Parameters
     ----------
-    problems : iterable of Problem, optional
-        What the user was told, for ``cohort.json``; left out, what the adjustment finds.
+    folder : Path
+    model : FittedModel
+    cohort : Cohort
+    problems : iterable of Problem
+        For ``cohort.json``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    told = model.preprocessing.review(cohort) if problems is None else problems
-    _write_cohort(folder, cohort, told)
+    _write_cohort(folder, cohort, problems)
     _write_patterns(folder, model)
     indices = model.apply(cohort)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
@@ -39,6 +42,13 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: where it stands, all stands
+
+
+def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
+    """Write a study to ``study.toml``, unless that is the file that it was read from."""
+    path = folder / "study.toml"
+    if not path.exists() or not path.samefile(source):
+        path.write_text(format_study_toml(study), "utf-8")
 
 
 def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:

@@ -4,12 +4,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rindices._typing import FloatArray, IntArray
-from rindices.errors import StudyError, describe_os_error, format_count, join_names
+from rindices.errors import Problem, StudyError, describe_os_error, format_count, join_names
+from rindices.selection.choose import GridPoint
 from rindices.study.plan import MemberSet
 from rindices.study.recipes import get_study_recipe
 from rindices.study.store import RunStore
@@ -23,6 +25,38 @@ ProgressCallback = Callable[[float, int, MemberSet | None], None]
 """Called with the number of finished sets (parts of sets count), of all sets, and the set that was just finished."""
 MessageCallback = Callable[[str], None]
 """Called with a line for the user."""
+
+
+def _ignore(*arguments: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class StudyObserver:
+    """Functions that are called while a study runs.
+
+    Attributes
+    ----------
+    on_progress : callable
+        See `ProgressCallback`.
+    on_setting : callable
+        Called with a setting whose members are all trained, and the concordance among them.
+    on_message : callable
+        Called with a line for the user.
+    on_problems : callable
+        Called with problems of the data, and with reasons to doubt the result.
+    on_written : callable
+        Called with the folder of the study when its files are written, while it is still locked.
+    """
+
+    on_progress: ProgressCallback = _ignore
+    on_setting: Callable[[GridPoint, float], None] = _ignore
+    on_message: MessageCallback = _ignore
+    on_problems: Callable[[Sequence[Problem]], None] = _ignore
+    on_written: Callable[[Path], None] = _ignore
+
+
+_NO_OBSERVER = StudyObserver()
 
 
 class TrainingJob(NamedTuple):
@@ -46,10 +80,6 @@ class Engine(Protocol):
     def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
         """Carry out all orders and yield a report of each, in any order; a user's mistake is raised at once."""
         ...
-
-
-class StudyStoppedError(StudyError):
-    """The study was interrupted from outside; what is finished is kept, and the same command goes on."""
 
 
 def count_processes(workers: int, pieces: int) -> int:
@@ -88,34 +118,43 @@ def run_plan(
     y: IntArray,
     store: RunStore,
     engine: Engine,
-    told: ProgressCallback | None = None,
-    say: MessageCallback | None = None,
+    observer: StudyObserver = _NO_OBSERVER,
 ) -> None:
     """Train every member set that the store does not have; results go through the store.
 
     Sets that were given up are named in an error after all others are finished.
+
+    Parameters
+    ----------
+    plan : sequence of MemberSet
+    X : (N, R)
+        Prepared people.
+    y : (N,)
+        0 control, 1 patient.
+    store : RunStore
+    engine : Engine
+    observer : StudyObserver
     """
-    rest = [work for work in plan if store.load(work) is None]
-    if not rest:
+    missing = [work for work in plan if store.load(work) is None]
+    if not missing:
         return
-    done, lost = len(plan) - len(rest), list[JobResult]()
+    done, lost = len(plan) - len(missing), list[JobResult]()
     people = store.save_training_data(X, y)
-    orders = [TrainingJob(work, store.folder.absolute(), people) for work in rest]
-    tell, line = told or _ignore_message, say or _ignore_message
+    orders = [TrainingJob(work, store.folder.absolute(), people) for work in missing]
     try:
-        with _report_progress(rest, store, lambda partly: tell(done + partly, len(plan), None)):
-            for report in engine.run(orders, line):
-                if report.lost:
-                    lost.append(report)
-                    line(f"given up: {report.work.key} ({report.lost})")
+        with _report_progress(missing, store, lambda partly: observer.on_progress(done + partly, len(plan), None)):
+            for result in engine.run(orders, observer.on_message):
+                if result.lost:
+                    lost.append(result)
+                    observer.on_message(f"given up: {result.work.key} ({result.lost})")
                 else:
-                    store.wait_for(report.work)
+                    store.wait_for(result.work)
                     done += 1
-                    tell(done, len(plan), report.work)
+                    observer.on_progress(done, len(plan), result.work)
     finally:
         people.unlink(missing_ok=True)
     if lost:
-        names = join_names([f"{report.work.key} ({report.lost})" for report in lost], 3)
+        names = join_names([f"{result.work.key} ({result.lost})" for result in lost], 3)
         what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}"
         raise StudyError(f"{what}. The others are finished: look into {store.folder / 'journal'}, then run again.")
 
@@ -137,7 +176,3 @@ def _report_progress(rest: Sequence[MemberSet], store: RunStore, tell: Callable[
     finally:
         end.set()
         thread.join()
-
-
-def _ignore_message(*told: object) -> None:
-    """Tell nobody."""

@@ -22,11 +22,11 @@ from rindices.study.engines.base import (
     MAX_RETRIES,
     JobResult,
     MessageCallback,
-    StudyStoppedError,
     TrainingJob,
     count_processes,
 )
 from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess, WorkerDiedError
+from rindices.study.exceptions import StudyStoppedError
 from rindices.study.store import RunStore
 
 MAX_SUBMITTED_JOBS = 1000

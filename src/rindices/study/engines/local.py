@@ -10,12 +10,12 @@ from rindices.study.engines.base import (
     MAX_RETRIES,
     JobResult,
     MessageCallback,
-    StudyStoppedError,
     TrainingJob,
     count_processes,
     run_training_job,
 )
 from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess, WorkerDiedError
+from rindices.study.exceptions import StudyStoppedError
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A word to small cohorts, quoted from the committed power study (``data/power.json``)."""
+"""Warning about small cohorts, from the committed power study (``data/power.json``)."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ MIN_RECOVERY_RATE = 0.8  # chance of finding the right number of patterns below 
 
 def check_sample_size(n_controls: int, n_patients: int) -> list[Problem]:
     """Return a warning for a cohort whose size gave the right number of patterns too rarely in simulation."""
-    table = json.loads((files("rindices.experiments") / "data" / "power.json").read_text("utf-8"))
+    table = json.loads((files("rindices.study") / "data" / "power.json").read_text("utf-8"))
     fitting = [row for row in table["rows"] if row["controls"] <= n_controls and row["patients"] <= n_patients]
     if not fitting:
         smallest = min(table["rows"], key=lambda row: float(row["controls"]))

@@ -1,0 +1,86 @@
+"""``rindices.fit`` and ``rindices fit`` are the same study: same files, same warnings, same endings."""
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import rindices as ri
+from rindices.cli.main import app
+from rindices.experiments.simulate import write_cohort
+from rindices.experiments.tasks import TASKS
+
+CONTRASTIVE: dict[str, Any] = {"members": 4, "recipe": "contrastive", "workers": 1}
+
+
+def fit_by_command(folder: Path, out: Path, *options: object) -> Result:
+    study = ["fit", folder / "volumes.csv", "--participants", folder / "participants.tsv", "--group", "group"]
+    study += ["--covariates", "age,sex,icv", "--recipe", "contrastive", "--members", 4, "--workers", 1]
+    return CliRunner().invoke(app, [str(part) for part in (*study, *options, "--out", out)])
+
+
+def read_files(folder: Path, leave_out: tuple[str, ...] = ("study.toml", "report.html")) -> dict[str, bytes]:
+    paths = [path for path in folder.iterdir() if path.is_file() and path.name not in leave_out]
+    return {path.name: path.read_bytes() for path in sorted(paths)}
+
+
+def read_cohort(folder: Path) -> ri.Cohort:
+    options = {"group": "group", "covariates": ["age", "sex", "icv"]}
+    return ri.read_cohort(folder / "volumes.csv", folder / "participants.tsv", **options)
+
+
+def drop_notes(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return files without the notes of the table in ``cohort.json``: a cohort does not know its file."""
+    cohort = json.loads(files["cohort.json"])
+    cohort["problems"] = [problem for problem in cohort["problems"] if problem["severity"] != "note"]
+    return files | {"cohort.json": json.dumps(cohort).encode()}
+
+
+def test_python_and_command_write_the_same_files(tmp_path: Path) -> None:
+    write_cohort(ri.simulate_cohort("tiny", seed=1), tmp_path)
+    done = fit_by_command(tmp_path, tmp_path / "command", "--patterns", 2)
+    assert done.exit_code == 0, done.output
+    with pytest.warns(ri.StudyWarning, match="small cohort|fewer than were ever simulated") as caught:
+        ri.fit(read_cohort(tmp_path), 2, out=tmp_path / "python", **CONTRASTIVE)
+    assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}
+    files = drop_notes(read_files(tmp_path / "python"))
+    assert files == drop_notes(read_files(tmp_path / "command"))
+    assert len(files) == 7
+    problems = json.loads(files["cohort.json"])["problems"]
+    assert str(caught[0].message).startswith(problems[0]["what"])
+    assert problems[0]["what"] in " ".join(done.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def null_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("null")
+    write_cohort(ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 0), folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("patterns", "error", "names"),
+    [(1, ri.UnstableError, ["selection.json"]), ([1, 2], ri.NoPatternError, ["cohort.json", "selection.json"])],
+)
+def test_a_study_without_a_model_is_written_by_both(
+    null_study: Path, tmp_path: Path, patterns: Any, error: type[ri.StudyError], names: list[str]
+) -> None:
+    options = ["--patterns", ",".join(map(str, patterns if isinstance(patterns, list) else [patterns]))]
+    fit_by_command(null_study, tmp_path / "command", *options, "--no-report")
+    with pytest.raises(error) as caught:
+        ri.fit(read_cohort(null_study), patterns, out=tmp_path / "python", **CONTRASTIVE)
+    assert list(read_files(tmp_path / "python")) == names
+    selection = (tmp_path / "python" / "selection.json").read_bytes()
+    assert selection == (tmp_path / "command" / "selection.json").read_bytes()
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.selection.to_dict() == json.loads(selection)
+
+
+def test_an_unwritable_folder_is_a_study_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ri.StudyError, match="cannot write to"):
+        ri.fit(ri.simulate_cohort("tiny", seed=1).cohort, 2, out=tmp_path / "file" / "out", **CONTRASTIVE)
