@@ -35,13 +35,13 @@ def main() -> None:
     people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
     found = run_power(PowerConfig(people, (TASKS["basic"].rate,), cohorts=asked.cohorts), workers=asked.workers)
     rows = []
-    for task, row in zip(SIZES, found["rows"], strict=True):
+    for task, row in zip(SIZES, found.rows, strict=True):
         direct = measured(task)
-        error = (row["accuracy_se"] ** 2 + direct["se"] ** 2) ** 0.5
-        difference = row["accuracy"] - direct["mean"]
+        error = (row.accuracy_se**2 + direct["se"] ** 2) ** 0.5
+        difference = row.accuracy - direct["mean"]
         rows.append(
-            {"task": task, "controls": row["controls"], "patients": row["patients"], "power": row["accuracy"]}
-            | {"power_se": row["accuracy_se"], "benchmark": direct["mean"], "benchmark_se": direct["se"]}
+            {"task": task, "controls": row.controls, "patients": row.patients, "power": row.accuracy}
+            | {"power_se": row.accuracy_se, "benchmark": direct["mean"], "benchmark_se": direct["se"]}
             | {"cohorts": direct["n"], "standard_errors": difference / error}
         )
     spent = json.loads((RESULTS / "power" / "time.json").read_text("utf-8"))

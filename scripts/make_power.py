@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from rindices.experiments.power import PowerConfig, format_markdown, plot_power, run_power
@@ -21,7 +22,7 @@ def main(target: Path, workers: int = -1) -> None:
     result = run_power(PowerConfig(covariates=("age", "sex", "icv")), workers=workers)
     spent = {"seconds": time.monotonic() - start, "cpu_seconds": time.process_time() - used}
     spent |= {"workers": workers, "load": os.getloadavg()[0]}
-    target.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    target.write_text(json.dumps(asdict(result), indent=1) + "\n", "utf-8")
     folder = Path(__file__).parents[1] / "benchmarks" / "results" / "power"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "power.md").write_text(format_markdown(result), "utf-8")

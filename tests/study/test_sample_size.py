@@ -1,24 +1,25 @@
-"""The warning about small cohorts, from the committed power study."""
-
-import json
-from pathlib import Path
+"""Small cohorts get a warning."""
 
 import pytest
 
 from rindices.study import sample_size
+from rindices.study.sample_size import PowerRow
 
 
-def test_a_small_cohort_gets_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_small_cohorts_get_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
-        {"controls": n, "patients": m, "rate": rate, "accuracy": 0.7, "right": right}
-        for n, m, right in ((80, 100, 0.3), (492, 900, 1.0))
+        PowerRow(controls, patients, rate, 0.7, None, right, None, 1.0, None, 1.0, None)
+        for controls, patients, right in ((80, 100, 0.3), (492, 900, 1.0))
         for rate in (0.1, 0.2)
     ]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "power.json").write_text(json.dumps({"rows": rows}))
-    monkeypatch.setattr(sample_size, "files", lambda package: tmp_path)
+    monkeypatch.setattr(sample_size, "load_power_rows", lambda: rows)
     assert sample_size.check_sample_size(500, 1000) == []
-    (problem,) = sample_size.check_sample_size(100, 5000)
-    assert "80 controls and 100 patients" in problem.what
-    assert "30%" in problem.what
-    assert "fewer than were ever simulated" in sample_size.check_sample_size(20, 30)[0].what
+    (warning,) = sample_size.check_sample_size(100, 5000)
+    assert "80 controls and 100 patients" in warning.what
+    assert "30%" in warning.what
+    assert "fewer than in all simulations" in sample_size.check_sample_size(20, 30)[0].what
+
+
+def test_the_power_study_of_the_package_is_read() -> None:
+    assert sample_size.check_sample_size(492, 900) == []
+    assert "a small cohort" in sample_size.check_sample_size(80, 100)[0].what

@@ -1,1 +1,1 @@
-"""What R-indices mean: statistics as tidy tables, pure functions of frames, and how they are written and drawn."""
+"""Statistics of R-indices: functions of data frames that return tables, and their files and figures."""

@@ -1,4 +1,4 @@
-"""Patients told from controls by R-indices and by all regions (section B.8 of the paper)."""
+"""Classification of patients and controls by R-indices and by all regions (section B.8 of the paper)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
@@ -25,27 +25,26 @@ PARAM_GRID: tuple[Mapping[str, Any], ...] = (
     {"svc__kernel": ["rbf"], "svc__C": [0.1, 1.0, 10.0], "svc__gamma": ["scale"]},
 )
 _N_INNER_FOLDS = 5
-_FEATURE_SETS = "R-indices", "regions"
 
 COLUMN_DESCRIPTIONS = {
-    "features": "What the classifier was given",
-    "n_features": "How many numbers a person",
+    "features": "Features of the classifier",
+    "n_features": "Number of features per person",
     "repeat": "Number of the split, the same for all features",
-    "auc": "Area under the ROC curve in the people left out",
-    "kernel": "Kernel that the grid search chose",
-    "C": "Penalty that the grid search chose",
+    "auc": "Area under the ROC curve in held-out people",
+    "kernel": "Kernel chosen by the grid search",
+    "C": "Penalty chosen by the grid search",
 }
 SUMMARY_COLUMN_DESCRIPTIONS = {
-    "features": "What the classifier was given; a minus b: the difference on the same splits",
-    "n_features": "How many numbers a person",
-    "repeats": "Splits",
+    "features": "Features of the classifier; a minus b: the difference on the same splits",
+    "n_features": "Number of features per person",
+    "repeats": "Number of splits",
     "n_controls": "Controls",
     "n_patients": "Patients",
-    "auc": "Mean area under the ROC curve in the people left out",
+    "auc": "Mean area under the ROC curve in held-out people",
     "sd": "Standard deviation over splits",
     "low": "Lower end of the 95 % interval, corrected for splits that share people (Nadeau and Bengio)",
     "high": "Upper end of the 95 % interval, corrected for splits that share people (Nadeau and Bengio)",
-    "note": "What makes a number weak",
+    "note": "Why a number is uncertain",
 }
 
 
@@ -59,55 +58,69 @@ def classify_patients(
     grid: Sequence[Mapping[str, Any]] = PARAM_GRID,
     workers: int = 1,
 ) -> pd.DataFrame:
-    """Train support vector machines on most people and try them on the others, many times.
+    """Train support vector machines on random splits and score them on the held-out people.
 
-    R-indices of people that the model was fitted on flatter the classifier, for the model has seen who is ill: give
-    those of people it has not seen (`rindices.analysis.reproduce`).
+    R-indices of people that the model was fitted on give too high an AUC, because the model has seen who is a patient.
+    Use R-indices of held-out people (`rindices.analysis.reproduce`).
 
     Parameters
     ----------
     indices : DataFrame
         ``participant_id``, ``group``, ``r1`` to ``rM``.
     regions : DataFrame, optional
-        ``participant_id`` and one column a region, to compare with.
+        ``participant_id`` and one column per region, to compare with.
     repeats : int
-        Splits. The paper: 100.
+        Number of splits. The paper: 100.
     test_size : float
-        Share of people left out. The paper: 0.2.
+        Share of held-out people. The paper: 0.2.
     seed : int
         The same seed gives the same splits on any number of workers.
     grid : sequence of mapping
-        What the grid search tries, by five-fold cross-validation inside the training people.
+        Parameter grid, searched by five-fold cross-validation on the training people.
     workers : int
         Processes; -1 for all cores.
 
     Returns
     -------
     DataFrame
-        A row per features and split: ``features, n_features, repeat, auc, kernel, C``.
+        One row per features and split, with the columns of `COLUMN_DESCRIPTIONS`.
     """
     features = _collect_features(indices, regions)
     y = (~find_controls(indices)).astype(np.intp)
-    least = int(min(y.sum(), len(y) - y.sum()))
-    if least < 2 * _N_INNER_FOLDS:
+    smaller = int(min(y.sum(), len(y) - y.sum()))
+    if smaller < 2 * _N_INNER_FOLDS:
         raise AnalysisError(
-            f"{least} people in the smaller group are too few to classify: at least {2 * _N_INNER_FOLDS}."
+            f"{smaller} people in the smaller group are too few to classify: at least {2 * _N_INNER_FOLDS} are needed."
         )
     if repeats < 1 or not 0 < test_size < 1:
-        raise AnalysisError("give at least one repeat and a share of people to leave out between 0 and 1.")
+        raise AnalysisError("give at least one repeat, and a share of held-out people between 0 and 1.")
     splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))
-    jobs = [(name, X, place) for name, X in features.items() for place in range(repeats)]
-    found = Parallel(n_jobs=workers)(
-        delayed(_score_split)(X, y, *splits[place], seed, list(grid)) for _, X, place in jobs
+    jobs = [(name, X, repeat) for name, X in features.items() for repeat in range(repeats)]
+    scores = Parallel(n_jobs=workers)(
+        delayed(_score_split)(X, y, *splits[repeat], seed, list(grid)) for _, X, repeat in jobs
     )
-    rows = [(name, X.shape[1], place, *one) for (name, X, place), one in zip(jobs, found, strict=True)]
+    rows = [(name, X.shape[1], repeat, *score) for (name, X, repeat), score in zip(jobs, scores, strict=True)]
     return pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
 
 
 def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float = 0.2) -> pd.DataFrame:
-    """Return mean, standard deviation and interval of the AUC by features, and of differences between features.
+    """Return mean, standard deviation and interval of the AUC of each set of features, and of their differences.
 
-    Splits share people, so their spread alone makes intervals too short; the variance is corrected for it.
+    Splits share people, so the variance over splits is too small; it is corrected (Nadeau and Bengio).
+
+    Parameters
+    ----------
+    results : DataFrame
+        Result of `classify_patients`.
+    indices : DataFrame
+        ``participant_id``, ``group``, ``r1`` to ``rM``.
+    test_size : float
+        Share of held-out people of each split.
+
+    Returns
+    -------
+    DataFrame
+        One row per features, with the columns of `SUMMARY_COLUMN_DESCRIPTIONS`.
     """
     wide = results.pivot_table(index="repeat", columns="features", values="auc", sort=False)
     sizes = results.groupby("features", sort=False)["n_features"].first()
@@ -116,8 +129,8 @@ def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float
         columns[f"{one} minus {other}"] = (pd.NA, wide[one] - wide[other])
     controls = int(find_controls(indices).sum())
     patients = len(indices) - controls
-    small = min(controls, patients)
-    note = f"few people: {small} in the smaller group" if small < SMALL_GROUP_SIZE else ""
+    smaller = min(controls, patients)
+    note = f"few people: {smaller} in the smaller group" if smaller < SMALL_GROUP_SIZE else ""
     rows = [
         (name, width, len(auc), controls, patients, *_compute_corrected_interval(auc.to_numpy(), test_size), note)
         for name, (width, auc) in columns.items()
@@ -126,28 +139,25 @@ def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float
 
 
 def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> dict[str, FloatArray]:
-    found = {_FEATURE_SETS[0]: indices[find_index_columns(indices)].to_numpy(dtype=float)}
+    """Return the sets of features by name; refuse missing values."""
+    features = {"R-indices": indices[find_index_columns(indices)].to_numpy(dtype=float)}
     if regions is not None:
-        found[_FEATURE_SETS[1]] = (
-            join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore").to_numpy(dtype=float)
-        )
-    for name, values in found.items():
+        values = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
+        features["regions"] = values.to_numpy(dtype=float)
+    for name, values in features.items():
         lacking = int((~np.isfinite(values).all(axis=1)).sum())
         if lacking:
-            raise AnalysisError(f"{lacking} people lack a value of the {name}: leave them out.")
-    return found
-
-
-def _make_classifier() -> Pipeline:
-    return make_pipeline(StandardScaler(), SVC())
+            raise AnalysisError(f"{lacking} people lack a value of the {name}: remove them.")
+    return features
 
 
 def _score_split(
     X: FloatArray, y: IntArray, train: IntArray, test: IntArray, seed: int, grid: list[Any]
 ) -> tuple[float, str, float]:
-    """Return AUC, kernel and C of one split."""
+    """Return AUC, kernel and penalty of one split."""
     folds = StratifiedKFold(_N_INNER_FOLDS, shuffle=True, random_state=seed)
-    search = GridSearchCV(_make_classifier(), grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    search = GridSearchCV(pipeline, grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])
     auc = roc_auc_score(y[test], search.decision_function(X[test]))
     return float(auc), str(search.best_params_["svc__kernel"]), float(search.best_params_["svc__C"])
 

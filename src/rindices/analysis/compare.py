@@ -1,4 +1,4 @@
-"""Regions of people with a little, some or much of one pattern, against controls (section 4.3 of the paper)."""
+"""Regions of patients with low, middle and high severity, against controls (section 4.3 of the paper)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from scipy import special
 from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.analysis.tidy import (
     SMALL_GROUP_SIZE,
-    check_columns,
     false_discovery_rate,
     find_index_columns,
     join_by_id,
@@ -25,36 +24,37 @@ from rindices.tables.validation.groups import CONTROL
 SEVERITY_CUTS = (0.4, 0.7)
 COLUMN_DESCRIPTIONS = {
     "index": "R-index",
-    "subgroup": "Patients by their value of this index, the other indices being low",
-    "range": "The values of the index in the subgroup",
+    "subgroup": "Patients by their value of this index; their other indices are low",
+    "range": "Values of the index in the subgroup",
     "region": "Region",
     "n": "Patients in the subgroup",
-    "n_controls": "Controls they are compared with",
-    "difference": "Subgroup minus controls, in the unit of the table; adjusted where covariates were named",
+    "n_controls": "Controls that they are compared with",
+    "difference": "Subgroup minus controls, in the unit of the table; adjusted if covariates were named",
     "effect": "Difference in standard deviations (Hedges' g)",
     "low": "Lower end of the confidence interval of the effect",
     "high": "Upper end of the confidence interval of the effect",
-    "t": "t of the difference, equal variances",
-    "p": "Two-sided p of no difference",
+    "t": "t statistic of the difference, equal variances",
+    "p": "Two-sided p-value of no difference",
     "q": "False discovery rate over the whole table (Benjamini and Hochberg)",
-    "note": "What makes a number weak or absent",
+    "note": "Why a number is uncertain or missing",
 }
 _SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 
 
 @dataclass(frozen=True)
 class Subgroup:
-    """Patients with some of one pattern and little of the others.
+    """Patients by severity of one pattern, with low severity of the others.
 
     Attributes
     ----------
     index : str
+        Name of the R-index.
     name : str
-        ``low``, ``middle``, ``high``; numbers from 1 where there are more cuts than two.
+        ``low``, ``middle``, ``high``; numbers from 1 if there are more than two cuts.
     range : str
-        In words.
+        Values of the index, in words.
     rows : (N,)
-        Who is in it.
+        True for the people in the subgroup.
     """
 
     index: str
@@ -64,7 +64,7 @@ class Subgroup:
 
 
 class GroupEffects(NamedTuple):
-    """A difference between two groups, for each of R regions or voxels; see `COLUMN_DESCRIPTIONS`."""
+    """Difference between two groups in each of R regions or voxels, all (R,); see `COLUMN_DESCRIPTIONS`."""
 
     difference: FloatArray
     effect: FloatArray
@@ -77,32 +77,36 @@ class GroupEffects(NamedTuple):
 def make_subgroups(
     indices: pd.DataFrame, cuts: Sequence[float] = SEVERITY_CUTS, others_below: float | None = None
 ) -> list[Subgroup]:
-    """Return the paper's subgroups of patients, one after the other for each index.
+    """Return the paper's subgroups of patients, in order for each index.
 
     Parameters
     ----------
     indices : DataFrame
         ``participant_id``, ``group``, ``r1`` to ``rM``.
     cuts : sequence of float
-        Where one subgroup ends and the next begins, ascending. The paper: 0.4 and 0.7.
+        Limits between subgroups, ascending. The paper: 0.4 and 0.7.
     others_below : float, optional
-        All other indices must be below this; the first cut, where left out.
+        All other indices must be below this value; by default the first cut.
+
+    Returns
+    -------
+    list of Subgroup
     """
     names = find_index_columns(indices)
     if not len(cuts) or list(cuts) != sorted(set(cuts)) or not np.isfinite(cuts).all():
         raise AnalysisError(f"cuts must be different numbers in ascending order, not {join_names(cuts)}.")
     ceiling = cuts[0] if others_below is None else others_below
     patient = ~find_controls(indices)
-    labels = _SUBGROUP_NAMES.get(len(cuts), tuple(str(place + 1) for place in range(len(cuts) + 1)))
-    found = []
+    labels = _SUBGROUP_NAMES.get(len(cuts), tuple(str(number + 1) for number in range(len(cuts) + 1)))
+    subgroups = []
     for name in names:
         others = indices[[other for other in names if other != name]].to_numpy(dtype=float)
-        quiet = patient & (others < ceiling).all(axis=1)
-        # as in the paper: below the first cut, above the last, and what is between
-        place = np.searchsorted(cuts[1:], indices[name], side="left") + (indices[name] >= cuts[0]).to_numpy()
+        eligible = patient & (others < ceiling).all(axis=1)
+        # as in the paper: below the first cut, above the last, and between
+        level = np.searchsorted(cuts[1:], indices[name], side="left") + (indices[name] >= cuts[0]).to_numpy()
         for number, label in enumerate(labels):
-            found.append(Subgroup(name, label, _format_range(cuts, number), quiet & (place == number)))
-    return found
+            subgroups.append(Subgroup(name, label, _format_range(cuts, number), eligible & (level == number)))
+    return subgroups
 
 
 def compare_subgroups(
@@ -121,41 +125,41 @@ def compare_subgroups(
     indices : DataFrame
         ``participant_id``, ``group``, ``r1`` to ``rM``.
     regions : DataFrame
-        ``participant_id`` and one column a region; joined by participant (and session).
+        ``participant_id`` and one column per region; joined by participant (and session).
     cuts, others_below
         See `make_subgroups`.
     covariates : DataFrame, optional
         ``participant_id`` and columns to adjust for, in the same linear model as the difference.
     confidence : float
-        Of the intervals.
+        Level of the confidence intervals.
 
     Returns
     -------
     DataFrame
-        A row per index, subgroup and region; the columns are those of `COLUMN_DESCRIPTIONS`. A subgroup of fewer than two people
-        has empty numbers. ``note`` says where people are few.
+        One row per index, subgroup and region, with the columns of `COLUMN_DESCRIPTIONS`. The numbers are NaN if a
+        subgroup has fewer than two people.
     """
-    beside = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
+    joined = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
     design = make_covariate_design(indices, covariates)
-    values = beside.to_numpy(dtype=float)
-    known = np.isfinite(values).all(axis=1) & np.isfinite(design).all(axis=1)
-    control = find_controls(indices) & known
+    values = joined.to_numpy(dtype=float)
+    complete = np.isfinite(values).all(axis=1) & np.isfinite(design).all(axis=1)
+    control = find_controls(indices) & complete
     tables = []
     for group in make_subgroups(indices, cuts, others_below):
-        rows = group.rows & known
-        found = estimate_group_effects(values, rows, control, design, confidence)
-        who = {"index": group.index, "subgroup": group.name, "range": group.range, "region": list(beside.columns)}
+        rows = group.rows & complete
+        effects = estimate_group_effects(values, rows, control, design, confidence)
+        labels = {"index": group.index, "subgroup": group.name, "range": group.range, "region": list(joined.columns)}
         sizes = {"n": int(rows.sum()), "n_controls": int(control.sum())}
-        note = note_small_groups(int(rows.sum()), int(control.sum()))
-        tables.append(pd.DataFrame(who | sizes | found._asdict() | {"q": np.nan, "note": note}))
+        note = note_small_groups(sizes["n"], sizes["n_controls"])
+        tables.append(pd.DataFrame(labels | sizes | effects._asdict() | {"q": np.nan, "note": note}))
     table = pd.concat(tables, ignore_index=True)
     return table.assign(q=false_discovery_rate(table["p"]))
 
 
 def find_controls(indices: pd.DataFrame) -> BoolArray:
-    """Return (N,) who is a control; fewer than two cannot be compared with."""
+    """Return the mask of controls, (N,); refuse fewer than two."""
     if GROUP not in indices:
-        raise AnalysisError(f"R-indices need the column {GROUP} to know the controls.")
+        raise AnalysisError(f"the table of R-indices needs the column {GROUP} to identify the controls.")
     control = np.asarray(indices[GROUP] == CONTROL, dtype=bool)
     if control.sum() < 2:
         raise AnalysisError(f"{control.sum()} controls are too few to compare with: at least 2 are needed.")
@@ -163,15 +167,14 @@ def find_controls(indices: pd.DataFrame) -> BoolArray:
 
 
 def make_covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None) -> FloatArray:
-    """Return the covariates of the people of ``indices`` as a design (N, P); NaN where something is missing."""
+    """Return the covariates of the people of ``indices`` as a design (N, P); rows with missing values are NaN."""
     if covariates is None:
         return np.zeros((len(indices), 0))
-    beside = join_by_id(indices, covariates).drop(columns=[ID, SESSION], errors="ignore")
-    names = check_columns(beside, list(beside.columns), "covariates")
-    known = beside[names].notna().all(axis=1).to_numpy()
-    coded = build_design_matrix(derive_codings(beside.loc[known, names]), beside.loc[known, names])
+    joined = join_by_id(indices, covariates).drop(columns=[ID, SESSION], errors="ignore")
+    complete = joined.notna().all(axis=1).to_numpy()
+    coded = build_design_matrix(derive_codings(joined[complete]), joined[complete])
     design = np.full((len(indices), coded.shape[1]), np.nan)
-    design[known] = coded
+    design[complete] = coded
     return design
 
 
@@ -185,66 +188,73 @@ def estimate_group_effects(
 ) -> GroupEffects:
     """Return the difference between two groups of people in each column of values.
 
-    A linear model of the group and the covariates, equal variances. Without covariates it is Student's t. Hedges' g
+    A linear model of the group and the covariates with equal variances; without covariates, Student's t-test. Hedges' g
     has its usual large-sample variance.
 
     Parameters
     ----------
     values : (N, R)
+        Regions or voxels.
     group, control : (N,)
-        Who is in which; others are not looked at.
+        Masks of the two groups; other people are ignored.
     design : (N, P)
         Covariates.
+    confidence : float
+        Level of the confidence intervals.
     block : int
-        Columns to work on at once, which bounds the memory for voxels.
+        Columns per step, which limits the memory for voxels.
+
+    Returns
+    -------
+    GroupEffects
+        NaN if there are too few people, or if the group is determined by the covariates.
     """
     rows = group | control
     member = group[rows].astype(float)
     covariates = standardise_columns(design[rows])
-    apart = member - member.mean() if rows.any() else member
+    contrast = member - member.mean() if rows.any() else member
     rank = 0
     if covariates.size:
         rank = int(np.linalg.matrix_rank(covariates))
-        apart = apart - covariates @ np.linalg.lstsq(covariates, apart, rcond=None)[0]
+        contrast = contrast - covariates @ np.linalg.lstsq(covariates, contrast, rcond=None)[0]
     freedom = int(rows.sum()) - 2 - rank
-    if min(group.sum(), control.sum()) < 2 or freedom < 2 or apart @ apart < 1e-9:
+    if min(group.sum(), control.sum()) < 2 or freedom < 2 or contrast @ contrast < 1e-9:
         return GroupEffects(*np.full((6, values.shape[1]), np.nan))
     parts = [
-        _estimate_effects(values[rows, start : start + block], member, apart, covariates, freedom, confidence)
+        _estimate_effects(values[rows, start : start + block], member, contrast, covariates, freedom, confidence)
         for start in range(0, values.shape[1], block)
     ]
     return GroupEffects(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def tabulate_subgroups(indices: pd.DataFrame, groups: Sequence[Subgroup]) -> pd.DataFrame:
-    """Return who is in which subgroup: ``participant_id`` (and ``session_id``), ``index``, ``subgroup``, ``range``."""
+    """Return one row per person and subgroup: ids, ``index``, ``subgroup`` and ``range``."""
     keys = [name for name in (ID, SESSION) if name in indices]
     tables = [indices.loc[g.rows, keys].assign(index=g.index, subgroup=g.name, range=g.range) for g in groups]
     return pd.concat(tables, ignore_index=True)
 
 
 def note_small_groups(people: int, controls: int) -> str:
-    """Say that a group is small."""
+    """Return a note about small groups; empty if both are large enough."""
     if people < 2:
         return f"too few people: {people}"
-    small = [
-        f"{number} {who}" for number, who in ((people, "patients"), (controls, "controls")) if number < SMALL_GROUP_SIZE
-    ]
+    sizes = {"patients": people, "controls": controls}
+    small = [f"{size} {name}" for name, size in sizes.items() if size < SMALL_GROUP_SIZE]
     return f"few people: {', '.join(small)}" if small else ""
 
 
 def _estimate_effects(
-    values: AnyArray, member: FloatArray, apart: FloatArray, covariates: FloatArray, freedom: int, confidence: float
+    values: AnyArray, member: FloatArray, contrast: FloatArray, covariates: FloatArray, freedom: int, confidence: float
 ) -> GroupEffects:
-    """Return the effects of a block of columns: values (N, R), the group free of covariates (N,), covariates (N, P)."""
+    """Return the effects in a block of columns; ``contrast`` (N,) is the group adjusted for the covariates (N, P)."""
     centred = values.astype(float) - values.mean(axis=0, dtype=float)
-    slope = apart @ centred / (apart @ apart)
+    slope = contrast @ centred / (contrast @ contrast)
     residual = centred - np.outer(member - member.mean(), slope)
     if covariates.size:
         residual = residual - covariates @ np.linalg.lstsq(covariates, residual, rcond=None)[0]
     sigma = np.sqrt((residual**2).sum(axis=0) / freedom)
-    sigma = np.where(sigma > 1e-12 * np.abs(values).max(axis=0), sigma, np.nan)  # a constant column says nothing
-    spread = 1 / (apart @ apart)  # without covariates 1/n + 1/m
+    sigma = np.where(sigma > 1e-12 * np.abs(values).max(axis=0), sigma, np.nan)  # no test of a constant column
+    spread = 1 / (contrast @ contrast)  # without covariates 1/n + 1/m
     t = slope / (sigma * np.sqrt(spread))
     g = slope / sigma * (1 - 3 / (4 * freedom - 1))
     width = special.ndtri((1 + confidence) / 2) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))

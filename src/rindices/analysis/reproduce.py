@@ -1,4 +1,4 @@
-"""Are the patterns found again in other people? Two halves of a cohort, fitted apart (section B.7 of the paper)."""
+"""Reproducibility of patterns: two halves of a cohort, fitted separately (section B.7 of the paper)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,11 +15,11 @@ from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
 COLUMN_DESCRIPTIONS = {
     "split": "Number of the split into halves",
-    "tested_on": "The half whose patients were looked at, 1 or 2; the other half's model has not seen them",
+    "tested_on": "The half whose patients are compared, 1 or 2; they are held-out people of the other half's model",
     "index": "R-index of the model of this half",
-    "matched": "R-index of the other half's model that orders these patients most alike",
-    "n": "Patients looked at",
-    "concordance": "Share of pairs of patients that both models order alike, 0.5 being chance",
+    "matched": "R-index of the other half's model that orders these patients most similarly",
+    "n": "Number of patients",
+    "concordance": "Share of pairs of patients that both models order the same way; chance is 0.5",
     "correlation": "Correlation of both models' R-indices over these patients",
     "pattern_correlation": "Correlation of both models' patterns over regions, at severity 1",
     "n_patterns": "Patterns of the model of this half",
@@ -28,15 +28,15 @@ COLUMN_DESCRIPTIONS = {
 
 
 class HalfSplitResult(NamedTuple):
-    """A half-split study.
+    """Result of a half-split study.
 
     Attributes
     ----------
     table : DataFrame
-        A row per split, half and pattern; the columns are those of `COLUMN_DESCRIPTIONS`.
+        One row per split, half and pattern, with the columns of `COLUMN_DESCRIPTIONS`.
     unseen : DataFrame
-        R-indices of everyone by the model of the half that they were not in, for the first split: ``participant_id``,
-        ``group``, ``half``, ``r1`` to ``rM``. Those of the second half are in the order of the first half's patterns.
+        Held-out R-indices of the first split, each person's from the model of the other half: ``participant_id``,
+        ``group``, ``half``, ``r1`` to ``rM``. All columns are in the order of the first half's patterns.
     models : tuple of FittedModel
         The two models of the first split.
     """
@@ -49,17 +49,22 @@ class HalfSplitResult(NamedTuple):
 def reproduce_in_halves(
     cohort: Cohort, fit: Callable[[Cohort], FittedModel], *, splits: int = 1, seed: int = 0
 ) -> HalfSplitResult:
-    """Fit both halves of a cohort apart and see whether they find the same.
+    """Fit a model to each half of a cohort and compare the two.
 
     Parameters
     ----------
     cohort : Cohort
-        With controls and patients, who are spread evenly over the halves, and so are sites where they are known.
+        Controls and patients. Groups, and sites if there are any, are distributed evenly over the halves.
     fit : callable
-        From a cohort to a model.
+        Takes a cohort and returns a model.
     splits : int
-        Random splits into halves.
+        Number of random splits into halves.
     seed : int
+        Seed of the first split.
+
+    Returns
+    -------
+    HalfSplitResult
     """
     if splits < 1:
         raise AnalysisError("give at least one split.")
@@ -67,45 +72,42 @@ def reproduce_in_halves(
     for number in range(splits):
         halves = tuple(cohort.take(rows) for rows in split_into_halves(cohort, seed + number))
         models = (fit(halves[0]), fit(halves[1]))
-        for place in (0, 1):
-            own = _compare_models(halves[place], models[place], models[1 - place])
-            own.insert(0, "tested_on", place + 1)
-            own.insert(0, "split", number + 1)
-            tables.append(own)
+        for half in (0, 1):
+            table = _compare_models(halves[half], models[half], models[1 - half])
+            tables.append(table.assign(split=number + 1, tested_on=half + 1))
         first = first or (halves, models)
     assert first is not None
-    return HalfSplitResult(
-        pd.concat(tables, ignore_index=True)[list(COLUMN_DESCRIPTIONS)], _compute_held_out_indices(*first), first[1]
-    )
+    table = pd.concat(tables, ignore_index=True)[list(COLUMN_DESCRIPTIONS)]
+    return HalfSplitResult(table, _compute_held_out_indices(*first), first[1])
 
 
 def split_into_halves(cohort: Cohort, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the people of two halves, as positions, groups (and sites, where large enough) spread evenly."""
+    """Return the rows of two random halves, with groups (and sites of two people or more) distributed evenly."""
     strata = cohort.people[GROUP].astype(str)
     if SITE in cohort.people:
-        fine = strata + " " + cohort.people[SITE].astype(str)
-        strata = fine.where(fine.map(fine.value_counts()) >= 2, strata)
+        by_site = strata + " " + cohort.people[SITE].astype(str)
+        strata = by_site.where(by_site.map(by_site.value_counts()) >= 2, strata)
     if strata.value_counts().min() < 2:
         strata = cohort.people[GROUP].astype(str)
     if strata.value_counts().min() < 2:
         raise AnalysisError("each half needs at least one control and one patient.")
-    one, other = next(StratifiedShuffleSplit(1, test_size=0.5, random_state=seed).split(strata, strata))
-    return np.sort(one), np.sort(other)
+    first, second = next(StratifiedShuffleSplit(1, test_size=0.5, random_state=seed).split(strata, strata))
+    return np.sort(first), np.sort(second)
 
 
-def _compare_models(half: Cohort, own: FittedModel, other: FittedModel) -> pd.DataFrame:
-    """Hold two models' R-indices of the patients of a half against each other, pattern by pattern."""
+def _compare_models(half: Cohort, model: FittedModel, other: FittedModel) -> pd.DataFrame:
+    """Compare the R-indices of two models in the patients of a half, one row per matched pattern."""
     patients = half.take(half.is_patient)
-    here, there = (_apply_model(model, patients) for model in (own, other))
-    turned = here.shape[1] > there.shape[1]
-    found = pattern_c_index(there, here) if turned else pattern_c_index(here, there)
-    pairs = [(int(k), row) if turned else (row, int(k)) for row, k in enumerate(found.matching)]
+    values, other_values = (_apply_model(each, patients) for each in (model, other))
+    swapped = values.shape[1] > other_values.shape[1]
+    score = pattern_c_index(other_values, values) if swapped else pattern_c_index(values, other_values)
+    pairs = [(int(k), row) if swapped else (row, int(k)) for row, k in enumerate(score.matching)]
     rows = []
-    for (mine, theirs), concordance in zip(pairs, found.per_pattern, strict=True):
-        row = {"index": f"r{mine + 1}", "matched": f"r{theirs + 1}", "n": len(patients), "concordance": concordance}
-        row["correlation"] = np.corrcoef(here[:, mine], there[:, theirs])[0, 1]
-        row["pattern_correlation"] = np.corrcoef(own.patterns[-1, mine], other.patterns[-1, theirs])[0, 1]
-        rows.append(row | {"n_patterns": own.n_patterns, "n_patterns_other": other.n_patterns})
+    for (i, j), concordance in zip(pairs, score.per_pattern, strict=True):
+        row = {"index": f"r{i + 1}", "matched": f"r{j + 1}", "n": len(patients), "concordance": concordance}
+        row["correlation"] = np.corrcoef(values[:, i], other_values[:, j])[0, 1]
+        row["pattern_correlation"] = np.corrcoef(model.patterns[-1, i], other.patterns[-1, j])[0, 1]
+        rows.append(row | {"n_patterns": model.n_patterns, "n_patterns_other": other.n_patterns})
     return pd.DataFrame(rows).sort_values("index", ignore_index=True)
 
 
@@ -114,15 +116,15 @@ def _apply_model(model: FittedModel, people: Cohort) -> FloatArray:
 
 
 def _compute_held_out_indices(halves: tuple[Cohort, ...], models: tuple[FittedModel, FittedModel]) -> pd.DataFrame:
-    """Return everyone's R-indices by the other half's model, columns in the order of the first model's patterns."""
+    """Return each person's R-indices by the other half's model, in the order of the first model's patterns."""
     order = np.arange(models[1].n_patterns)
     if models[0].n_patterns == models[1].n_patterns:
         patients = halves[0].take(halves[0].is_patient)
         order = pattern_c_index(_apply_model(models[0], patients), _apply_model(models[1], patients)).matching
     tables = []
-    for place, columns in ((0, order), (1, np.arange(models[0].n_patterns))):
-        values = _apply_model(models[1 - place], halves[place])[:, columns]
-        keys = [name for name in (ID, SESSION, GROUP) if name in halves[place].people]
-        table = halves[place].people[keys].assign(half=place + 1)
+    for half, columns in ((0, order), (1, np.arange(models[0].n_patterns))):
+        values = _apply_model(models[1 - half], halves[half])[:, columns]
+        keys = [name for name in (ID, SESSION, GROUP) if name in halves[half].people]
+        table = halves[half].people[keys].assign(half=half + 1)
         tables.append(table.assign(**{f"r{k + 1}": column for k, column in enumerate(values.T)}))
     return pd.concat(tables, ignore_index=True).sort_values(keys[0], ignore_index=True)

@@ -1,4 +1,4 @@
-"""The comparison of subgroups with controls voxel by voxel (Figure 3 of the paper); needs the extra ``brain``."""
+"""Voxel-wise comparison of subgroups with controls (Figure 3 of the paper); needs the extra ``brain``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rindices._typing import BoolArray, FloatArray
 from rindices.analysis.compare import (
     SEVERITY_CUTS,
+    GroupEffects,
     estimate_group_effects,
     find_controls,
     make_covariate_design,
@@ -26,34 +27,34 @@ Image = Any
 
 COLUMN_DESCRIPTIONS = {
     "index": "R-index",
-    "subgroup": "Patients by their value of this index, the other indices being low",
-    "range": "The values of the index in the subgroup",
+    "subgroup": "Patients by their value of this index; their other indices are low",
+    "range": "Values of the index in the subgroup",
     "n": "Patients in the subgroup who have an image",
     "n_controls": "Controls who have an image",
-    "voxels": "Voxels that were compared",
-    "significant": "Voxels at a false discovery rate below 0.05, within this map (Benjamini and Hochberg)",
-    "t_threshold": "Smallest absolute t among them",
-    "peak_t": "t of the largest absolute value",
-    "peak_effect": "Effect there (Hedges' g)",
-    "peak_x": "Its place, mm",
-    "peak_y": "Its place, mm",
-    "peak_z": "Its place, mm",
-    "note": "What makes a number weak or absent",
+    "voxels": "Number of voxels compared",
+    "significant": "Voxels with a false discovery rate below 0.05, within this map (Benjamini and Hochberg)",
+    "t_threshold": "Smallest absolute t of the significant voxels",
+    "peak_t": "t with the largest absolute value",
+    "peak_effect": "Effect at the peak (Hedges' g)",
+    "peak_x": "x coordinate of the peak, mm",
+    "peak_y": "y coordinate of the peak, mm",
+    "peak_z": "z coordinate of the peak, mm",
+    "note": "Why a number is uncertain or missing",
 }
 _ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class VoxelComparison:
-    """A voxel-wise comparison.
+    """Result of a voxel-wise comparison.
 
     Attributes
     ----------
     table : DataFrame
-        A row per index and subgroup; the columns are those of `COLUMN_DESCRIPTIONS`.
+        One row per index and subgroup, with the columns of `COLUMN_DESCRIPTIONS`.
     maps : mapping of str to image
-        ``r1_high_effect`` (Hedges' g), ``r1_high_t`` and ``r1_high_significant`` (the effect where the false discovery
-        rate is below 0.05, 0 elsewhere), and so on for each index and subgroup of two people or more.
+        Three maps per index and subgroup with at least two people: ``r1_high_effect`` (Hedges' g), ``r1_high_t`` and
+        ``r1_high_significant`` (the effect where the false discovery rate is below 0.05, 0 elsewhere).
     """
 
     table: pd.DataFrame
@@ -76,43 +77,45 @@ def compare_voxels(
     indices : DataFrame
         ``participant_id``, ``group``, ``r1`` to ``rM``.
     images : DataFrame
-        ``participant_id`` and ``image``, the path of a NIfTI file; all of one grid. Masked, they are held in memory in
-        single precision.
+        ``participant_id`` and ``image``, the path of a NIfTI file. All images have the same grid. The masked images
+        are held in memory in single precision.
     cuts, others_below, covariates
         See `rindices.analysis.compare.compare_subgroups`.
     mask : path or image, optional
-        Voxels to look at; left out, those that vary and are not 0 in at least half of the people.
+        Voxels to compare; by default those that vary and are not 0 in at least half of the people.
+
+    Returns
+    -------
+    VoxelComparison
     """
     _require_nilearn()
     groups = make_subgroups(indices, cuts, others_below)
     paths = join_by_id(indices, images)["image"]
     design = make_covariate_design(indices, covariates)
-    known = paths.notna().to_numpy() & np.isfinite(design).all(axis=1)
-    control = find_controls(indices) & known
-    if control.sum() < 2:
-        raise AnalysisError(f"{control.sum()} controls with an image are too few to compare with: give more.")
-    looked = known & (control | np.any([group.rows for group in groups], axis=0))
-    opened = _open_images(dict(zip(indices.loc[looked, ID], paths[looked], strict=True)))
-    inside = _make_mask(opened, mask)
-    values = _extract_voxels(opened, inside)
-    rows: list[dict[str, Any]] = []
+    complete = paths.notna().to_numpy() & np.isfinite(design).all(axis=1)
+    control = find_controls(indices) & complete
+    n_controls = int(control.sum())
+    if n_controls < 2:
+        raise AnalysisError(f"{n_controls} controls with an image are too few to compare with: at least 2 are needed.")
+    used = complete & (control | np.any([group.rows for group in groups], axis=0))
+    images_by_person = _open_images(dict(zip(indices.loc[used, ID], paths[used], strict=True)))
+    inside = _make_mask(images_by_person, mask)
+    values = _extract_voxels(images_by_person, inside)
+    rows: list[dict[str, object]] = []
     maps: dict[str, Image] = {}
     for group in groups:
-        chosen = (group.rows & known)[looked]
-        found = estimate_group_effects(values, chosen, control[looked], design[looked])
-        row: dict[str, Any] = {"index": group.index, "subgroup": group.name, "range": group.range}
-        row |= {"n": int(chosen.sum()), "n_controls": int(control.sum()), "voxels": values.shape[1]}
-        q = false_discovery_rate(found.p)
-        rows.append(
-            row
-            | _summarise_map(found.t, found.effect, q, inside)
-            | {"note": note_small_groups(row["n"], row["n_controls"])}
-        )
-        if np.isfinite(found.t).any():
-            kinds = {"effect": found.effect, "t": found.t, "significant": np.where(q < _ALPHA, found.effect, 0.0)}
-            maps |= {
-                f"{group.index}_{group.name}_{kind}": _unmask_values(array, inside) for kind, array in kinds.items()
-            }
+        members = (group.rows & complete)[used]
+        effects = estimate_group_effects(values, members, control[used], design[used])
+        q = false_discovery_rate(effects.p)
+        n = int(members.sum())
+        labels: dict[str, object] = {"index": group.index, "subgroup": group.name, "range": group.range}
+        sizes = {"n": n, "n_controls": n_controls, "voxels": values.shape[1]}
+        note = {"note": note_small_groups(n, n_controls)}
+        rows.append(labels | sizes | _summarise_map(effects, q, inside) | note)
+        if np.isfinite(effects.t).any():
+            significant = np.where(q < _ALPHA, effects.effect, 0.0)
+            for kind, array in {"effect": effects.effect, "t": effects.t, "significant": significant}.items():
+                maps[f"{group.index}_{group.name}_{kind}"] = _unmask_values(array, inside)
     return VoxelComparison(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), maps)
 
 
@@ -126,7 +129,7 @@ def write_maps(compared: VoxelComparison, folder: Path) -> list[Path]:
             paths.append(folder / f"{name}.nii.gz")
     except OSError as error:
         raise AnalysisError(
-            f"cannot write maps to {folder} ({describe_os_error(error)}): give another --out."
+            f"cannot write maps to {folder} ({describe_os_error(error)}): give another folder with --out."
         ) from error
     return paths
 
@@ -139,29 +142,30 @@ def _require_nilearn() -> None:
 
 
 def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
-    """Return the images by person, their voxels not read yet; refuse what is unreadable or of another grid, by name."""
+    """Open the images by person without reading the voxels; refuse unreadable images and different grids."""
     import nibabel
     from nibabel.filebasedimages import ImageFileError
 
-    opened: dict[str, Image] = {}
-    wrong = []
-    for who, path in paths.items():
+    images: dict[str, Image] = {}
+    unreadable = []
+    for person, path in paths.items():
         try:
-            opened[who] = nibabel.load(path)
+            images[person] = nibabel.load(path)
         except (OSError, ImageFileError, EOFError) as error:
-            wrong.append(f"{who} ({path}: {str(error).splitlines()[0][:80]})")
-    if wrong:
-        raise AnalysisError(f"images cannot be read: {join_names(wrong)}. Check the paths.")
-    first, reference = next(iter(opened.items()))
+            unreadable.append(f"{person} ({path}: {str(error).splitlines()[0][:80]})")
+    if unreadable:
+        raise AnalysisError(f"images cannot be read: {join_names(unreadable)}. Check the paths.")
+    first, reference = next(iter(images.items()))
+    grid = _format_grid(reference)
     if len(reference.shape) != 3:
-        raise AnalysisError(f"the image of {first} has the shape {_format_grid(reference)}: give one volume a person.")
-    other = [f"{who} ({_format_grid(image)})" for who, image in opened.items() if not _has_same_grid(image, reference)]
-    if other:
+        raise AnalysisError(f"the image of {first} has the shape {grid}: give one volume per person.")
+    others = [f"{name} ({_format_grid(img)})" for name, img in images.items() if not _has_same_grid(img, reference)]
+    if others:
         raise AnalysisError(
-            f"images of another grid than that of {first} ({_format_grid(reference)}): {join_names(other)}. Resample all "
-            "images to one grid (same size, voxels and position)."
+            f"images have another grid than the image of {first} ({grid}): {join_names(others)}. "
+            "Resample all images to one grid (same size, voxels and position)."
         )
-    return opened
+    return images
 
 
 def _has_same_grid(image: Image, reference: Image) -> bool:
@@ -175,73 +179,69 @@ def _format_grid(image: Image) -> str:
     return f"{size}, {voxel} mm, from {corner}"
 
 
-def _make_mask(opened: Mapping[str, Image], mask: str | Path | Image | None) -> Image:
-    """Return the mask as an image of the same grid."""
+def _make_mask(images: Mapping[str, Image], mask: str | Path | Image | None) -> Image:
+    """Return the mask as an image with the grid of the images."""
     import nibabel
     from nilearn.image import new_img_like
 
-    first, reference = next(iter(opened.items()))
+    first, reference = next(iter(images.items()))
     if mask is not None:
-        given: Image = nibabel.load(mask) if isinstance(mask, str | Path) else mask
-        if not _has_same_grid(given, reference):
-            raise AnalysisError(
-                f"the mask has another grid ({_format_grid(given)}) than the image of {first} ({_format_grid(reference)})."
-            )
-        inside = np.asarray(given.dataobj) > 0
+        mask_image: Image = nibabel.load(mask) if isinstance(mask, str | Path) else mask
+        if not _has_same_grid(mask_image, reference):
+            grids = _format_grid(mask_image), _format_grid(reference)
+            raise AnalysisError(f"the mask has another grid ({grids[0]}) than the image of {first} ({grids[1]}).")
+        inside = np.asarray(mask_image.dataobj) > 0
     else:
-        inside = _find_varying_voxels(opened)
+        inside = _find_varying_voxels(images)
     if not inside.any():
         raise AnalysisError("no voxel is inside the mask: give another with --mask.")
     return new_img_like(reference, inside.astype("uint8"))
 
 
-def _find_varying_voxels(opened: Mapping[str, Image]) -> BoolArray:
-    """Return the voxels that vary, are numbers in everyone and not 0 in at least half of the people."""
+def _find_varying_voxels(images: Mapping[str, Image]) -> BoolArray:
+    """Return the voxels that vary, are finite in everyone and not 0 in at least half of the people."""
     low: Any = np.inf
     high: Any = -np.inf
     filled: Any = 0
-    for image in opened.values():
+    for image in images.values():
         data = np.asarray(image.dataobj, dtype=np.float32)
         low, high, filled = np.minimum(low, data), np.maximum(high, data), filled + (data != 0)
-    return np.asarray((high > low) & np.isfinite(high - low) & (2 * filled >= len(opened)))
+    return np.asarray((high > low) & np.isfinite(high - low) & (2 * filled >= len(images)))
 
 
-def _extract_voxels(opened: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
+def _extract_voxels(images: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
     """Return the voxels inside the mask, (N, V)."""
     from nilearn.masking import apply_mask
 
-    width = int(np.asarray(inside.dataobj).sum())
-    values = np.empty((len(opened), width), dtype=np.float32)
-    for place, image in enumerate(opened.values()):
-        values[place] = apply_mask(image, inside, dtype="f", ensure_finite=False)
-    strange = [who for who, row in zip(opened, values, strict=True) if not np.isfinite(row).all()]
-    if strange:
+    values = np.empty((len(images), int(np.asarray(inside.dataobj).sum())), dtype=np.float32)
+    for row, image in enumerate(images.values()):
+        values[row] = apply_mask(image, inside, dtype="f", ensure_finite=False)
+    not_finite = [person for person, row in zip(images, values, strict=True) if not np.isfinite(row).all()]
+    if not_finite:
         raise AnalysisError(
-            f"images hold values that are no numbers inside the mask: {join_names(strange)}. Mend them."
+            f"images hold missing or infinite values inside the mask: {join_names(not_finite)}. Correct these images."
         )
     return values
 
 
 def _unmask_values(values: FloatArray, inside: Image) -> Image:
-    """Return values (V,) as an image; voxels outside the mask, and those that do not vary, are 0."""
+    """Return values (V,) as an image; voxels outside the mask, and constant ones, are 0."""
     from nilearn.masking import unmask
 
     return unmask(np.nan_to_num(values).astype(np.float32), inside)
 
 
-def _summarise_map(t: FloatArray, effect: FloatArray, q: FloatArray, inside: Image) -> dict[str, Any]:
-    """Return what stands in the table about a map (V,)."""
-    if not np.isfinite(t).any():
+def _summarise_map(effects: GroupEffects, q: FloatArray, inside: Image) -> dict[str, object]:
+    """Return the columns of the table that describe one map."""
+    if not np.isfinite(effects.t).any():
         return {"significant": 0}
-    found = q < _ALPHA
-    peak = int(np.nanargmax(np.abs(t)))
-    voxel = np.argwhere(np.asarray(inside.dataobj))[peak]
-    place = inside.affine @ [*voxel, 1]
-    threshold = float(np.abs(t[found]).min()) if found.any() else np.nan
-    numbers = {
-        "significant": int(found.sum()),
-        "t_threshold": threshold,
-        "peak_t": t[peak],
-        "peak_effect": effect[peak],
+    significant = q < _ALPHA
+    peak = int(np.nanargmax(np.abs(effects.t)))
+    position = inside.affine @ [*np.argwhere(np.asarray(inside.dataobj))[peak], 1]
+    return {
+        "significant": int(significant.sum()),
+        "t_threshold": float(np.abs(effects.t[significant]).min()) if significant.any() else np.nan,
+        "peak_t": effects.t[peak],
+        "peak_effect": effects.effect[peak],
+        **{f"peak_{axis}": float(position[k]) for k, axis in enumerate("xyz")},
     }
-    return numbers | {f"peak_{axis}": float(place[k]) for k, axis in enumerate("xyz")}

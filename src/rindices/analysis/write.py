@@ -1,4 +1,4 @@
-"""Tidy tables on disk: TSV, with what each column means and how it was made beside it, as in BIDS."""
+"""Result tables as TSV files, each with a JSON data dictionary of the same name, as in BIDS."""
 
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,34 @@ from rindices.atomic import write_atomically, write_json
 from rindices.errors import AnalysisError, describe_os_error
 
 
-def write_table(table: pd.DataFrame, path: Path, meaning: dict[str, str], how: dict[str, Any]) -> None:
-    """Write ``path`` (a .tsv) and its data dictionary, the same name with .json; folders are made."""
-    columns = {name: {"Description": meaning[name]} for name in table.columns}
-    beside = {**columns, "GeneratedBy": {"Name": "rindices", "Version": __version__, **how}}
+def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], settings: dict[str, Any]) -> None:
+    """Write a table and its data dictionary; missing folders are created.
+
+    Parameters
+    ----------
+    table : DataFrame
+    path : Path
+        A .tsv file. The dictionary has the same name with .json.
+    descriptions : dict
+        Description of each column.
+    settings : dict
+        Options that the table was computed with.
+    """
+    columns = {name: {"Description": descriptions[name]} for name in table.columns}
+    dictionary = {**columns, "GeneratedBy": {"Name": "rindices", "Version": __version__, **settings}}
     text = table.to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
-        write_json(path.with_suffix(".json"), beside)
+        write_json(path.with_suffix(".json"), dictionary)
     except OSError as error:
         raise AnalysisError(
-            f"cannot write {path} ({describe_os_error(error)}): give another place with --out."
+            f"cannot write {path} ({describe_os_error(error)}): give another folder with --out."
         ) from error
 
 
 def as_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows as plain values for JSON; what is missing or not finite is null."""
+    """Return the rows as plain values for JSON; missing and infinite numbers become null."""
     return [{str(name): _to_json_value(value) for name, value in row.items()} for row in table.to_dict("records")]
 
 

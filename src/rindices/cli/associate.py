@@ -1,4 +1,4 @@
-"""``rindices associate``: R-indices against clinical variables."""
+"""``rindices associate``: correlations of R-indices with clinical variables."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ def associate(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
     clinical: Annotated[Path, typer.Argument(metavar="CLINICAL", help="Clinical variables, joined by id.")],
     out: Annotated[Path, typer.Option(help="Folder for associations.tsv and .json.")],
-    variables: Annotated[list[str] | None, typer.Option(help="Columns to look at; left out, all.")] = None,
+    variables: Annotated[list[str] | None, typer.Option(help="Columns to correlate; by default all.")] = None,
     covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
     people: Annotated[str, typer.Option(help="patients, controls or all.")] = "patients",
     id_column: IdColumn = None,
@@ -24,18 +24,21 @@ def associate(
     as_json: Json = False,
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
-    from rindices.analysis.associate import COLUMN_DESCRIPTIONS
-    from rindices.analysis.associate import associate_indices as correlate
+    from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
     from rindices.errors import Findings
     from rindices.tables.io.indices import read_indices_with_variables
     from rindices.tables.table import ColumnRoles
 
     findings = Findings()
-    found, beside = read_indices_with_variables(indices, clinical, ColumnRoles(id_column, session), findings)
+    index_table, clinical_table = read_indices_with_variables(
+        indices, clinical, ColumnRoles(id_column, session), findings
+    )
     raise_errors(findings)
     adjusted = split_option(covariates)
-    table = correlate(found, beside, variables=split_option(variables) or None, covariates=adjusted, people=people)
+    table = associate_indices(
+        index_table, clinical_table, variables=split_option(variables) or None, covariates=adjusted, people=people
+    )
     significant = int((table["q"] < 0.05).sum())
-    told = f"{significant} of {len(table)} associations at a false discovery rate below 0.05"
-    how = {"people": people, "covariates": list(adjusted)}
-    write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, how, as_json, told)
+    message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05"
+    settings = {"people": people, "covariates": list(adjusted)}
+    write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)

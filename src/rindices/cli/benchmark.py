@@ -1,4 +1,4 @@
-"""``rindices benchmark``: simulated truth, all learners, one table and one figure."""
+"""``rindices benchmark``: scores of learners on simulated cohorts, as a table and a figure."""
 
 import json
 import os
@@ -16,15 +16,15 @@ EPILOG = "Example: rindices benchmark --suite paper --learners contrastive,nmf -
 def benchmark(
     suite: Annotated[str, typer.Option(help="paper, stress, real or trust.")] = "paper",
     learners: Annotated[list[str] | None, typer.Option(help="Names, e.g. contrastive,nmf,ridge.")] = None,
-    cohorts: Annotated[int, typer.Option(min=1, help="Cohorts a task, seeds 0, 1, ...")] = 10,
+    cohorts: Annotated[int, typer.Option(min=1, help="Cohorts per task, seeds 0, 1, ...")] = 10,
     tasks: Annotated[list[str] | None, typer.Option(help="Only these tasks of the suite.")] = None,
-    folds: Annotated[int, typer.Option(min=0, help="Folds for people not seen; 0 for none.")] = 5,
+    folds: Annotated[int, typer.Option(min=0, help="Folds for held-out people; 0 for none.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for results; run again to resume.")] = None,
-    data: Annotated[Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for real.")] = None,
+    data: Annotated[Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for the suite real.")] = None,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
-    """Measure learners on cohorts with known truth, on people they were fitted on and people they have not seen."""
+    """Score learners on cohorts with known severities, on people that they were fitted on and on held-out people."""
     from rindices.cli.progress import Progress
     from rindices.experiments.benchmark import BenchmarkPlan, run_benchmark
     from rindices.experiments.benchmark import results_to_json as to_json
@@ -54,7 +54,7 @@ def benchmark(
 
 
 def _benchmark_trust(cohorts: int, parts: tuple[str, ...], out: Path | None, workers: int, as_json: bool) -> None:
-    """Measure what is found where there is nothing, one, two, three and five patterns, or a batch effect."""
+    """Measure the number of patterns found in cohorts with none to five patterns, or with a batch effect."""
     from rindices.cli.progress import Progress
     from rindices.experiments.trust import SUITE_PARTS, format_markdown, list_trials, run_trust_suite
     from rindices.experiments.trust import results_to_json as to_json

@@ -1,4 +1,4 @@
-"""``rindices change``: what repeat visits say about the speed of change."""
+"""``rindices change``: change of R-indices per year from repeat visits."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,37 +17,37 @@ EPILOG = "Example: rindices change r_indices.tsv --participants sessions.tsv --t
 def change(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="What apply or fit wrote, with sessions.")],
     out: Annotated[Path, typer.Option(help="Folder for change.tsv, change.json and change.png.")],
-    time: Annotated[str, typer.Option(help="Column that tells when: years (age) or dates (2021-03-31).")] = "age",
+    time: Annotated[str, typer.Option(help="Column of the time: years (age) or dates (2021-03-31).")] = "age",
     participants: Participants = None,
     as_json: Json = False,
 ) -> None:
-    """Write the change of R-indices per year of everyone with two visits or more, with 90 % intervals."""
+    """Write the change of R-indices per year of people with two visits or more, with 90 % intervals."""
     from rindices.analysis.change import change_per_year
     from rindices.analysis.change_figure import plot_change
     from rindices.atomic import write_json
     from rindices.errors import TableError, describe_os_error
 
     visits = _read_visits(indices, participants, time)
-    found = change_per_year(visits, time)
-    about = found.summary()
+    result = change_per_year(visits, time)
+    summary = result.summary()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        found.table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
-        write_json(out / "change.json", about)
-        plot_change(found, visits, time, out / "change.png")
+        result.table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
+        write_json(out / "change.json", summary)
+        plot_change(result, visits, time, out / "change.png")
     except OSError as error:
         raise TableError(
             f"cannot write to {out} ({describe_os_error(error)}): give another folder with --out."
         ) from error
-    print_problems(found.problems)
+    print_problems(result.problems)
     if as_json:
-        print_json({"out": str(out), **about})
+        print_json({"out": str(out), **summary})
     else:
-        typer.echo(f"change per year of {len(found.table):,} people written to {out}", err=True)
+        typer.echo(f"change per year of {len(result.table):,} people written to {out}", err=True)
 
 
 def _read_visits(indices: Path, participants: Path | None, time: str) -> "pd.DataFrame":
-    """Return a row a visit, with the time beside the R-indices."""
+    """Return one row per visit, with the R-indices and the time."""
     import pandas as pd
 
     from rindices.errors import Findings, TableError

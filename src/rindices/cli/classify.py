@@ -1,7 +1,7 @@
-"""``rindices classify``: how well R-indices, and all regions, tell patients from controls."""
+"""``rindices classify``: classification of patients and controls by R-indices and by all regions."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ EPILOG = (
 
 
 def classify(
-    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="Of people the model has not seen, with group.")],
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="R-indices of held-out people, with group.")],
     tables: Tables,
     out: Annotated[Path, typer.Option(help="Folder for classification.tsv and summary.tsv.")],
     participants: Participants = None,
@@ -41,9 +41,13 @@ def classify(
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
-    """Tell patients from controls by support vector machines: repeated 80/20 splits, grid search inside."""
-    from rindices.analysis.classify import COLUMN_DESCRIPTIONS, SUMMARY_COLUMN_DESCRIPTIONS, summarise_auc
-    from rindices.analysis.classify import classify_patients as run
+    """Classify patients and controls with support vector machines: repeated 80/20 splits, grid search inside."""
+    from rindices.analysis.classify import (
+        COLUMN_DESCRIPTIONS,
+        SUMMARY_COLUMN_DESCRIPTIONS,
+        classify_patients,
+        summarise_auc,
+    )
     from rindices.analysis.tidy import add_ids
     from rindices.analysis.write import write_table
     from rindices.tables.table import ColumnRoles
@@ -51,14 +55,13 @@ def classify(
     labels = (split_option(controls), split_option(patients), split_option(exclude))
     roles = ColumnRoles(id_column, session, group)
     people, cohort = read_indices_and_regions(indices, tables, participants, roles, labels)
-    results = run(people, add_ids(cohort, cohort.volumes), repeats=repeats, seed=seed, workers=workers)
-    how: dict[str, Any] = {"repeats": repeats, "seed": seed, "test_size": 0.2}
-    write_table(results, out / "classification.tsv", COLUMN_DESCRIPTIONS, how)
+    regions = add_ids(cohort, cohort.volumes)
+    results = classify_patients(people, regions, repeats=repeats, seed=seed, workers=workers)
+    settings = {"repeats": repeats, "seed": seed, "test_size": 0.2}
+    write_table(results, out / "classification.tsv", COLUMN_DESCRIPTIONS, settings)
     summary = summarise_auc(results, people)
-    told = "\n".join(
-        f"{row.features}: AUC {row.auc:.3f} ({row.low:.3f} to {row.high:.3f})" for row in summary.itertuples()
+    lines = [f"{row.features}: AUC {row.auc:.3f} ({row.low:.3f} to {row.high:.3f})" for row in summary.itertuples()]
+    lines.append(
+        "The AUC is too high for people that the model was fitted on: use held-out people (rindices reproduce)"
     )
-    told += (
-        "\nR-indices of people that the model was fitted on flatter: use people it has not seen (rindices reproduce)"
-    )
-    write_results(summary, out / "summary.tsv", SUMMARY_COLUMN_DESCRIPTIONS, how, as_json, told)
+    write_results(summary, out / "summary.tsv", SUMMARY_COLUMN_DESCRIPTIONS, settings, as_json, "\n".join(lines))

@@ -1,4 +1,4 @@
-"""``rindices compare``: regions, and voxels, of people with little, some or much of a pattern against controls."""
+"""``rindices compare``: regions, and voxels, of patients with low, middle and high severity against controls."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,20 +36,19 @@ def compare(
     controls: Controls = None,
     patients: Patients = None,
     covariates: Covariates = None,
-    cuts: Annotated[str, typer.Option(help="Where subgroups begin and end.")] = "0.4,0.7",
+    cuts: Annotated[str, typer.Option(help="Limits between subgroups.")] = "0.4,0.7",
     others_below: Annotated[
-        float | None, typer.Option(help="Ceiling of the other indices; else the first cut.")
+        float | None, typer.Option(help="Limit of the other indices; by default the first cut.")
     ] = None,
     images: Annotated[str | None, typer.Option(help="Column of NIfTI paths, to compare voxels as well.")] = None,
-    mask: Annotated[Path | None, typer.Option(help="Voxels to look at; else those that vary.")] = None,
+    mask: Annotated[Path | None, typer.Option(help="Voxels to compare; by default those that vary.")] = None,
     id_column: IdColumn = None,
     session: Session = None,
     exclude: Exclude = None,
     as_json: Json = False,
 ) -> None:
     """Compare regions of subgroups of patients with controls: effect sizes, intervals, false discovery rate."""
-    from rindices.analysis.compare import COLUMN_DESCRIPTIONS, make_subgroups, tabulate_subgroups
-    from rindices.analysis.compare import compare_subgroups as compare_regions
+    from rindices.analysis.compare import COLUMN_DESCRIPTIONS, compare_subgroups, make_subgroups, tabulate_subgroups
     from rindices.analysis.tidy import add_ids
     from rindices.analysis.write import write_table
     from rindices.tables.table import ColumnRoles
@@ -59,19 +58,15 @@ def compare(
     labels = (split_option(controls), split_option(patients), split_option(exclude))
     people, cohort = read_indices_and_regions(indices, tables, participants, roles, labels)
     adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
-    table = compare_regions(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
-    how: dict[str, Any] = {**limits, "covariates": list(cohort.covariates.columns)}
+    table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
+    settings = {**limits, "covariates": list(cohort.covariates.columns)}
     if images is not None:
-        how |= {"maps": _compare_voxels(people, images, participants or tables[0], out, mask, adjusted, limits)}
-    write_table(
-        tabulate_subgroups(people, make_subgroups(people, **limits)),
-        out / "subgroups.tsv",
-        ID_COLUMN_DESCRIPTIONS | COLUMN_DESCRIPTIONS,
-        how,
-    )
+        settings["maps"] = _compare_voxels(people, images, participants or tables[0], out, mask, adjusted, limits)
+    subgroups = tabulate_subgroups(people, make_subgroups(people, **limits))
+    write_table(subgroups, out / "subgroups.tsv", ID_COLUMN_DESCRIPTIONS | COLUMN_DESCRIPTIONS, settings)
     significant = int((table["q"] < 0.05).sum())
-    told = f"{significant} of {len(table)} differences at a false discovery rate below 0.05"
-    write_results(table, out / "regions.tsv", COLUMN_DESCRIPTIONS, how, as_json, told)
+    message = f"{significant} of {len(table)} differences with a false discovery rate below 0.05"
+    write_results(table, out / "regions.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)
 
 
 def _compare_voxels(
@@ -83,7 +78,7 @@ def _compare_voxels(
     covariates: "pd.DataFrame | None",
     limits: dict[str, Any],
 ) -> list[str]:
-    """Compare the images of a column, write maps and a table of them, and return the maps' paths."""
+    """Compare the images of a column, write maps and a table of them, and return the paths of the maps."""
     from rindices.analysis.voxels import COLUMN_DESCRIPTIONS, compare_voxels, write_maps
     from rindices.analysis.write import write_table
 

@@ -1,4 +1,4 @@
-"""``rindices power``: how many people are needed, by simulation."""
+"""``rindices power``: the number of people needed, by simulation."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,19 +15,19 @@ def power(
     people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
     rates: Annotated[list[str] | None, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
     patterns: Annotated[int, typer.Option(min=1, help="True number of patterns.")] = 3,
-    cohorts: Annotated[int | None, typer.Option(min=1, help="Simulated cohorts a size and rate.")] = None,
-    controls: Annotated[
-        Path | None, typer.Option(metavar="TABLE", help="Simulate people like these healthy ones.")
-    ] = None,
+    cohorts: Annotated[int | None, typer.Option(min=1, help="Simulated cohorts per size and rate.")] = None,
+    controls: Annotated[Path | None, typer.Option(metavar="TABLE", help="Healthy people to simulate from.")] = None,
     participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
     group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
-    label: Annotated[str | None, typer.Option(help="The healthy ones' label in it.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
     covariates: Covariates = None,
     out: Annotated[Path | None, typer.Option(help="Folder for power.json, power.md and power.png.")] = None,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
     """Simulate cohorts of several sizes and effects: accuracy, chance of the right number of patterns, intervals."""
+    from dataclasses import asdict
+
     from rindices.cli.progress import Progress
     from rindices.cli.simulate import read_healthy_cohort
     from rindices.experiments.power import (
@@ -41,7 +41,7 @@ def power(
     )
 
     healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, None)
-    setting = PowerConfig(
+    config = PowerConfig(
         _parse_group_sizes(split_option(people)) or GROUP_SIZES,
         tuple(_parse_rate(rate) for rate in split_option(rates)) or LOSS_RATES,
         patterns,
@@ -50,23 +50,23 @@ def power(
         healthy,
     )
     with Progress("power") as progress:
-        result = run_power(setting, None, workers, progress.update)
+        result = run_power(config, None, workers, progress.update)
     if out is not None:
         import json
 
         out.mkdir(parents=True, exist_ok=True)
-        (out / "power.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        (out / "power.json").write_text(json.dumps(asdict(result), indent=1) + "\n", "utf-8")
         (out / "power.md").write_text(format_markdown(result), "utf-8")
         plot_power(result, out / "power.png")
         typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
     if as_json:
-        print_json(result)
+        print_json(asdict(result))
     else:
         typer.echo(format_markdown(result))
 
 
 def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    """Read 150+200."""
+    """Parse sizes such as 150+200."""
     pairs = []
     for text in texts:
         left, plus, right = text.partition("+")

@@ -1,4 +1,4 @@
-"""``rindices score``: how well R-indices rank known severities."""
+"""``rindices score``: R-indices against known severities."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,12 +16,14 @@ def score(
     truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="participant_id and s1, s2, ...")],
     as_json: Json = False,
 ) -> None:
-    """Print the pattern-c-index: the share of pairs of people that are ranked as in truth, 1 perfect, 0.5 chance."""
+    """Print the pattern-c-index: the share of pairs of people ranked as in the truth (1 is perfect, 0.5 is chance)."""
+    from dataclasses import asdict
+
     from rindices.experiments.score import score_tables
 
     result = score_tables(indices, truth)
     if as_json:
-        print_json(result)
+        print_json(asdict(result))
     else:
-        each = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result["per_pattern"])
-        typer.echo(f"pattern-c-index {result['pattern_c_index']:.3f} over {result['people']} people ({each})")
+        matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)
+        typer.echo(f"pattern-c-index {result.pattern_c_index:.3f} over {result.people} people ({matches})")

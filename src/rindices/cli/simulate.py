@@ -1,4 +1,4 @@
-"""``rindices simulate``: writes a cohort with known truth."""
+"""``rindices simulate``: a cohort with known severities."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,11 +20,11 @@ def simulate(
     task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., null.")] = "basic",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same cohort.")] = 0,
     controls: Annotated[
-        Path | None, typer.Option(metavar="TABLE", help="Put the patterns on your own healthy people.")
+        Path | None, typer.Option(metavar="TABLE", help="Healthy people to add the patterns to.")
     ] = None,
     participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
     group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
-    label: Annotated[str | None, typer.Option(help="The healthy ones' label in it.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
     site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
     as_json: Json = False,
@@ -53,7 +53,7 @@ def simulate(
 def read_healthy_cohort(
     table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
 ) -> "Cohort":
-    """Read the user's healthy people with every covariate that is there."""
+    """Read a table of healthy people with all its covariates."""
     from rindices.errors import TableError
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest, validate_table

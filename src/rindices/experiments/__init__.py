@@ -1,1 +1,1 @@
-"""Simulated cohorts with known truth, and what is measured on them."""
+"""Simulated cohorts with known severities, and measurements on them."""

@@ -1,4 +1,4 @@
-"""All learners on all cohorts of a suite: run in parallel, resume, summarise."""
+"""Benchmark of learners on the cohorts of a suite: run in parallel, resume, summarise."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from rindices.selection.agreement import pattern_c_index
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a benchmark measures: every learner on every cohort of every task."""
+    """Settings of a benchmark: every learner on every cohort of every task."""
 
     suite: str
     learners: tuple[str, ...]
@@ -31,15 +31,19 @@ class BenchmarkPlan:
     tasks: tuple[str, ...] = ()
 
     def jobs(self) -> list["BenchmarkJob"]:
-        """Return the independent pieces of work, in a fixed order."""
-        known = get_suite_tasks(self.suite, self.data)
-        unknown = [task for task in self.tasks if task not in known]
+        """Return the independent jobs, in a fixed order."""
+        suite = get_suite_tasks(self.suite, self.data)
+        unknown = [task for task in self.tasks if task not in suite]
         if unknown:
-            raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(known)}.")
+            raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(suite)}.")
         for learner in self.learners:
             get_entrant(learner)
-        names = self.tasks or tuple(known)
-        return [BenchmarkJob(self, t, n, s) for t in names for n in self.learners for s in range(self.cohorts)]
+        return [
+            BenchmarkJob(self, task, learner, seed)
+            for task in self.tasks or tuple(suite)
+            for learner in self.learners
+            for seed in range(self.cohorts)
+        ]
 
 
 @dataclass(frozen=True)
@@ -53,22 +57,22 @@ class BenchmarkJob:
 
     @property
     def key(self) -> str:
-        """A name that is the same for the same work, and for nothing else."""
+        """Name of the cache file."""
         return f"{self.plan.suite}-{self.task}-{self.learner}-{self.seed}-f{self.plan.folds}-v{__version__}"
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """What one learner reached on one cohort.
+    """Scores of one learner on one cohort.
 
     Attributes
     ----------
     pattern_c_index : float
-        On the patients it was fitted on.
+        On the patients that the learner was fitted on.
     unseen : float or None
-        On patients it has not seen: mean over folds.
+        On held-out patients: mean over folds.
     agreement : float or None
-        Among members, for learners that have any.
+        Among ensemble members, for learners that have them.
     """
 
     task: str
@@ -81,16 +85,30 @@ class BenchmarkResult:
     seconds: float
 
 
+@dataclass(frozen=True)
+class BenchmarkSummary:
+    """Mean, standard error and number of the scores of one learner on one task, in sample and held out."""
+
+    task: str
+    learner: str
+    mean: float
+    se: float | None
+    n: int
+    unseen_mean: float | None
+    unseen_se: float | None
+    unseen_n: int
+    seconds: float
+
+
 def run_benchmark(
-    plan: BenchmarkPlan, store: Path | None = None, workers: int = -1, told: JobCallback | None = None
+    plan: BenchmarkPlan, store: Path | None = None, workers: int = -1, progress: JobCallback | None = None
 ) -> list[BenchmarkResult]:
-    """Run a plan; finished pieces are kept in ``store`` and not run again; see `run_jobs`."""
-    records = run_jobs(plan.jobs(), _measure_as_dict, store, workers, told)
-    return [BenchmarkResult(**record) for record in records]
+    """Run the jobs of a plan; see `run_jobs`."""
+    return run_jobs(plan.jobs(), measure_job, BenchmarkResult, store, workers, progress)
 
 
 def measure_job(job: BenchmarkJob) -> BenchmarkResult:
-    """Run one piece of work."""
+    """Fit one learner to one cohort and score it."""
     case = get_suite_tasks(job.plan.suite, job.plan.data)[job.task](job.seed)
     entrant = get_entrant(job.learner)
     if entrant.make is None:
@@ -109,22 +127,18 @@ def measure_job(job: BenchmarkJob) -> BenchmarkResult:
     return BenchmarkResult(job.task, job.learner, job.seed, score.mean, per_pattern, unseen, agreement, seconds)
 
 
-def _measure_as_dict(job: BenchmarkJob) -> dict[str, Any]:
-    return asdict(measure_job(job))
-
-
 def _score_held_out(job: BenchmarkJob, case: BenchmarkCase) -> float:
-    """Return the mean pattern-c-index over folds of people that the learner did not see."""
+    """Return the mean pattern-c-index over folds of held-out people."""
     make = get_entrant(job.learner).make
     assert make is not None
-    everyone = np.full((len(case.y), case.truth.shape[1]), np.nan)
-    everyone[case.y == 1] = case.truth
+    truth = np.full((len(case.y), case.truth.shape[1]), np.nan)
+    truth[case.y == 1] = case.truth
     scores = []
     folds = StratifiedKFold(job.plan.folds, shuffle=True, random_state=job.seed)
-    for seen, held in folds.split(case.X, case.y):
-        learner = make(case.truth.shape[1], job.seed).fit(case.X[seen], case.y[seen])
-        ill = held[case.y[held] == 1]
-        scores.append(pattern_c_index(everyone[ill], learner.transform(case.X[ill])).mean)
+    for train, test in folds.split(case.X, case.y):
+        learner = make(case.truth.shape[1], job.seed).fit(case.X[train], case.y[train])
+        patients = test[case.y[test] == 1]
+        scores.append(pattern_c_index(truth[patients], learner.transform(case.X[patients])).mean)
     return float(np.mean(scores))
 
 
@@ -144,26 +158,28 @@ def _measure_supervised(job: BenchmarkJob, case: BenchmarkCase, model: Any) -> B
     return BenchmarkResult(job.task, job.learner, job.seed, score.train, [], score.test, None, seconds)
 
 
-def summarise_results(results: Sequence[BenchmarkResult]) -> list[dict[str, Any]]:
-    """Return mean and standard error per task and learner, for people seen and unseen."""
+def summarise_results(results: Sequence[BenchmarkResult]) -> list[BenchmarkSummary]:
+    """Return means and standard errors per task and learner."""
     groups: dict[tuple[str, str], list[BenchmarkResult]] = {}
     for result in results:
         groups.setdefault((result.task, result.learner), []).append(result)
-    return [
-        {"task": task, "learner": learner, **_mean_se([r.pattern_c_index for r in group], "")}
-        | _mean_se([r.unseen for r in group if r.unseen is not None], "unseen_")
-        | {"seconds": float(np.mean([r.seconds for r in group]))}
-        for (task, learner), group in groups.items()
-    ]
+    summaries = []
+    for (task, learner), group in groups.items():
+        scores = [result.pattern_c_index for result in group]
+        held_out = [result.unseen for result in group if result.unseen is not None]
+        unseen_mean = float(np.mean(held_out)) if held_out else None
+        numbers = (float(np.mean(scores)), _standard_error(scores), len(scores))
+        unseen = (unseen_mean, _standard_error(held_out), len(held_out))
+        seconds = float(np.mean([result.seconds for result in group]))
+        summaries.append(BenchmarkSummary(task, learner, *numbers, *unseen, seconds))
+    return summaries
 
 
-def _mean_se(values: Sequence[float], prefix: str) -> dict[str, Any]:
-    if not values:
-        return {f"{prefix}mean": None, f"{prefix}se": None, f"{prefix}n": 0}
-    se = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-    return {f"{prefix}mean": float(np.mean(values)), f"{prefix}se": se, f"{prefix}n": len(values)}
+def _standard_error(values: Sequence[float]) -> float | None:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
 def results_to_json(results: Sequence[BenchmarkResult]) -> dict[str, Any]:
-    """Return results and summary in the shape that ``benchmark --json`` prints."""
-    return {"results": [asdict(result) for result in results], "summary": summarise_results(results)}
+    """Return results and summary as ``benchmark --json`` prints them."""
+    summary = [asdict(row) for row in summarise_results(results)]
+    return {"results": [asdict(result) for result in results], "summary": summary}

@@ -1,4 +1,4 @@
-"""Scores that need the truth: what a method could have reached (sections B.5, B.6)."""
+"""Upper bounds of scores, which need the true severities (sections B.5 and B.6 of the paper)."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
@@ -11,8 +11,6 @@ from rindices.errors import InputError
 from rindices.learners.baselines.supervised import SupervisedPredictions
 from rindices.selection.agreement import PatternCIndex, c_index, pattern_c_index
 
-__all__ = ["SupervisedCIndex", "UpperBound", "practical_upper_bound", "supervised_c_index"]
-
 
 class _Learner(Protocol):
     def fit(self, X: ArrayLike, y: ArrayLike) -> object: ...
@@ -20,17 +18,7 @@ class _Learner(Protocol):
 
 
 class UpperBound(NamedTuple):
-    """A learner's practical upper bound.
-
-    Attributes
-    ----------
-    best : PatternCIndex
-        Of the M components that match the truth best, over all sizes tried.
-    n_components : int
-        The size that reached it.
-    by_size : dict of int to float
-        Best pattern-c-index of each size.
-    """
+    """Best score over all sizes, the size with this score, and the best score of each size."""
 
     best: PatternCIndex
     n_components: int
@@ -38,7 +26,7 @@ class UpperBound(NamedTuple):
 
 
 class SupervisedCIndex(NamedTuple):
-    """Pattern-c-index of a supervised reference, means over folds."""
+    """Pattern-c-index of a supervised regression, mean over folds."""
 
     train: float
     test: float
@@ -51,15 +39,14 @@ def practical_upper_bound(
     truth: ArrayLike,
     sizes: Iterable[int] = range(3, 11),
 ) -> UpperBound:
-    """Best match with the truth of any M components, over several numbers of components.
+    """Return the best match with the truth of any M components, over several numbers of components.
 
-    The truth chooses both the size and the components, so this is no fair score;
-    it says what a method holds if one knew where to look.
+    The truth selects both the size and the components, so this is an upper bound and not a fair score.
 
     Parameters
     ----------
     make_learner : callable
-        Number of components to an unfitted learner, e.g. ``NMFBaseline``.
+        Takes a number of components and returns an unfitted learner, e.g. ``NMFBaseline``.
     X : array-like of shape (N, R)
         Regions of controls and patients.
     y : array-like of shape (N,)
@@ -81,32 +68,22 @@ def practical_upper_bound(
         scores[size] = pattern_c_index(truth, learner.transform(patients))
     if not scores:
         raise InputError("sizes is empty; give at least one number of components.")
-    winner = max(scores, key=lambda size: scores[size].mean)
-    return UpperBound(scores[winner], winner, {size: s.mean for size, s in scores.items()})
+    best = max(scores, key=lambda size: scores[size].mean)
+    return UpperBound(scores[best], best, {size: score.mean for size, score in scores.items()})
 
 
 def supervised_c_index(truth: ArrayLike, scores: SupervisedPredictions) -> SupervisedCIndex:
-    """Mean over folds of the pattern-c-index, on people seen and on people held out.
-
-    Parameters
-    ----------
-    truth : array-like of shape (N, M) or (N,)
-    scores : SupervisedScores
-
-    Returns
-    -------
-    SupervisedCIndex
-    """
+    """Return the mean pattern-c-index over folds, on training and on held-out people; ``truth`` is (N, M) or (N,)."""
     severities = np.asarray(truth, dtype=np.float64)
     train, test = [], []
     for f, predicted in enumerate(scores.train):
-        held = scores.fold == f
-        train.append(_mean_column_c_index(severities[~held], predicted[~held]))
-        test.append(_mean_column_c_index(severities[held], scores.test[held]))
+        held_out = scores.fold == f
+        train.append(_mean_column_c_index(severities[~held_out], predicted[~held_out]))
+        test.append(_mean_column_c_index(severities[held_out], scores.test[held_out]))
     return SupervisedCIndex(float(np.mean(train)), float(np.mean(test)))
 
 
 def _mean_column_c_index(truth: FloatArray, predicted: FloatArray) -> float:
-    """Mean c-index of each column with its own prediction: no matching is needed."""
+    """Return the mean c-index of the columns; supervised predictions need no matching."""
     columns = truth[:, None] if truth.ndim == 1 else truth
     return float(np.mean([c_index(a, b) for a, b in zip(columns.T, predicted.T, strict=True)]))

@@ -1,9 +1,10 @@
-"""Independent pieces of work: run in parallel, kept one small file each, never done twice."""
+"""Independent jobs run in parallel, with one cache file per finished job."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from joblib import Parallel, delayed, parallel_config
 
@@ -11,70 +12,79 @@ from rindices.atomic import write_atomically
 
 
 class KeyedJob(Protocol):
-    """A piece of work, told from all others by its key."""
+    """A job with a unique key."""
 
     @property
     def key(self) -> str:
-        """A name that is the same for the same work, and for nothing else; fit for a file."""
+        """Name of the cache file: equal for equal jobs, different for all others."""
+
+
+class _Result(Protocol):
+    """A dataclass of values that JSON can hold."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 JobT = TypeVar("JobT", bound=KeyedJob)
+ResultT = TypeVar("ResultT", bound=_Result)
 JobCallback = Callable[[int, int, object], None]
-"""Called with the number of finished and of all pieces, and the piece just finished."""
+"""Called with the number of finished jobs, the number of all jobs, and the job just finished."""
 
 
 def run_jobs(
-    pieces: Sequence[JobT],
-    measure: Callable[[JobT], dict[str, Any]],
+    jobs: Sequence[JobT],
+    measure: Callable[[JobT], ResultT],
+    restore: Callable[..., ResultT],
     store: Path | None = None,
     workers: int = -1,
-    told: JobCallback | None = None,
-) -> list[dict[str, Any]]:
-    """Measure all pieces; finished ones are kept in ``store`` and not measured again.
+    progress: JobCallback | None = None,
+) -> list[ResultT]:
+    """Run all jobs that have no result in the cache.
 
     Parameters
     ----------
-    pieces : sequence of Piece
+    jobs : sequence of KeyedJob
     measure : callable
-        A piece to plain values.
+        Takes a job and returns a dataclass.
+    restore : callable
+        Takes the fields of a result as keyword arguments and returns the result; usually the dataclass.
     store : Path, optional
-        Folder for one small file a finished piece.
+        Folder of the cache. A damaged cache file is measured again.
     workers : int
-        Processes; -1 for all cores. The numbers do not depend on it.
-    told : callable, optional
+        Processes; -1 for all cores. Results do not depend on it.
+    progress : callable, optional
         See `JobCallback`.
+
+    Returns
+    -------
+    list
+        One result per job, in the order of the jobs.
     """
-    done = {piece.key: found for piece in pieces if (found := _load_result(store, piece)) is not None}
-    rest = [piece for piece in pieces if piece.key not in done]
+    results = {job.key: result for job in jobs if (result := _load_result(store, job, restore)) is not None}
+    rest = [job for job in jobs if job.key not in results]
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        finished: Iterator[tuple[JobT, dict[str, Any]]] = Parallel(n_jobs=workers, return_as="generator_unordered")(
-            delayed(_run_job)(measure, piece) for piece in rest
+        finished: Iterator[tuple[JobT, ResultT]] = Parallel(n_jobs=workers, return_as="generator_unordered")(
+            delayed(_run_job)(measure, job) for job in rest
         )
-        for piece, found in finished:
-            done[piece.key] = found
-            _save_result(store, piece, found)
-            if told is not None:
-                told(len(done), len(pieces), piece)
-    return [done[piece.key] for piece in pieces]
+        for job, result in finished:
+            results[job.key] = result
+            if store is not None:
+                store.mkdir(parents=True, exist_ok=True)
+                write_atomically(store / f"{job.key}.json", json.dumps(asdict(result)).encode())
+            if progress is not None:
+                progress(len(results), len(jobs), job)
+    return [results[job.key] for job in jobs]
 
 
-def _run_job(measure: Callable[[JobT], dict[str, Any]], piece: JobT) -> tuple[JobT, dict[str, Any]]:
-    return piece, measure(piece)
+def _run_job(measure: Callable[[JobT], ResultT], job: JobT) -> tuple[JobT, ResultT]:
+    return job, measure(job)
 
 
-def _load_result(store: Path | None, piece: KeyedJob) -> dict[str, Any] | None:
-    path = store / f"{piece.key}.json" if store else None
+def _load_result(store: Path | None, job: KeyedJob, restore: Callable[..., ResultT]) -> ResultT | None:
+    path = store / f"{job.key}.json" if store else None
     if path is None or not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except ValueError:  # damaged: measure again
+        return restore(**json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError):  # damaged: measure again
         return None
-    return found if isinstance(found, dict) else None
-
-
-def _save_result(store: Path | None, piece: KeyedJob, found: dict[str, Any]) -> None:
-    if store is None:
-        return
-    store.mkdir(parents=True, exist_ok=True)
-    write_atomically(store / f"{piece.key}.json", json.dumps(found).encode())

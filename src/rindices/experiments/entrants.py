@@ -1,4 +1,4 @@
-"""Who takes part in a benchmark, by name."""
+"""Learners of the benchmark, by name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class Entrant:
     Attributes
     ----------
     make : callable or None
-        Number of patterns and seed to an unfitted learner; None for a supervised reference.
+        Takes the number of patterns and the seed and returns an unfitted learner; None for a supervised regression.
     supervised : str
-        The regression, for a reference that is told the truth.
+        Name of the regression, for one that is trained on the true severities.
     bound : bool
-        Whether the truth picks the best components of M = 3 to 10 (the paper's "practical upper bound").
+        Whether the truth selects the best components of M = 3 to 10 (the paper's "practical upper bound").
     slow : bool
-        Whether a fit takes so long that people it has not seen are not measured.
+        Whether a fit takes so long that held-out people are not scored.
     """
 
     make: Callable[[int, int], Any] | None = None
@@ -39,7 +39,7 @@ class Entrant:
 
     @property
     def needs_truth(self) -> bool:
-        """Whether it is told the true severities, so that it is no fair competitor."""
+        """Whether it uses the true severities, so that its score is not comparable."""
         return self.bound or bool(self.supervised)
 
 
@@ -78,7 +78,7 @@ ENTRANTS: dict[str, Entrant] = {
 
 
 def get_entrant(name: str) -> Entrant:
-    """Return a contender by name."""
+    """Return a learner by name."""
     if name not in ENTRANTS:
         raise InputError(f"there is no learner '{name}': {did_you_mean(name, list(ENTRANTS))}")
     return ENTRANTS[name]

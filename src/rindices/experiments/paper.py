@@ -1,4 +1,4 @@
-"""What the paper reports: pattern-c-index on its five tasks (Tables 1, 6 and 7)."""
+"""Scores published in the paper: pattern-c-index on its five tasks (Tables 1, 6 and 7)."""
 
 from types import MappingProxyType
 

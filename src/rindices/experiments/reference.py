@@ -1,7 +1,7 @@
-"""The reference generator: healthy adults with the paper's 139 MUSE regions, age, sex and intracranial volume.
+"""Reference generator: healthy adults with the paper's 139 MUSE regions, age, sex and intracranial volume.
 
-Log volumes are linear in age, sex and log intracranial volume with correlated normal residuals. The parameters are
-summary figures of the IXI data set (see ``data/README.md``), made by ``scripts/make_reference.py``.
+Log volumes are linear in age, sex and log intracranial volume, with correlated normal residuals. The parameters are
+summary statistics of the IXI data set (see ``data/README.md``), written by ``scripts/make_reference.py``.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ LOG_ICV_CENTRE = float(np.log(1.4e6))
 
 
 class HealthyGenerator(Protocol):
-    """Where healthy people come from."""
+    """Anything that draws healthy people."""
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Draw people: volumes (N, R) and covariates (N, C)."""
+        """Return volumes (N, R) and covariates (N, C) of new people."""
 
 
 @dataclass(frozen=True)
 class HealthyReference:
-    """Parameters of healthy people.
+    """Parameters of the distribution of healthy people.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class HealthyReference:
     icv: FloatArray
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Draw people: volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv``."""
+        """Return volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv`` of new people."""
         age = np.interp(rng.uniform(size=number), np.linspace(0, 1, len(self.age)), self.age)
         male = (rng.uniform(size=number) < self.male).astype(float)
         years = age - AGE_CENTRE
@@ -72,19 +72,20 @@ class HealthyReference:
 
 @dataclass(frozen=True, eq=False)
 class FittedHealthyReference:
-    """Healthy people like those of a table, as many as wanted: log volumes given the covariates, by a normal law.
+    """Generator fitted to a table of healthy people: log volumes are normal, given the covariates.
 
     Attributes
     ----------
     regions : tuple of str
+        The R regions.
     covariates : DataFrame
         (N, C) of the table; drawn with replacement.
     mean : (R,)
-        Of logarithms of volumes, adjusted for the covariates.
+        Mean of the log volumes, adjusted for the covariates.
     residualiser : Residualiser
-        Of logarithms.
+        Adjustment of the log volumes.
     root : (R, R)
-        A square root of their covariance (Ledoit-Wolf).
+        A square root of the covariance of the adjusted log volumes (Ledoit-Wolf).
     """
 
     regions: tuple[str, ...]
@@ -95,18 +96,18 @@ class FittedHealthyReference:
 
     @classmethod
     def fit(cls, cohort: Cohort) -> Self:
-        """Learn from the controls of a cohort, or from everyone where no group is known."""
+        """Fit to the controls of a cohort, or to everyone if it has no groups."""
         healthy = cohort.take(cohort.is_control) if cohort.n_controls else cohort
         volumes = healthy.volumes.to_numpy(dtype=float)
         if (volumes <= 0).any():
-            raise SimulationError("the table has values of 0 or less: patterns take a share of a volume; give volumes.")
+            raise SimulationError("the table has values of 0 or less, which cannot shrink by a share: give volumes.")
         residualiser = Residualiser.fit(np.log(volumes), healthy.covariates)
         adjusted = residualiser.transform(np.log(volumes), healthy.covariates)
         root = np.linalg.cholesky(ledoit_wolf(adjusted)[0])
         return cls(healthy.regions, healthy.covariates, adjusted.mean(axis=0), residualiser, root)
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Draw people: volumes (N, R) and covariates (N, C)."""
+        """Return volumes (N, R) and covariates (N, C) of new people."""
         rows = rng.integers(len(self.covariates), size=number)
         covariates = self.covariates.iloc[rows].reset_index(drop=True)
         adjusted = self.mean + rng.normal(size=(number, len(self.mean))) @ self.root.T
@@ -116,7 +117,7 @@ class FittedHealthyReference:
 
 @cache
 def load_reference() -> HealthyReference:
-    """Return the packaged parameters."""
+    """Return the generator that comes with the package."""
     with as_file(files("rindices.experiments") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
         values = {name: stored[name] for name in stored.files}
     number = len(values["codes"])

@@ -1,8 +1,8 @@
-"""R-indices held against known severities, person by person."""
+"""Scores of R-indices against known severities."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,17 +13,24 @@ from rindices.tables.cohort import ID
 from rindices.tables.io.text import read_frame
 
 
-def score_tables(indices: Path, truth: Path) -> dict[str, Any]:
-    """Return the pattern-c-index of a table of R-indices, joined to the truth by participant."""
+@dataclass(frozen=True)
+class IndexScore:
+    """Pattern-c-index of R-indices: the mean, and severity, matched R-index and score of each pattern."""
+
+    pattern_c_index: float
+    per_pattern: list[tuple[str, str, float]]
+    people: int
+
+
+def score_tables(indices: Path, truth: Path) -> IndexScore:
+    """Return the pattern-c-index of a table of R-indices, joined to the true severities by participant."""
     inferred, severities = _read_columns(indices, "r"), _read_columns(truth, "s")
-    together = [name for name in severities.index if name in inferred.index]
-    if len(together) < len(severities):
-        missing = [name for name in severities.index if name not in inferred.index]
+    missing = [name for name in severities.index if name not in inferred.index]
+    if missing:
         raise InputError(f"{indices.name} lacks {len(missing)} people of {truth.name}: {join_names(missing)}.")
-    found = pattern_c_index(severities.loc[together].to_numpy(), inferred.loc[together].to_numpy())
-    matched = zip(severities.columns, inferred.columns[found.matching], found.per_pattern, strict=True)
-    per_pattern = [[name, index, float(value)] for name, index, value in matched]
-    return {"pattern_c_index": found.mean, "per_pattern": per_pattern, "people": len(together)}
+    score = pattern_c_index(severities.to_numpy(), inferred.loc[severities.index].to_numpy())
+    matched = zip(severities.columns, inferred.columns[score.matching], map(float, score.per_pattern), strict=True)
+    return IndexScore(score.mean, list(matched), len(severities))
 
 
 def _read_columns(path: Path, letter: str) -> pd.DataFrame:
@@ -34,9 +41,10 @@ def _read_columns(path: Path, letter: str) -> pd.DataFrame:
         raise TableError(
             f"{path.name} needs the columns {ID} and {letter}1, {letter}2, ...; it has {join_names(frame.columns)}."
         )
-    if frame[ID].duplicated().any():
-        raise TableError(f"{path.name} has people more than once: {join_names(frame.loc[frame[ID].duplicated(), ID])}.")
+    duplicates = frame.loc[frame[ID].duplicated(), ID]
+    if len(duplicates):
+        raise TableError(f"people appear more than once in {path.name}: {join_names(duplicates)}.")
     numbers = frame.set_index(ID)[columns].apply(pd.to_numeric, errors="coerce")
     if not np.isfinite(numbers.to_numpy(dtype=float)).all():
-        raise TableError(f"{path.name} has cells in {join_names(columns)} that are no numbers: mend them.")
+        raise TableError(f"{path.name} has cells in {join_names(columns)} that are not numbers: correct them.")
     return numbers.astype(float)

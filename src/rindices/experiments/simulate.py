@@ -1,5 +1,6 @@
-"""Cohorts with known truth: simulated atrophy on healthy people (section 4.2 of the paper)."""
+"""Cohorts with known severities: simulated atrophy in healthy people (section 4.2 of the paper)."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +15,18 @@ from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
-_CONTROL_SHARE = 0.4  # of a user's own healthy people, when patterns are put on the others
-_MIN_VOLUME_SHARE = 0.01  # a site effect never takes a volume below this share of the region's mean
+_CONTROL_SHARE = 0.4  # share of a user's healthy people who stay controls
+_MIN_VOLUME_SHARE = 0.01  # lower limit of a volume after site effects, as a share of the region's mean
 
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """A cohort with its truth.
+    """A cohort with its true severities and patterns.
 
     Attributes
     ----------
     cohort : Cohort
+        Controls and patients.
     severities : DataFrame
         (patients, 1 + M): ``participant_id`` and ``s1`` to ``sM``, in the order of the cohort's patients.
     patterns : DataFrame
@@ -37,7 +39,7 @@ class SimulatedCohort:
 
     @property
     def truth(self) -> FloatArray:
-        """(patients, M) severities."""
+        """Severities, (patients, M)."""
         return np.asarray(self.severities.drop(columns=ID), dtype=float)
 
 
@@ -51,30 +53,38 @@ def simulate_cohort(
     site_shift: float = 0.5,
     site_scale: float = 0.2,
 ) -> SimulatedCohort:
-    """Make a cohort with known severities.
+    """Simulate a cohort with known severities.
 
     Parameters
     ----------
-    task : str or Task
+    task : str or SimulationTask
         ``basic overlap scarce noise mild`` (the paper), ``corr03 corr05 corr07 beta13 beta31 beta22 staged hard small
         tiny`` (stress), ``null`` (patients are controls), or a task of your own.
     seed : int
         The same seed gives the same healthy people for every task, so tasks compare person by person.
     healthy : Cohort, optional
-        Put the patterns on these people instead of the reference generator's: two fifths stay controls. MUSE
-        regions take the paper's patterns, other atlases random sets of as many regions.
-    reference : Source, optional
-        Draw healthy people from this generator instead of the packaged one, e.g. a `LearntReference`.
+        Healthy people to add the patterns to; two fifths stay controls. MUSE regions get the paper's patterns, other
+        atlases get random sets of as many regions. By default people come from ``reference``.
+    reference : HealthyGenerator, optional
+        Generator of healthy people, e.g. a `FittedHealthyReference`; by default the one of the package.
     sites : int
-        Number of sites; 0 for none. A site shifts every region by N(0, ``site_shift``) standard deviations and
-        scales its spread by exp(N(0, ``site_scale``)).
+        Number of sites; 0 for no site effects.
+    site_shift : float
+        Each site shifts every region by N(0, ``site_shift``) standard deviations.
+    site_scale : float
+        Each site scales the spread of every region by exp(N(0, ``site_scale``)).
 
     Returns
     -------
-    Simulated
+    SimulatedCohort
+
+    Raises
+    ------
+    SimulationError
+        If there is no such task, or if ``healthy`` has too few people or standardised values.
     """
     spec = _resolve_task(task)
-    # one stream per purpose: adding sites does not change who gets which severity
+    # one random stream per purpose, so that adding sites does not change the severities
     people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
     volumes, people, covariates = _draw_healthy_people(spec, healthy, reference or load_reference(), people_rng)
     patient = _assign_patients(len(volumes), spec, healthy is not None, people_rng)
@@ -87,8 +97,8 @@ def simulate_cohort(
         site = site_rng.integers(sites, size=len(people))
         measured = _add_site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
         people[SITE] = [f"site{number + 1}" for number in site]
-    own = healthy is not None or reference is not None
-    frame = pd.DataFrame(measured if own else measured.round(2), columns=volumes.columns)
+    is_default = healthy is None and reference is None
+    frame = pd.DataFrame(measured.round(2) if is_default else measured, columns=volumes.columns)
     source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
@@ -98,7 +108,7 @@ def simulate_cohort(
 
 
 def draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
-    """Draw severities (N, M): Beta marginals joined by a Gaussian copula."""
+    """Return severities (N, M) with Beta marginals and a Gaussian copula."""
     width = len(task.patterns)
     correlation = np.full((width, width), task.correlation)
     np.fill_diagonal(correlation, 1.0)
@@ -113,7 +123,17 @@ def apply_patterns(
     task: SimulationTask,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Take volume away, v - v * s * N(1, noise) * rate, pattern after pattern: (N, R), (N, M) -> (N, R)."""
+    """Return volumes after atrophy, v - v * s * N(1, noise) * rate, one pattern after the other.
+
+    Parameters
+    ----------
+    volumes : (N, R)
+    severities : (N, M)
+    patterns : list of (K,)
+        Positions of the regions of each pattern.
+    task : SimulationTask
+    rng : Generator
+    """
     changed = volumes.copy()
     for regions, severity in zip(patterns, severities.T, strict=True):
         onset = np.linspace(0, task.last_onset, len(regions))
@@ -127,21 +147,17 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
     """Write ``volumes.csv``, ``participants.tsv``, ``truth.tsv`` and ``patterns.tsv``."""
     folder.mkdir(parents=True, exist_ok=True)
     cohort = simulated.cohort
-    names = {
-        name: f"DL_MUSE_Volume_{name.removeprefix('MUSE_')}" for name in cohort.regions if name.startswith("MUSE_")
-    }
-    volumes = cohort.volumes.rename(columns=names)
+    volumes = cohort.volumes.rename(columns=lambda name: re.sub("^MUSE_", "DL_MUSE_Volume_", name))
     volumes.insert(0, ID, cohort.people[ID])
-    people = pd.concat([cohort.people, cohort.covariates], axis=1)
-    _write_frame(volumes, folder / "volumes.csv")
-    _write_frame(people, folder / "participants.tsv")
-    _write_frame(simulated.severities, folder / "truth.tsv")
-    _write_frame(simulated.patterns, folder / "patterns.tsv")
-
-
-def _write_frame(frame: pd.DataFrame, path: Path) -> None:
-    separator = "," if path.suffix == ".csv" else "\t"
-    frame.to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
+    tables = {
+        "volumes.csv": volumes,
+        "participants.tsv": pd.concat([cohort.people, cohort.covariates], axis=1),
+        "truth.tsv": simulated.severities,
+        "patterns.tsv": simulated.patterns,
+    }
+    for name, table in tables.items():
+        separator = "," if name.endswith(".csv") else "\t"
+        table.to_csv(folder / name, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
 
 
 def _resolve_task(task: str | SimulationTask) -> SimulationTask:
@@ -155,35 +171,35 @@ def _resolve_task(task: str | SimulationTask) -> SimulationTask:
 def _draw_healthy_people(
     task: SimulationTask, healthy: Cohort | None, reference: HealthyGenerator, rng: np.random.Generator
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return volumes (N, R), people (ids, and sites of a user's own) and covariates (N, C) before disease."""
+    """Return volumes (N, R), ids (and sites of a user's table) and covariates (N, C) before disease."""
     if healthy is not None:
         if healthy.unit == "standardised":
-            raise SimulationError("the table is standardised: a share of a z-score has no meaning; give volumes.")
+            raise SimulationError("the table is standardised, and a z-score cannot shrink by a share: give volumes.")
         chosen = healthy.take(healthy.is_control) if healthy.n_controls else healthy
-        chosen = chosen.take(~chosen.people[ID].duplicated().to_numpy())  # one scan a person
+        chosen = chosen.take(~chosen.people[ID].duplicated().to_numpy())  # one scan per person
         if len(chosen) < 10:
-            raise SimulationError(f"{len(chosen)} healthy people are too few to put patterns on: give at least 10.")
+            raise SimulationError(f"{len(chosen)} healthy people are too few to simulate patients: give at least 10.")
         people = chosen.people.drop(columns=[GROUP, SESSION], errors="ignore").copy()
         return chosen.volumes, people, chosen.covariates
     number = task.n_controls + task.n_patients
     volumes, covariates = reference.draw(number, rng)
     digits = len(str(number))
-    return volumes, pd.DataFrame({ID: [f"sub-{place + 1:0{digits}d}" for place in range(number)]}), covariates
+    return volumes, pd.DataFrame({ID: [f"sub-{k:0{digits}d}" for k in range(1, number + 1)]}), covariates
 
 
-def _assign_patients(number: int, task: SimulationTask, own: bool, rng: np.random.Generator) -> BoolArray:
-    """Return (N,) who becomes a patient, at random, so that the order of ids says nothing."""
-    controls = round(_CONTROL_SHARE * number) if own else task.n_controls
+def _assign_patients(number: int, task: SimulationTask, from_table: bool, rng: np.random.Generator) -> BoolArray:
+    """Return a random mask of patients, (N,), independent of the order of ids."""
+    controls = round(_CONTROL_SHARE * number) if from_table else task.n_controls
     patient = np.ones(number, dtype=bool)
     patient[rng.permutation(number)[:controls]] = False
     return patient
 
 
 def _place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.random.Generator) -> list[IntArray]:
-    """Return the regions of each pattern as positions; random ones where the atlas is another."""
-    known = {name: place for place, name in enumerate(regions)}
-    if all(name in known for pattern in task.patterns for name in pattern):
-        return [np.array([known[name] for name in pattern], dtype=np.intp) for pattern in task.patterns]
+    """Return the regions of each pattern as positions; random ones for other atlases."""
+    position = {name: k for k, name in enumerate(regions)}
+    if all(name in position for pattern in task.patterns for name in pattern):
+        return [np.array([position[name] for name in pattern], dtype=np.intp) for pattern in task.patterns]
     sizes = [min(len(pattern), max(1, len(regions) // 3)) for pattern in task.patterns]
     return [np.sort(rng.choice(len(regions), size=size, replace=False)) for size in sizes]
 
@@ -191,7 +207,7 @@ def _place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.rand
 def _add_site_effects(
     measured: FloatArray, healthy: FloatArray, site: IntArray, shift: float, scale: float, rng: np.random.Generator
 ) -> FloatArray:
-    """Shift and scale every region by site: (N, R), (N,) -> (N, R)."""
+    """Shift and scale every region of volumes (N, R) by site (N,)."""
     number = int(site.max()) + 1
     shifts = rng.normal(0, shift, size=(number, measured.shape[1]))
     scales = np.exp(rng.normal(0, scale, size=(number, measured.shape[1])))

@@ -1,4 +1,4 @@
-"""Suites of cohorts with known truth that learners are measured on."""
+"""Suites of the benchmark: cohorts with known severities."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,22 +17,12 @@ from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.readers import read_cohort
 
 SUITES = ("paper", "stress", "real")
-_SMALLEST_SITE = 20  # of fcon1000: smaller sites may end up without a control to adjust by
+_MIN_SITE_SIZE = 20  # people per site of fcon1000; smaller sites may be left without a control to adjust by
 
 
 @dataclass(frozen=True)
 class BenchmarkCase:
-    """One cohort as learners see it.
-
-    Attributes
-    ----------
-    X : (N, R)
-        Regions, adjusted and standardised to controls.
-    y : (N,)
-        0 control, 1 patient.
-    truth : (patients, M)
-        True severities, in the order of the patients in X.
-    """
+    """One cohort: standardised regions X (N, R), y (N,) with 1 for patients, true severities (patients, M)."""
 
     X: FloatArray
     y: IntArray
@@ -43,12 +33,12 @@ CaseFactory = Callable[[int], BenchmarkCase]
 
 
 def get_suite_tasks(suite: str, data: Path | None = None) -> dict[str, CaseFactory]:
-    """Return the tasks of a suite by name; each makes the case of a seed.
+    """Return the tasks of a suite by name; each is a function from a seed to a case.
 
     Parameters
     ----------
     suite : {'paper', 'stress', 'real'}
-        The paper's five tasks; the ten that the paper never tried; patterns on real people.
+        The five tasks of the paper; ten further tasks; simulated patterns in real people.
     data : Path, optional
         Folder with the real tables (``ixi``, ``fcon1000``, ``upstream``), for ``real``.
     """
@@ -59,18 +49,20 @@ def get_suite_tasks(suite: str, data: Path | None = None) -> dict[str, CaseFacto
     folder = _check_data_folder(data)
     basic = TASKS["basic"]
     return {
-        "fcon-30": partial(_simulate_on_fcon, folder, basic),
-        "fcon-20": partial(_simulate_on_fcon, folder, replace(basic, rate=0.2)),
-        "fcon-15": partial(_simulate_on_fcon, folder, replace(basic, rate=0.15)),
-        "ixi-basic": partial(_simulate_on_ixi, folder, basic),
-        "ixi-mild": partial(_simulate_on_ixi, folder, TASKS["mild"]),
+        "fcon-30": partial(_simulate_on_table, _read_fcon, folder, basic),
+        "fcon-20": partial(_simulate_on_table, _read_fcon, folder, replace(basic, rate=0.2)),
+        "fcon-15": partial(_simulate_on_table, _read_fcon, folder, replace(basic, rate=0.15)),
+        "ixi-basic": partial(_simulate_on_table, _read_ixi, folder, basic),
+        "ixi-mild": partial(_simulate_on_table, _read_ixi, folder, TASKS["mild"]),
         "upstream": partial(_read_upstream_case, folder),
     }
 
 
 def _check_data_folder(data: Path | None) -> Path:
     if data is None or not data.is_dir():
-        raise SimulationError(f"the suite real needs real tables, and {data or 'no folder'} is not there: give --data.")
+        raise SimulationError(
+            f"the suite real needs real tables, and {data or 'no folder'} does not exist: use --data."
+        )
     return data
 
 
@@ -79,9 +71,10 @@ def _make_case(cohort: Cohort, truth: FloatArray) -> BenchmarkCase:
 
 
 def _simulate_case(task: str, seed: int) -> BenchmarkCase:
-    """As in the paper, without adjustment: normal variation with age, sex and head size stays in."""
-    made = simulate_cohort(task, seed)
-    return _make_case(replace(made.cohort, covariates=made.cohort.covariates.iloc[:, :0]), made.truth)
+    """Simulate a cohort without adjustment, as in the paper: variation with age, sex and head size remains."""
+    simulated = simulate_cohort(task, seed)
+    cohort = simulated.cohort
+    return _make_case(replace(cohort, covariates=cohort.covariates.iloc[:, :0]), simulated.truth)
 
 
 @cache
@@ -90,8 +83,8 @@ def _read_fcon(folder: Path) -> Cohort:
         folder / "fcon1000" / "fcon1000.csv", covariates=["age", "sex", "icv"], site="site", on_missing="drop"
     )
     sites = cohort.people[SITE]
-    kept = cohort.take((sites.map(sites.value_counts()) >= _SMALLEST_SITE).to_numpy())
-    return replace(kept, covariates=kept.covariates.assign(site=kept.people[SITE]))
+    cohort = cohort.take((sites.map(sites.value_counts()) >= _MIN_SITE_SIZE).to_numpy())
+    return replace(cohort, covariates=cohort.covariates.assign(site=cohort.people[SITE]))
 
 
 @cache
@@ -100,18 +93,13 @@ def _read_ixi(folder: Path) -> Cohort:
     return read_cohort(ixi / "volumes.csv", ixi / "demographics.csv", covariates=["Age", "Sex", "icv"])
 
 
-def _simulate_on_fcon(folder: Path, task: SimulationTask, seed: int) -> BenchmarkCase:
-    made = simulate_cohort(task, seed, healthy=_read_fcon(folder))
-    return _make_case(made.cohort, made.truth)
-
-
-def _simulate_on_ixi(folder: Path, task: SimulationTask, seed: int) -> BenchmarkCase:
-    made = simulate_cohort(task, seed, healthy=_read_ixi(folder))
-    return _make_case(made.cohort, made.truth)
+def _simulate_on_table(read: Callable[[Path], Cohort], folder: Path, task: SimulationTask, seed: int) -> BenchmarkCase:
+    simulated = simulate_cohort(task, seed, healthy=read(folder))
+    return _make_case(simulated.cohort, simulated.truth)
 
 
 def _read_upstream_case(folder: Path, seed: int) -> BenchmarkCase:
-    """Upstream's own sample, always the same people; the seed reaches only the learner and the folds."""
+    """Read the sample of the original implementation; the seed changes only the learner and the folds."""
     cohort = read_cohort(folder / "upstream" / "sample_roi.csv", group="diagnosis")
     truth = pd.read_csv(folder / "upstream" / "sample_truth.csv", index_col=0)
     patients = cohort.people.loc[cohort.is_patient, "participant_id"]

@@ -1,4 +1,4 @@
-"""The tasks: which regions a disease takes, how much, in whom (Table 5 and section 4.2 of the paper, and beyond)."""
+"""Simulation tasks: regions, effect and severities of a disease (Table 5 and section 4.2 of the paper, and more)."""
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -29,7 +29,7 @@ _EXTRA_PATTERNS = (
 
 
 def _expand_both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the region names of patterns: each named structure counts left and right."""
+    """Return the region names of patterns, the left and right region of each named structure."""
     codes = {region.label: code for code, region in single_regions().items()}
     return tuple(
         tuple(region_name(codes[f"{name}_{side}"]) for name in text.split() for side in "RL") for text in names
@@ -43,18 +43,18 @@ class SimulationTask:
     Attributes
     ----------
     patterns : tuple of tuple of str
-        The regions of each pattern, as the paper has them on MUSE.
+        MUSE regions of each pattern.
     n_controls, n_patients : int
     rate : float
         Share of volume lost at severity 1.
     noise : float
         Standard deviation of the loss within a pattern: N(1, noise).
     correlation : float
-        Between severities, in a Gaussian copula.
+        Correlation between severities, in a Gaussian copula.
     beta : tuple of float
         Marginal distribution of the severities; Beta(1, 1) is uniform.
     last_onset : float
-        Regions of a pattern begin to lose at severities spread from 0 to this; 0: all at once.
+        The regions of a pattern begin to lose volume at severities from 0 to this value; with 0, all at once.
     """
 
     patterns: tuple[tuple[str, ...], ...] = _expand_both_sides(_SMALL_OVERLAP)

@@ -1,11 +1,11 @@
-"""Suite ``trust``: whether nothing is found where there is nothing, and the right number where there is something.
+"""Suite ``trust``: whether the test finds the right number of patterns, and none if there are none.
 
-Parts: ``null`` (patients are controls), ``number`` (1, 2, 3 and 5 patterns), ``stress`` (the tasks the paper tried and
-those it did not), ``nuisance`` (true patterns against a batch effect in some patients).
+Parts: ``null`` (patients are controls), ``number`` (1, 2, 3 and 5 patterns), ``stress`` (the tasks of the paper and
+further ones), ``nuisance`` (true patterns and a batch effect in some patients).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +34,14 @@ from rindices.study.evidence import count_cohort_dimensions
 
 SUITE_PARTS = ("null", "number", "stress", "nuisance")
 RELIABILITY_MEASURES = ("stability", "split_half", "carriers")
-_MIN_TRUE_C_INDEX, _MIN_BATCH_AUC = (
-    0.7,
-    0.9,
-)  # c-index with a true severity, AUC with the batch, from which a learnt pattern counts as such
+_MIN_TRUE_C_INDEX = 0.7  # c-index with a true severity from which a learnt pattern counts as true
+_MIN_BATCH_AUC = 0.9  # AUC of the batch from which a learnt pattern counts as nuisance
 RATE_BY_KIND = {"basic": 0.3, "mild": 0.2}
 
 
 @dataclass(frozen=True)
 class TrustTrial:
-    """One cohort of the suite.
-
-    Attributes
-    ----------
-    part : str
-    kind : str
-        Which cohort: a kind of null, ``basic`` or ``mild``, a task.
-    patterns : int
-        True number of patterns.
-    seed : int
-    """
+    """One cohort of the suite; ``kind`` is a key of `NULL_COHORTS`, ``basic``, ``mild`` or a task."""
 
     part: str
     kind: str
@@ -62,13 +50,45 @@ class TrustTrial:
 
     @property
     def key(self) -> str:
-        """A name that is the same for the same work, and for nothing else."""
-        plain = "".join(letter if letter.isalnum() else "_" for letter in self.kind)
-        return f"trust-{self.part}-{plain}-m{self.patterns}-{self.seed}-v{__version__}"
+        """Name of the cache file."""
+        kind = "".join(letter if letter.isalnum() else "_" for letter in self.kind)
+        return f"trust-{self.part}-{kind}-m{self.patterns}-{self.seed}-v{__version__}"
+
+
+@dataclass(frozen=True)
+class CountResult:
+    """Number of patterns that the test found in one cohort, with the p-values of its steps."""
+
+    part: str
+    kind: str
+    patterns: int
+    cohort_seed: int
+    found: int
+    p: list[float]
+    overlap: float
+    relabellings: int
+    excess_left: float
+
+
+@dataclass(frozen=True)
+class NuisanceResult:
+    """Learnt patterns of one cohort with a batch effect: ``true``, ``nuisance`` or ``neither``, and their stability."""
+
+    part: str
+    kind: str
+    patterns: int
+    cohort_seed: int
+    kinds: list[str]
+    stability: list[float]
+    split_half: list[float]
+    carriers: list[float]
+
+
+TrialResult = CountResult | NuisanceResult
 
 
 def list_trials(cohorts: int, parts: Sequence[str] = SUITE_PARTS) -> list[TrustTrial]:
-    """Return the cohorts of the suite's parts, as many of each kind."""
+    """Return the cohorts of the parts of the suite, the same number of each kind."""
     unknown = [part for part in parts if part not in SUITE_PARTS]
     if unknown:
         raise InputError(f"suite trust has no task '{unknown[0]}': {did_you_mean(unknown[0], SUITE_PARTS)}")
@@ -82,45 +102,43 @@ def list_trials(cohorts: int, parts: Sequence[str] = SUITE_PARTS) -> list[TrustT
 
 
 def run_trust_suite(
-    asked: Sequence[TrustTrial], store: Path | None = None, workers: int = -1, told: JobCallback | None = None
-) -> list[dict[str, Any]]:
+    trials: Sequence[TrustTrial], store: Path | None = None, workers: int = -1, progress: JobCallback | None = None
+) -> list[TrialResult]:
     """Measure all trials; see `run_jobs`."""
-    return run_jobs(asked, measure_trial, store, workers, told)
+    return run_jobs(trials, measure_trial, _restore_result, store, workers, progress)
 
 
-def measure_trial(trial: TrustTrial) -> dict[str, Any]:
+def _restore_result(**fields: Any) -> TrialResult:
+    return NuisanceResult(**fields) if fields["part"] == "nuisance" else CountResult(**fields)
+
+
+def measure_trial(trial: TrustTrial) -> TrialResult:
     """Run one trial."""
-    return _measure_nuisance(trial) if trial.part == "nuisance" else _measure_number(trial)
+    return _measure_nuisance(trial) if trial.part == "nuisance" else _count_patterns(trial)
 
 
-def _measure_nuisance(trial: TrustTrial) -> dict[str, Any]:
-    """Learn one pattern too many where there is a batch effect, and judge each learnt pattern by other people."""
+def _measure_nuisance(trial: TrustTrial) -> NuisanceResult:
+    """Learn one pattern too many from a cohort with a batch effect, and measure the stability of each."""
     rate, _, share = trial.kind.partition(", batch in ")
     task = make_pattern_task(trial.patterns, RATE_BY_KIND[rate])
-    made, batch = simulate_batch_cohort(trial.seed, task, float(share.rstrip("%")) / 100)
-    cohort = made.cohort
+    simulated, batch = simulate_batch_cohort(trial.seed, task, float(share.rstrip("%")) / 100)
+    cohort = simulated.cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     learner = ContrastiveICA(trial.patterns + 1, trial.seed).fit(X, y)
     indices = learner.transform(X)
-    seen = assess_pattern_stability(X, y, indices, learner.patterns_, trial.seed)
-    ranked = c_index_matrix(made.truth, indices[y == 1]).max(axis=0)
-    told = [float(roc_auc_score(batch, column)) for column in indices[y == 1].T]
+    stability = assess_pattern_stability(X, y, indices, learner.patterns_, trial.seed)
+    true_c_index = c_index_matrix(simulated.truth, indices[y == 1]).max(axis=0)
+    batch_auc = [float(roc_auc_score(batch, column)) for column in indices[y == 1].T]
     kinds = [
-        "true" if c >= _MIN_TRUE_C_INDEX else "nuisance" if a >= _MIN_BATCH_AUC else "neither"
-        for c, a in zip(ranked, told, strict=True)
+        "true" if c >= _MIN_TRUE_C_INDEX else "nuisance" if auc >= _MIN_BATCH_AUC else "neither"
+        for c, auc in zip(true_c_index, batch_auc, strict=True)
     ]
-    figures = (seen.stability.mean(axis=0), seen.split_half.mean(axis=0), seen.carriers)
-    found = {
-        name: [float(value) for value in values] for name, values in zip(RELIABILITY_MEASURES, figures, strict=True)
-    }
-    return _describe_trial(trial) | {"kinds": kinds, **found}
+    figures = (stability.stability.mean(axis=0), stability.split_half.mean(axis=0), stability.carriers)
+    values = [[float(value) for value in figure] for figure in figures]
+    return NuisanceResult(trial.part, trial.kind, trial.patterns, trial.seed, kinds, *values)
 
 
-def _describe_trial(trial: TrustTrial) -> dict[str, Any]:
-    return {"part": trial.part, "kind": trial.kind, "patterns": trial.patterns, "cohort_seed": trial.seed}
-
-
-def _measure_number(trial: TrustTrial) -> dict[str, Any]:
+def _count_patterns(trial: TrustTrial) -> CountResult:
     """Run the test on one cohort."""
     if trial.part == "null":
         cohort = simulate_null_cohort(trial.kind, trial.seed)
@@ -128,96 +146,109 @@ def _measure_number(trial: TrustTrial) -> dict[str, Any]:
         cohort = simulate_cohort(make_pattern_task(trial.patterns, RATE_BY_KIND[trial.kind]), trial.seed).cohort
     else:
         cohort = simulate_cohort(trial.kind, trial.seed).cohort
-    found = count_cohort_dimensions(cohort, trial.seed)
-    last = found.dimension_tests[-1]
-    return _describe_trial(trial) | {
-        "found": found.number,
-        "p": [question.p for question in found.dimension_tests],
-        "overlap": found.overlap,
-        "relabellings": sum(question.relabellings for question in found.dimension_tests),
-        "excess_left": last.excess,
-    }
+    count = count_cohort_dimensions(cohort, trial.seed)
+    return CountResult(
+        *(trial.part, trial.kind, trial.patterns, trial.seed),
+        found=count.number,
+        p=[test.p for test in count.dimension_tests],
+        overlap=count.overlap,
+        relabellings=sum(test.relabellings for test in count.dimension_tests),
+        excess_left=count.dimension_tests[-1].excess,
+    )
 
 
-def summarise_n_patterns(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class CountSummary:
+    """How often each number of patterns was found in ``n`` cohorts of one kind."""
+
+    part: str
+    kind: str
+    patterns: int
+    n: int
+    right: float
+    found: dict[str, int]
+
+
+def summarise_n_patterns(results: Sequence[TrialResult]) -> list[CountSummary]:
     """Return how often each number was found, per kind and true number of patterns."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     for result in results:
-        if result["part"] == "nuisance":
-            continue
-        groups.setdefault((result["part"], result["kind"], result["patterns"]), []).append(result["found"])
-    rows = []
-    for (part, kind, patterns), found in groups.items():
-        right = float(np.mean([number == patterns for number in found]))
-        counts = {str(number): found.count(number) for number in sorted(set(found))}
-        rows.append(
-            {"part": part, "kind": kind, "patterns": patterns, "n": len(found), "right": right, "found": counts}
-        )
-    return rows
+        if isinstance(result, CountResult):
+            groups.setdefault((result.part, result.kind, result.patterns), []).append(result.found)
+    summaries = []
+    for (part, kind, patterns), numbers in groups.items():
+        right = float(np.mean([number == patterns for number in numbers]))
+        counts = {str(number): numbers.count(number) for number in sorted(set(numbers))}
+        summaries.append(CountSummary(part, kind, patterns, len(numbers), right, counts))
+    return summaries
 
 
-def rank_nuisance(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return, per kind and figure, how surely a true pattern has the higher figure than a nuisance one (AUC)."""
-    kinds = dict.fromkeys(result["kind"] for result in results if result["part"] == "nuisance")
+def rank_nuisance(results: Sequence[TrialResult]) -> list[dict[str, Any]]:
+    """Return how well each measure of reliability separates true from nuisance patterns (AUC), per kind of cohort."""
+    nuisance = [result for result in results if isinstance(result, NuisanceResult)]
+    kinds = dict.fromkeys(result.kind for result in nuisance)
     rows = []
     for kind in [*kinds, *(["all"] if kinds else [])]:
-        own = [r for r in results if r["part"] == "nuisance" and kind in (r["kind"], "all")]
-        label = np.array([name for result in own for name in result["kinds"]])
-        row: dict[str, Any] = {"kind": kind, "cohorts": len(own)}
+        selected = [result for result in nuisance if kind in (result.kind, "all")]
+        label = np.array([name for result in selected for name in result.kinds])
+        row: dict[str, Any] = {"kind": kind, "cohorts": len(selected)}
         row |= {name: int((label == name).sum()) for name in ("true", "nuisance", "neither")}
         judged = label != "neither"
-        for figure in RELIABILITY_MEASURES:
-            values = np.array([value for result in own for value in result[figure]])
+        for measure in RELIABILITY_MEASURES:
+            values = np.array([value for result in selected for value in getattr(result, measure)])
             both = row["true"] and row["nuisance"]
-            row[figure] = float(roc_auc_score(label[judged] == "true", values[judged])) if both else None
+            row[measure] = float(roc_auc_score(label[judged] == "true", values[judged])) if both else None
             for name in ("true", "nuisance"):
-                row[f"{figure}_{name}"] = float(values[label == name].mean()) if row[name] else None
+                row[f"{measure}_{name}"] = float(values[label == name].mean()) if row[name] else None
         rows.append(row)
     return rows
 
 
-def results_to_json(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return results and summary in the shape that ``benchmark --suite trust --json`` prints."""
-    summary = {"summary": summarise_n_patterns(results), "nuisance": rank_nuisance(results)}
-    return {"level": SIGNIFICANCE_LEVEL, "results": list(results), **summary}
+def results_to_json(results: Sequence[TrialResult]) -> dict[str, Any]:
+    """Return results and summary as ``benchmark --suite trust --json`` prints them."""
+    return {
+        "level": SIGNIFICANCE_LEVEL,
+        "results": [asdict(result) for result in results],
+        "summary": [asdict(row) for row in summarise_n_patterns(results)],
+        "nuisance": rank_nuisance(results),
+    }
 
 
-def format_markdown(results: Sequence[dict[str, Any]]) -> str:
-    """Return how often each number of patterns was found, a row a kind of cohort, and how nuisance ranks."""
+def format_markdown(results: Sequence[TrialResult]) -> str:
+    """Return a table of the numbers found, and one of the nuisance patterns."""
     return "\n".join(part for part in (_format_number_table(results), _format_nuisance_table(results)) if part)
 
 
-def _format_nuisance_table(results: Sequence[dict[str, Any]]) -> str:
+def _format_nuisance_table(results: Sequence[TrialResult]) -> str:
     rows = rank_nuisance(results)
     if not rows:
         return ""
     lines = ["| cohorts | true patterns | nuisance | stability | split half | carriers |", "|---|---|---|---|---|---|"]
     for row in rows:
         cells = [row["kind"], str(row["true"]), str(row["nuisance"])]
-        for figure in RELIABILITY_MEASURES:
-            auc = "" if row[figure] is None else f"{row[figure]:.3f}"
-            means = [row[f"{figure}_{name}"] for name in ("true", "nuisance")]
+        for measure in RELIABILITY_MEASURES:
+            auc = "" if row[measure] is None else f"{row[measure]:.3f}"
+            means = [row[f"{measure}_{name}"] for name in ("true", "nuisance")]
             cells.append(f"{auc} ({' / '.join('-' if mean is None else f'{mean:.2f}' for mean in means)})")
         lines.append(f"| {' | '.join(cells)} |")
-    foot = (
-        "AUC, the chance that a true pattern has the higher figure than a nuisance one, and in brackets the means of "
-        "true and nuisance patterns. One pattern more than the true ones was learnt."
+    footnote = (
+        "AUC, the probability that a true pattern has a higher value than a nuisance pattern; in brackets the means of "
+        "true and nuisance patterns. The model has one pattern more than the truth."
     )
-    return "\n".join([*lines, "", foot, ""])
+    return "\n".join([*lines, "", footnote, ""])
 
 
-def _format_number_table(results: Sequence[dict[str, Any]]) -> str:
+def _format_number_table(results: Sequence[TrialResult]) -> str:
     summary = summarise_n_patterns(results)
     if not summary:
         return ""
-    columns = sorted({int(number) for row in summary for number in row["found"]} | {0})
+    columns = sorted({int(number) for row in summary for number in row.found} | {0})
     lines = [
         f"| cohorts | true patterns | right | {' | '.join(f'found {number}' for number in columns)} |",
         f"|---|---|---|{'---|' * len(columns)}",
     ]
     for row in summary:
-        cells = [str(row["found"].get(str(number), "")) for number in columns]
-        lines.append(f"| {row['kind']} | {row['patterns']} | {row['right']:.1%} | {' | '.join(cells)} |")
-    sizes = sorted({row["n"] for row in summary})
-    foot = f"{' or '.join(map(str, sizes))} cohorts each, tested at the level {SIGNIFICANCE_LEVEL:g}."
-    return "\n".join([*lines, "", foot, ""])
+        cells = [str(row.found.get(str(number), "")) for number in columns]
+        lines.append(f"| {row.kind} | {row.patterns} | {row.right:.1%} | {' | '.join(cells)} |")
+    sizes = " or ".join(map(str, sorted({row.n for row in summary})))
+    return "\n".join([*lines, "", f"{sizes} cohorts each, tested at the level {SIGNIFICANCE_LEVEL:g}.", ""])

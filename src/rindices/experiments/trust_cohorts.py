@@ -1,4 +1,4 @@
-"""Cohorts that try to mislead: no disease, groups that differ in age, site or spread, a batch effect in patients."""
+"""Cohorts that could mislead: no disease, groups that differ in age, site or spread, a batch effect in patients."""
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,17 +12,17 @@ from rindices.experiments.tasks import TASKS, SimulationTask, make_task_with_pat
 from rindices.tables.cohort import GROUP, SITE, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
-AGE_LOG_ODDS = 1.2  # log odds of being a patient per standard deviation of age above the mean, half of it below
-N_SITES, SITE_LOG_ODDS = 5, 1.5  # log odds of being a patient from the first site to the last
-PATIENT_SPREAD = 1.2  # patients' normal variation against controls', in standard deviations
-BATCH_SHARES = (0.1, 0.3)  # of patients who went through another batch
-BATCH_SHIFT = 0.5  # standard deviations of a region's shift, as of a site
+AGE_LOG_ODDS = 1.2  # log odds of being a patient per standard deviation of age above the mean, half below it
+N_SITES, SITE_LOG_ODDS = 5, 1.5  # difference in log odds of being a patient between the first and the last site
+PATIENT_SPREAD = 1.2  # ratio of the standard deviations of patients and controls
+BATCH_SHARES = (0.1, 0.3)  # share of patients in another batch
+BATCH_SHIFT = 0.5  # standard deviation of the shift of a region, as for a site
 PATTERN_COUNTS = (1, 2, 3, 5)
 
 
 @dataclass(frozen=True)
 class NullCohortSpec:
-    """A kind of cohort in which patients are controls, and how labels depend on who people are."""
+    """A cohort in which patients are controls, and how labels depend on age and site."""
 
     n_controls: int
     n_patients: int
@@ -43,7 +43,7 @@ NULL_COHORTS = MappingProxyType(
 
 
 def simulate_null_cohort(kind: str, seed: int) -> Cohort:
-    """Make a cohort without disease."""
+    """Simulate a cohort without disease."""
     spec = NULL_COHORTS[kind]
     task = replace(TASKS["null"], n_controls=spec.n_controls, n_patients=spec.n_patients)
     cohort = simulate_cohort(task, seed, sites=spec.sites).cohort
@@ -55,15 +55,15 @@ def simulate_null_cohort(kind: str, seed: int) -> Cohort:
         odds += AGE_LOG_ODDS * np.where(years > 0, years, years / 2)
     if spec.sites:
         odds += SITE_LOG_ODDS / (spec.sites - 1) * cohort.people[SITE].str.removeprefix("site").astype(float).to_numpy()
-    drawn = np.argsort(odds + rng.gumbel(size=len(odds)))[::-1][: spec.n_patients]
+    patients = np.argsort(odds + rng.gumbel(size=len(odds)))[::-1][: spec.n_patients]
     labels = np.full(len(cohort), CONTROL, dtype=object)
-    labels[drawn] = PATIENT
+    labels[patients] = PATIENT
     relabelled = replace(cohort, people=cohort.people.assign(**{GROUP: labels}))
     return _widen_patient_spread(relabelled) if spec.wider else relabelled
 
 
 def _widen_patient_spread(cohort: Cohort) -> Cohort:
-    """Stretch what covariates do not explain in patients' logarithms."""
+    """Increase the residual variation of patients' log volumes, given the covariates."""
     logs = np.log(cohort.volumes.to_numpy(dtype=float))
     covariates = cohort.covariates.assign(icv=np.log(cohort.covariates["icv"].astype(float)))
     design = pd.get_dummies(covariates, drop_first=True).astype(float).assign(one=1.0).to_numpy()
@@ -73,21 +73,28 @@ def _widen_patient_spread(cohort: Cohort) -> Cohort:
 
 
 def make_pattern_task(number: int, rate: float) -> SimulationTask:
-    """Return a task like basic with another number of patterns."""
+    """Return the basic task with another number of patterns and loss."""
     return replace(make_task_with_patterns(number), rate=rate)
 
 
 def simulate_batch_cohort(
     seed: int, task: SimulationTask, share: float, shift: float = BATCH_SHIFT
 ) -> tuple[SimulatedCohort, FloatArray]:
-    """Make a cohort some of whose patients went through another batch; return it and who did, (patients,)."""
-    made = simulate_cohort(task, seed)
+    """Simulate a cohort with some patients in another batch.
+
+    Returns
+    -------
+    simulated : SimulatedCohort
+    batch : (patients,)
+        1 for patients of the other batch, otherwise 0.
+    """
+    simulated = simulate_cohort(task, seed)
     rng = np.random.default_rng([seed, 11])
-    cohort = made.cohort
+    cohort = simulated.cohort
     batch = rng.uniform(size=cohort.n_patients) < share
     volumes = cohort.volumes.to_numpy(dtype=float).copy()
-    moved = volumes[cohort.is_patient]
-    moved[batch] += rng.normal(0, shift, size=volumes.shape[1]) * volumes[cohort.is_control].std(axis=0)
-    volumes[cohort.is_patient] = np.maximum(moved, 1.0)
+    shifted = volumes[cohort.is_patient]
+    shifted[batch] += rng.normal(0, shift, size=volumes.shape[1]) * volumes[cohort.is_control].std(axis=0)
+    volumes[cohort.is_patient] = np.maximum(shifted, 1.0)
     frame = pd.DataFrame(volumes, columns=cohort.regions)
-    return replace(made, cohort=replace(cohort, volumes=frame)), batch.astype(float)
+    return replace(simulated, cohort=replace(cohort, volumes=frame)), batch.astype(float)

@@ -1,0 +1,28 @@
+"""The command reproduce."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+from typer.testing import CliRunner
+
+import rindices as ri
+from rindices.cli.main import app
+from rindices.experiments.simulate import write_cohort
+
+
+def test_files_are_written_and_a_second_run_resumes(tmp_path: Path) -> None:
+    write_cohort(ri.simulate_cohort("tiny", 0), tmp_path)
+    (tmp_path / "study.toml").write_text(
+        '[data]\nvolumes = "volumes.csv"\nparticipants = "participants.tsv"\ngroup = "group"\n'
+        '[model]\nrecipe = "contrastive"\npatterns = [2]\nmembers = 2\n[run]\nworkers = 1\n'
+    )
+    arguments = ["reproduce", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out"), "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    assert [row["tested_on"] for row in value["results"]] == [1, 1, 2, 2]
+    unseen = pd.read_csv(tmp_path / "out/r_indices_unseen.tsv", sep="\t")
+    assert list(unseen.columns) == ["participant_id", "group", "r1", "r2"]
+    assert ri.load(tmp_path / "out/half1.safetensors").n_patterns == 2
+    assert json.loads(CliRunner().invoke(app, arguments).stdout)["results"] == value["results"]  # resumed
