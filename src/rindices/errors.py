@@ -1,10 +1,10 @@
-"""One error family. Each message names the offender and the cure."""
+"""Problems and errors: each has a code, names its offenders and says what to do."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import NoReturn
+from typing import Any, NoReturn, TypedDict, Unpack
 
 
 class Severity(StrEnum):
@@ -15,6 +15,32 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
+ProblemCode = StrEnum(
+    "ProblemCode",
+    """
+    ERROR UNKNOWN_OPTION WRONG_OPTION MISSING_PACKAGE
+    FILE_MISSING FILE_UNREADABLE FILE_EMPTY NOT_A_TABLE NO_ROWS BAD_ROWS TOO_MANY_COLUMNS TOO_FEW_COLUMNS
+    DUPLICATE_COLUMNS UNKNOWN_COLUMN ENCODING_GUESSED NO_SUBJECT_FOLDERS EMPTY_STATS_FILES
+    MISSING_IDS DUPLICATE_IDS NO_ID_COLUMN ID_COLUMN_GUESSED ID_COLUMN_UNCLEAR ROW_COUNTER_DROPPED ROW_COUNTER_IDS
+    SESSION_IN_ID SESSION_UNCLEAR INEXACT_IDS AMBIGUOUS_IDS NO_COMMON_IDS UNMATCHED_IDS UNUSED_PARTICIPANTS
+    NO_GROUPS GROUP_COLUMN_GUESSED GROUP_COLUMN_POSSIBLE GROUP_COLUMN_EMPTY GROUP_COLUMN_MISSING LABELS_UNCLEAR
+    LABELS_GUESSED UNKNOWN_LABEL LABEL_IN_BOTH_GROUPS OTHER_LABELS EMPTY_GROUP SMALL_GROUP SITE_COLUMN_POSSIBLE
+    NO_REGIONS DUPLICATE_REGIONS UNKNOWN_REGION ONE_HEMISPHERE WRONG_MEASURE
+    MISSING_VALUES NOT_A_NUMBER INFINITE_VALUES NEGATIVE_VALUES ZERO_VOLUMES EMPTY_REGIONS CONSTANT_REGIONS
+    MIXED_UNITS MIXED_MEASURES OUTLYING_VALUES UNIT_MISMATCH UNIT_UNKNOWN STANDARDISED_VALUES NORMALISED_VALUES
+    COVARIATE_IS_TEXT COVARIATE_IS_CONSTANT COVARIATES_REDUNDANT IMPOSSIBLE_VALUES CODES_FOR_MISSING
+    MANY_CATEGORIES SIMILAR_CATEGORIES UNKNOWN_CATEGORY OUTSIDE_TRAINING_RANGE UNKNOWN_SITE SMALL_SITES
+    NO_ONE_LEFT REPEATED_SCANS SINGLE_VISITS INCOMPLETE_VISITS FEW_VISITS SMALL_COHORT
+    NOVEL_TABLE MISSING_OUTPUTS SUMMED_REGIONS WEAK_PATTERNS N_PATTERNS_UNCLEAR GROUPS_NOT_COMPARABLE FEW_CARRIERS
+    NOT_REPRODUCED
+    """,
+)
+"""What kind of problem it is. Code decides by this, never by the text of a message."""
+
+OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW")
+"""What the names of a problem's offenders are names of."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """Something that a user should know about the input.
@@ -23,26 +49,82 @@ class Problem:
     ----------
     severity : Severity
     what : str
-        What is wrong, with the names of the offenders.
+        What is wrong; never holds the id of a participant.
     where : str
-        The file (and column or line) it was found in.
+        The file (and column) it was found in.
     cure : str
         What to do about it; empty for a note that needs no action.
+    code : ProblemCode
+    subject : str
+        The column, covariate, label or option that the text is about, where it is about a single one.
+    offenders : tuple of str
+        Names of those concerned, listed after ``what``.
+    offender_kind : OffenderKind
+        What they are names of; names of participants are left out of `summary`.
+    listing : str
+        The offenders as the message lists them, where it says more than their names.
+    ending : str
+        What follows the list of offenders.
     """
 
     severity: Severity
     what: str
     where: str = ""
     cure: str = ""
+    code: ProblemCode = ProblemCode.ERROR
+    subject: str = ""
+    offenders: tuple[str, ...] = ()
+    offender_kind: OffenderKind = OffenderKind.PARTICIPANT
+    listing: str = ""
+    ending: str = ""
 
     def __str__(self) -> str:
         """Return the problem as one line."""
-        place = f"{self.where}: " if self.where else ""
-        return f"{place}{_end_sentence(self.what)}{' ' + _end_sentence(self.cure) if self.cure else ''}"
+        prefix = f"{self.where}: " if self.where else ""
+        return f"{prefix}{_end_sentence(self.text)}{' ' + _end_sentence(self.cure) if self.cure else ''}"
 
-    def as_dict(self) -> dict[str, str]:
+    @property
+    def text(self) -> str:
+        """What is wrong, with the first few offenders."""
+        names = self.listing or join_names(self.offenders)
+        return f"{self.what}{': ' if names else ''}{names}{self.ending}"
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, without names of participants, for a report that may be passed on."""
+        return f"{self.what}{self.ending}" if self.offender_kind is OffenderKind.PARTICIPANT else self.text
+
+    def as_dict(self) -> dict[str, Any]:
         """Return the problem in the shape that ``check --json`` prints."""
-        return asdict(self) | {"severity": str(self.severity)}
+        shown = {"severity": str(self.severity), "what": self.text, "where": self.where, "cure": self.cure}
+        kind = str(self.offender_kind) if self.offenders else ""
+        offenders = {"offenders": list(self.offenders), "offender_kind": kind}
+        return {**shown, "code": str(self.code), "summary": self.summary, **offenders}
+
+    def as_record(self) -> dict[str, Any]:
+        """Return all fields as plain values, to be read again with `from_record`."""
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> "Problem":
+        """Build a problem from what `as_record` returned, also from a record with fewer fields."""
+        parsed = {
+            "severity": Severity(record["severity"]),
+            "code": ProblemCode(record.get("code", ProblemCode.ERROR)),
+            "offenders": tuple(record.get("offenders", ())),
+            "offender_kind": OffenderKind(record.get("offender_kind", OffenderKind.PARTICIPANT)),
+        }
+        return cls(**record | parsed)
+
+
+class ProblemDetails(TypedDict, total=False):
+    """Fields of a problem that few problems have, see `Problem`."""
+
+    subject: str
+    offenders: Iterable[str]
+    offender_kind: OffenderKind
+    listing: str
+    ending: str
 
 
 class RindicesError(Exception):
@@ -99,22 +181,36 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
 
-    def note(self, what: str, where: str = "", cure: str = "") -> None:
+    def note(
+        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
+    ) -> None:
         """Add something worth knowing."""
-        self.problems.append(Problem(Severity.NOTE, what, where, cure))
+        self._add(Severity.NOTE, code, what, where, cure, rest)
 
-    def warn(self, what: str, where: str = "", cure: str = "") -> None:
+    def warn(
+        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
+    ) -> None:
         """Add something suspicious."""
-        self.problems.append(Problem(Severity.WARNING, what, where, cure))
+        self._add(Severity.WARNING, code, what, where, cure, rest)
 
-    def error(self, what: str, where: str = "", cure: str = "") -> None:
-        """Add something that stops the work, and go on looking."""
-        self.problems.append(Problem(Severity.ERROR, what, where, cure))
+    def error(
+        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
+    ) -> None:
+        """Add something that stops the work, and go on with the other checks."""
+        self._add(Severity.ERROR, code, what, where, cure, rest)
 
-    def fatal(self, what: str, where: str = "", cure: str = "") -> NoReturn:
-        """Add an error that leaves nothing more to look at, and stop."""
-        self.error(what, where, cure)
+    def fatal(
+        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
+    ) -> NoReturn:
+        """Add an error after which nothing can be checked, and raise all errors."""
+        self._add(Severity.ERROR, code, what, where, cure, rest)
         raise TableError(self.errors())
+
+    def _add(
+        self, severity: Severity, code: ProblemCode, what: str, where: str, cure: str, details: ProblemDetails
+    ) -> None:
+        values: dict[str, Any] = {**details, "offenders": tuple(details.get("offenders", ()))}
+        self.problems.append(Problem(severity, what, where, cure, code, **values))
 
     def errors(self) -> list[Problem]:
         """Return the problems that stop the work."""
@@ -129,7 +225,7 @@ def join_names(items: Iterable[object], most: int = 5) -> str:
 
     Examples
     --------
-    >>> named(["a", "b", "c"], most=2)
+    >>> join_names(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
     names = [_shorten_text(str(item)) for item in items]
@@ -157,6 +253,11 @@ def capitalise_first(text: str) -> str:
 def format_count(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun in the right form."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def format_quantity(value: float) -> str:
+    """Return a number with at most six digits and without an exponent: 55.9 and 1,373,000."""
+    return f"{float(f'{value:g}'):,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:g}"
 
 
 def _shorten_text(text: str, most: int = 80) -> str:

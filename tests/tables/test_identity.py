@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rindices.tables.ids import match_ids, normalise_id
 
+from rindices.tables.validation.ids import match_ids, normalise_id
 from tests.conftest import muse_volumes, participants_of
 from tests.tables.helpers import look, texts, write
 

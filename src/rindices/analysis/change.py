@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import Findings, InputError, did_you_mean, format_count, join_names
+from rindices.errors import Findings, InputError, ProblemCode, did_you_mean, format_count, join_names
 from rindices.tables.cohort import ID, SESSION
 
 NOMINAL_COVERAGE = 0.9
@@ -100,10 +100,12 @@ def change_per_year(visits: pd.DataFrame, time: str) -> YearlyChange:
         raise InputError("nobody has two visits at different times: give repeat visits, one row per session_id.")
     n_single = int((~repeated).sum())
     if n_single:
-        findings.note(f"{format_count(n_single, 'person has', 'people have')} a single visit (or time): left out")
+        what = f"{format_count(n_single, 'person has', 'people have')} a single visit (or time): left out"
+        findings.note(ProblemCode.SINGLE_VISITS, what)
     noise, freedom, from_residuals = _estimate_visit_noise(trends, repeated)
     if not from_residuals:
         findings.warn(
+            ProblemCode.FEW_VISITS,
             "hardly anyone has three visits: intervals come from how much slopes differ between people",
             "",
             "They are too wide if people truly differ; a third visit would separate noise from change",
@@ -191,7 +193,8 @@ def _select_usable_visits(visits: pd.DataFrame, years: FloatArray, names: list[s
     if not rows.all():
         lacking = visits[ID][~rows]
         count = format_count(len(lacking), "visit lacks", "visits lack")
-        findings.warn(f"{count} a time or an R-index: {join_names(lacking)}; left out")
+        what = f"{count} a time or an R-index"
+        findings.warn(ProblemCode.INCOMPLETE_VISITS, what, offenders=lacking, ending="; left out")
     duplicated = visits[rows].duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
     if duplicated.any():
         people = join_names(visits[rows][ID][duplicated])

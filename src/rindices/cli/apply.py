@@ -8,6 +8,7 @@ import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
 from rindices.cli.options import Controls, Group, IdColumn, Json, Participants, Patients, Session, Site, Tables, Workers
+from rindices.errors import ProblemCode
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from rindices.tables.validation.validate import TableRequest
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
+_TRAINING_CODES = {
+    ProblemCode.NO_GROUPS,
+    ProblemCode.GROUP_COLUMN_GUESSED,
+    ProblemCode.GROUP_COLUMN_POSSIBLE,
+    ProblemCode.SITE_COLUMN_POSSIBLE,
+    ProblemCode.REPEATED_SCANS,
+}
+"""Notes that matter only for training a model."""
 _SECONDS_BETWEEN_LINES = 10.0  # seconds between messages
 
 
@@ -68,7 +77,7 @@ def apply(
         if streams
         else _apply_in_memory(fitted, asked, out, least if learns else None)
     )
-    problems = [problem for problem in done.problems if not _is_about_training(problem.what)]
+    problems = [problem for problem in done.problems if problem.code not in _TRAINING_CODES]
     print_problems(problems)
     people, novel, _ = done.counted
     if as_json:
@@ -129,15 +138,3 @@ def _apply_in_memory(fitted: "FittedModel", asked: "TableRequest", out: Path, le
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return StreamResult(counted, [*found, *result.problems], 1, 0, rate)
-
-
-def _is_about_training(what: str) -> bool:
-    """Return whether a note matters only to those who train: groups, sites and repeated scans."""
-    words = (
-        "no groups are known",
-        "groups are read",
-        "may hold the groups",
-        "may hold the site",
-        "are not independent",
-    )
-    return any(word in what for word in words)

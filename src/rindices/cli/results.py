@@ -41,7 +41,7 @@ def read_indices_and_regions(
         Labels of controls and of patients, regions to leave out.
     """
     from rindices.analysis.tidy import add_groups
-    from rindices.errors import Findings, Severity, format_count
+    from rindices.errors import Findings, ProblemCode, Severity, format_count
     from rindices.tables.io.indices import read_indices
     from rindices.tables.validation.validate import TableRequest, validate_table
 
@@ -52,7 +52,8 @@ def read_indices_and_regions(
     people = add_groups(found, cohort)
     if len(people) < len(found):
         absent = format_count(len(found) - len(people), "person is", "people are")
-        findings.warn(f"{absent} not in the tables, or lack a value there; left out", indices.name)
+        what = f"{absent} not in the tables, or lack a value there; left out"
+        findings.warn(ProblemCode.UNMATCHED_IDS, what, indices.name)
     findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
     raise_errors(findings)
     return people, cohort

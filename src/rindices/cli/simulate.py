@@ -54,7 +54,7 @@ def read_healthy_cohort(
     table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
 ) -> "Cohort":
     """Read a table of healthy people with all its covariates."""
-    from rindices.errors import TableError
+    from rindices.errors import ProblemCode, TableError
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest, validate_table
 
@@ -68,8 +68,8 @@ def read_healthy_cohort(
 
     result = read(read(()).covariates)
     cohort = result.cohort_or_raise()
-    unclear = [problem for problem in result.problems if "may hold the groups" in problem.what]
+    unclear = [problem for problem in result.problems if problem.code is ProblemCode.GROUP_COLUMN_POSSIBLE]
     if unclear:
-        raise TableError(f"{unclear[0].what}: say who is healthy with --group COLUMN --label LABEL.")
+        raise TableError(f"{unclear[0].text}: say who is healthy with --group COLUMN --label LABEL.")
     print_problems(result.problems)
     return cohort

@@ -16,6 +16,7 @@ from rindices.errors import (
     ModelError,
     PreprocessingError,
     Problem,
+    ProblemCode,
     Severity,
     describe_os_error,
     did_you_mean,
@@ -238,7 +239,8 @@ class FittedModel:
         lacking = [] if self.intervals is not None else ["intervals (its error was never measured)"]
         if self.training is None or not len(self.training.distances):
             lacking.append("novelty of regions (its training people are not known); ranges of covariates are checked")
-        return [Problem(Severity.NOTE, f"this model has no {' and no '.join(lacking)}")] if lacking else []
+        what = f"this model has no {' and no '.join(lacking)}"
+        return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_OUTPUTS)] if lacking else []
 
     @cached_property
     def _inference(self) -> Callable[[FloatArray], FloatArray]:

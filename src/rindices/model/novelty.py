@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, centred_matmul
-from rindices.errors import Problem, Severity, join_names
+from rindices.errors import Problem, ProblemCode, Severity, join_names
 from rindices.model.summed_regions import format_region_name
 from rindices.preprocess.residualise import CovariateCoding, NumericCovariate
 
@@ -306,6 +306,7 @@ def make_table_warning(counted: NoveltyCount) -> list[Problem]:
             f"{NOVELTY_LEVEL:.0%} are expected ({join_names(common) or 'for many reasons'})",
             "",
             "Another scanner, unit, order of columns or age range? Read their R-indices with care",
+            ProblemCode.NOVEL_TABLE,
         )
     ]
 

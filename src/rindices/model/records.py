@@ -10,7 +10,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
-from rindices.errors import Problem
+from rindices.errors import Problem, ProblemCode
 
 Interval = tuple[float, float]
 OptionalInterval = tuple[float | None, float | None]
@@ -313,12 +313,16 @@ class CovariateSummary(Record):
 
 @dataclass(frozen=True, eq=False)
 class ProblemRecord(Record):
-    """A warning or note that the user was given."""
+    """A warning or note that the user was given, see `rindices.errors.Problem`; early files have no code."""
 
     severity: str
     what: str
     where: str = ""
     cure: str = ""
+    code: str = ProblemCode.ERROR
+    summary: str = ""
+    offenders: tuple[str, ...] = ()
+    offender_kind: str = ""
 
 
 @dataclass(frozen=True, eq=False)

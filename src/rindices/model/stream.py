@@ -88,14 +88,14 @@ class PartRecord(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        problems = [problem.as_dict() for problem in self.problems]
+        problems = [problem.as_record() for problem in self.problems]
         return self._asdict() | {"counted": list(self.counted), "problems": problems}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "PartRecord":
         """Build from `as_dict`."""
         people, novel, causes = values["counted"]
-        problems = [Problem(**one | {"severity": Severity(one["severity"])}) for one in values["problems"]]
+        problems = [Problem.from_record(record) for record in values["problems"]]
         return cls(**values | {"counted": NoveltyCount(people, novel, Counter(causes)), "problems": problems})
 
 

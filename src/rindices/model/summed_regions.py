@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Problem, Severity, join_names
+from rindices.errors import Problem, ProblemCode, Severity, join_names
 from rindices.tables.cohort import Cohort
 from rindices.tables.layout.muse import region_label
 
@@ -47,7 +47,8 @@ def add_summed_regions(cohort: Cohort, sums: RegionSums) -> tuple[Cohort, list[P
     }
     names = join_names(map(format_region_name, computed), 3)
     note = f"{len(computed)} regions of the model are sums of the table's columns, computed here: {names}"
-    return replace(cohort, volumes=pd.DataFrame(columns)), [Problem(Severity.NOTE, note)]
+    problem = Problem(Severity.NOTE, note, code=ProblemCode.SUMMED_REGIONS)
+    return replace(cohort, volumes=pd.DataFrame(columns)), [problem]
 
 
 def format_region_name(region: str) -> str:

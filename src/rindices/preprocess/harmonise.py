@@ -14,7 +14,7 @@ from typing import Any, Self, TypedDict
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import Findings, PreprocessingError, format_count, join_names
+from rindices.errors import Findings, PreprocessingError, ProblemCode, format_count, join_names
 from rindices.preprocess.standardise import find_constant_regions
 
 HARMONISATION_MODES = ("controls", "all")
@@ -204,11 +204,12 @@ class Harmoniser:
         unseen = [(site, person) for site, person in zip(sites, ids, strict=True) if site not in trained]
         if unseen:
             findings.error(
-                f"{join_names(sorted({str(site) for site, _ in unseen}))} was not among the sites in training: "
-                f"{join_names(person for _, person in unseen)}",
+                ProblemCode.UNKNOWN_SITE,
+                f"{join_names(sorted({str(site) for site, _ in unseen}))} was not among the sites in training",
                 "sites",
                 f"Known are {join_names(self.sites)}. Give controls of the new site and estimate its effect from them "
                 "(--new-sites controls), or leave these people out",
+                offenders=[person for _, person in unseen],
             )
         present = {str(site) for site in sites}
         small = [
@@ -219,6 +220,7 @@ class Harmoniser:
         if small:
             people = "controls" if self.mode == "controls" else "people"
             findings.warn(
+                ProblemCode.SMALL_SITES,
                 f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}: {join_names(small)}",
                 "sites",
                 "What is left of their effect can look like disease",

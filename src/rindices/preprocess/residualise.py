@@ -12,7 +12,16 @@ import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
-from rindices.errors import Findings, PreprocessingError, Problem, Severity, format_count, join_names
+from rindices.errors import (
+    Findings,
+    PreprocessingError,
+    Problem,
+    ProblemCode,
+    Severity,
+    format_count,
+    format_quantity,
+    join_names,
+)
 
 
 class CovariateRecord(TypedDict):
@@ -37,7 +46,7 @@ class NumericCovariate:
         """Return the design column: (N,) -> (N, 1)."""
         if not pd.api.types.is_numeric_dtype(values):
             raise PreprocessingError(
-                f"{self.name} was a number in training ({self.low:g} to {self.high:g}), here it is text: "
+                f"{self.name} was a number in training ({self._format_range()}), here it is text: "
                 f"{join_names(sorted({str(value) for value in values}))}. Code it as in training."
             )
         return np.asarray(values, dtype=float)[:, None]
@@ -51,20 +60,27 @@ class NumericCovariate:
         median = float(np.median(numbers)) if len(numbers) else self.low
         if not self.low - span <= median <= self.high + span:
             findings.error(
-                f"the median {self.name} is {median:g} here; it was {self.low:g} to {self.high:g} in training",
+                ProblemCode.UNIT_MISMATCH,
+                f"the median {self.name} is {format_quantity(median)} here; it was {self._format_range()} in training",
                 "covariates",
                 "It looks like another unit or coding: convert it",
+                subject=self.name,
             )
             return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
         if outside.size:
             people = format_count(outside.size, "person is", "people are")
             findings.warn(
-                f"{people} outside the controls' range of {self.name} ({self.low:g} to {self.high:g}): "
-                f"{join_names(ids[int(row)] for row in outside)}",
+                ProblemCode.OUTSIDE_TRAINING_RANGE,
+                f"{people} outside the controls' range of {self.name} ({self._format_range()})",
                 "covariates",
                 "Their adjustment extrapolates; add controls of that range",
+                subject=self.name,
+                offenders=[ids[int(row)] for row in outside],
             )
+
+    def _format_range(self) -> str:
+        return f"{format_quantity(self.low)} to {format_quantity(self.high)}"
 
     def to_dict(self) -> CovariateRecord:
         """Return plain values for JSON."""
@@ -91,11 +107,13 @@ class CategoricalCovariate:
         if unseen:
             rows = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(categories) if text in unseen]))
             findings.error(
-                f"{self.name} has {join_names(unseen)}, which no control has: "
-                f"{join_names(ids[int(row)] for row in rows)}",
+                ProblemCode.UNKNOWN_CATEGORY,
+                f"{self.name} has {join_names(unseen)}, which no control has",
                 "covariates",
                 f"Known are {join_names(self.levels)}: recode it, leave these people out, or do not adjust for "
                 f"{self.name}",
+                subject=self.name,
+                offenders=[ids[int(row)] for row in rows],
             )
 
     def to_dict(self) -> CovariateRecord:
@@ -242,9 +260,11 @@ def _collect_fit_warnings(codings: Sequence[CovariateCoding], design: FloatArray
     notes = []
     if constant:
         what = f"{join_names(constant)} is the same in all controls: it is not adjusted for"
-        notes.append(Problem(Severity.WARNING, what, "covariates", "Remove it from the covariates"))
+        cure = "Remove it from the covariates"
+        notes.append(Problem(Severity.WARNING, what, "covariates", cure, ProblemCode.COVARIATE_IS_CONSTANT))
     n_varying = int((np.ptp(design, axis=0) > 0).sum()) if design.size else 0
     if rank < n_varying:
         what = "some covariates follow from the others in controls: their effect is shared between them"
-        notes.append(Problem(Severity.WARNING, what, "covariates", "Remove the redundant one"))
+        cure = "Remove the redundant one"
+        notes.append(Problem(Severity.WARNING, what, "covariates", cure, ProblemCode.COVARIATES_REDUNDANT))
     return notes

@@ -1,12 +1,11 @@
 """Who was in the data, and what is to be said about them, from ``cohort.json`` alone."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from rindices.errors import capitalise_first
+from rindices.errors import ProblemCode, Severity, capitalise_first, format_count
 from rindices.model.records import CohortRecord, GroupSummary
 
 MIN_PEOPLE_PER_GROUP = 100
@@ -72,14 +71,17 @@ def describe_group_differences(cohort: CohortRecord) -> list[str]:
 
 
 def describe_table_warnings(cohort: CohortRecord) -> list[str]:
-    """Return the warnings that the table itself gave, without anyone's id: a report may be passed on."""
-    said = []
-    for problem in cohort.problems:
-        if problem.severity == "warning":
-            what = _expand_exponents(problem.what.partition(": ")[0])  # then come ids
-            cure = f" {capitalise_first(problem.cure)}." if problem.cure else ""
-            said.append(f"{capitalise_first(what)}.{cure}")
-    return said
+    """Return the warnings about the table without the id of any participant: a report may be passed on."""
+    warnings = [problem for problem in cohort.problems if problem.severity == Severity.WARNING]
+    coded = [problem for problem in warnings if problem.code != ProblemCode.ERROR]
+    sentences = [
+        f"{capitalise_first(problem.summary)}.{f' {capitalise_first(problem.cure)}.' if problem.cure else ''}"
+        for problem in coded
+    ]
+    if len(coded) < len(warnings):  # written before problems had codes: the text may name participants
+        number = format_count(len(warnings) - len(coded), "warning")
+        sentences.append(f"Reading the table gave {number}: see cohort.json.")
+    return sentences
 
 
 def join_with_and(items: list[Any], most: int = 8) -> str:
@@ -88,11 +90,6 @@ def join_with_and(items: list[Any], most: int = 8) -> str:
     if len(names) > most:
         names = [*names[:most], f"{len(names) - most} more"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _expand_exponents(text: str) -> str:
-    """Return text with 2.1567e+06 written as 2,156,700."""
-    return re.sub(r"\d(\.\d+)?e\+\d+", lambda found: f"{float(found[0]):,.0f}", text)
 
 
 def _format_summary(summary: GroupSummary) -> str:

@@ -171,10 +171,9 @@ def _describe_covariate_gaps(contents: StudyResults) -> list[str]:
 def _drop_repeated_problems(contents: StudyResults) -> CohortRecord:
     """Return the cohort without what the section on trust says in full."""
     number = contents.selection.number_of_patterns
-    said = (
-        {problem.what for problem in collect_study_warnings(number, contents.selection.patterns)} if number else set()
-    )
-    problems = tuple(problem for problem in contents.cohort.problems if problem.what not in said)
+    repeated = collect_study_warnings(number, contents.selection.patterns) if number else []
+    codes = {str(problem.code) for problem in repeated}
+    problems = tuple(problem for problem in contents.cohort.problems if problem.code not in codes)
     return replace(contents.cohort, problems=problems)
 
 

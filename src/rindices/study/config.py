@@ -8,7 +8,15 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from rindices.errors import Problem, Severity, StudyError, capitalise_first, describe_os_error, did_you_mean
+from rindices.errors import (
+    Problem,
+    ProblemCode,
+    Severity,
+    StudyError,
+    capitalise_first,
+    describe_os_error,
+    did_you_mean,
+)
 from rindices.study.recipes import RECIPES
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
@@ -217,7 +225,8 @@ def _describe_validation_error(fault: Any, where: str) -> Problem:
     )
     if fault["type"] == "extra_forbidden":
         cure = capitalise_first(did_you_mean(str(fault["loc"][-1]), list(section.model_fields)))
-        return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure)
+        return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure, ProblemCode.UNKNOWN_OPTION)
     message = str(fault["msg"]).removeprefix("Value error, ")
     given = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"
-    return Problem(Severity.ERROR, f"{place}: {message[0].lower()}{message[1:]}{given}", where, "Change it there")
+    what = f"{place}: {message[0].lower()}{message[1:]}{given}"
+    return Problem(Severity.ERROR, what, where, "Change it there", ProblemCode.WRONG_OPTION)

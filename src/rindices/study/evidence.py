@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.errors import Problem, Severity, capitalise_first, join_names
+from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, join_names
 from rindices.learners.log_transform import apply_log_transform
 from rindices.learners.pattern_stability import PatternStability
 from rindices.model.records import (
@@ -154,25 +154,28 @@ def check_consensus_scale(scales: Sequence[float]) -> list[Problem]:
     """Return a warning for patterns on which members hardly agree."""
     weak = list_weak_patterns(scales)
     what = f"members hardly agree on {join_names(weak)}: fewer patterns may be enough"
-    return [Problem(Severity.WARNING, what)] if weak else []
+    return [Problem(Severity.WARNING, what, code=ProblemCode.WEAK_PATTERNS)] if weak else []
 
 
 def collect_study_warnings(number: PatternCountRecord, patterns: Sequence[PatternRecord]) -> list[Problem]:
     """Return what a user should doubt about a finished study."""
-    said: list[tuple[str, str]] = []  # what, and a cure; ids alone stand behind a colon
+    warnings: list[tuple[ProblemCode, str, str]] = []  # code, what and cure
     if number.why:
         who = "agreement" if number.forced is None else "the study"
-        said.append((f"{who} and the test name different numbers of patterns", number.why))
+        what = f"{who} and the test name different numbers of patterns"
+        warnings.append((ProblemCode.N_PATTERNS_UNCLEAR, what, number.why))
     if number.test.overlap < MIN_GROUP_OVERLAP:
         what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
-        said.append((what, "controls more like the patients would help"))
+        warnings.append((ProblemCode.GROUPS_NOT_COMPARABLE, what, "controls more like the patients would help"))
     rare = [pattern.name for pattern in patterns if pattern.carriers < MIN_CARRIER_SHARE]
     if rare:
-        said.append((f"few patients carry {join_names(rare)}", "look for a batch, a scanner or a subgroup behind it"))
+        what = f"few patients carry {join_names(rare)}"
+        warnings.append((ProblemCode.FEW_CARRIERS, what, "look for a batch, a scanner or a subgroup behind it"))
     lost = [pattern.name for pattern in patterns if pattern.split_half < MIN_SPLIT_HALF]
     if lost:
-        said.append((f"other people do not reproduce {join_names(lost)}", "try fewer patterns, or more people"))
-    return [Problem(Severity.WARNING, what, "", capitalise_first(cure)) for what, cure in said]
+        what = f"other people do not reproduce {join_names(lost)}"
+        warnings.append((ProblemCode.NOT_REPRODUCED, what, "try fewer patterns, or more people"))
+    return [Problem(Severity.WARNING, what, "", capitalise_first(cure), code) for code, what, cure in warnings]
 
 
 def _compute_interval(values: FloatArray) -> Interval:

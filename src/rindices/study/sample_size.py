@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 
-from rindices.errors import Problem, Severity
+from rindices.errors import Problem, ProblemCode, Severity
 
 MILD_RATE = 0.2  # loss of the paper's mild task; cohorts are not judged by smaller effects
 MIN_RECOVERY_RATE = 0.8  # a cohort is small if the right number of patterns is found in fewer cohorts than this
@@ -53,7 +53,8 @@ def check_sample_size(n_controls: int, n_patients: int) -> list[Problem]:
             f"{n_controls} controls and {n_patients} patients are fewer than in all simulations "
             f"({smallest.controls} and {smallest.patients} or more)"
         )
-        return [Problem(Severity.WARNING, what, "", "Run rindices power to see what to expect")]
+        cure = "Run rindices power to see what to expect"
+        return [Problem(Severity.WARNING, what, "", cure, ProblemCode.SMALL_COHORT)]
     largest = max(row.controls + row.patients for row in fitting)
     weak = [
         row
@@ -68,4 +69,5 @@ def check_sample_size(n_controls: int, n_patients: int) -> list[Problem]:
         f"{row.rate:.0%} of a region were ranked {row.accuracy:.2f} (0.5 is chance) and their number was found in "
         f"{row.right:.0%} of the cohorts)"
     )
-    return [Problem(Severity.WARNING, what, "", "Run rindices power to see what more people would give")]
+    cure = "Run rindices power to see what more people would give"
+    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.SMALL_COHORT)]

@@ -8,8 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, IntArray
-from rindices.errors import Findings, capitalise_first, did_you_mean, format_count, join_names
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    ProblemCode,
+    ProblemDetails,
+    capitalise_first,
+    did_you_mean,
+    format_count,
+    join_names,
+)
 from rindices.tables.io.text import to_text
 from rindices.tables.layout import formats
 from rindices.tables.table import ColumnRoles, Table, read_participants, report_inexact_matches
@@ -63,7 +72,8 @@ class JoinedParticipants:
         found = self.find(name)
         if name is not None and found is None:
             cure = capitalise_first(did_you_mean(name, list(self.frame.columns)))
-            findings.error(f"there is no column '{name}' for the {role}", self.where, cure)
+            what = f"there is no column '{name}' for the {role}"
+            findings.error(ProblemCode.UNKNOWN_COLUMN, what, self.where, cure, subject=name)
         return found
 
 
@@ -100,7 +110,8 @@ def join_participants(
     unused = len(people.table.ids) - len(set(places[places >= 0]))
     where = people.table.where
     if unused and known is None:
-        findings.note(f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}", where)
+        what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
+        findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, where)
     theirs = people.table.frame.reindex(places).reset_index(drop=True)
     frame = pd.concat([theirs, own[[name for name in own if name not in theirs]]], axis=1)
     return JoinedParticipants(table.ids, frame, places < 0, where, people, places)
@@ -113,14 +124,18 @@ def _match_participant_rows(table: Table, known: ParticipantTable, findings: Fin
     report_inexact_matches(matching, table.where, people.where, findings)
     if not matching.pairs and first:
         findings.fatal(
-            f"none of the ids of {table.where} ({join_names(table.ids, 2)}) is in {people.where} ({join_names(people.ids, 2)})",
+            ProblemCode.NO_COMMON_IDS,
+            f"none of the ids of {table.where} is in {people.where}",
             people.where,
             "Give the participants of these people, or name the id column with --id",
+            offenders=table.ids,
+            listing=f"{join_names(table.ids, 2)} against {join_names(people.ids, 2)}",
         )
     with_session = table.sessions is not None and people.sessions is not None
     rows = known.rows(with_session)
     if not with_session and len(rows) < len(people.ids):
         findings.fatal(
+            ProblemCode.SESSION_UNCLEAR,
             f"{people.where} has several sessions a person, {table.where} does not say which was measured",
             people.where,
             "Add session_id to the table of volumes",
@@ -170,14 +185,18 @@ def _guess_group_column(people: JoinedParticipants, told: bool, findings: Findin
     in_words = [name for name in clear if not formats.is_mostly_numeric(people.frame[name])]
     guess = next(iter([*in_words, *clear, *found]), None)
     if guess is not None and (told or clear):
-        findings.note(f"groups are read from column '{guess}'", people.where)
+        what = f"groups are read from column '{guess}'"
+        findings.note(ProblemCode.GROUP_COLUMN_GUESSED, what, people.where, subject=guess)
         return guess
     if guess is not None:
-        findings.note(f"column '{guess}' may hold the groups", people.where, f"Say: --group {guess} --controls LABEL")
+        what, cure = f"column '{guess}' may hold the groups", f"Say: --group {guess} --controls LABEL"
+        findings.note(ProblemCode.GROUP_COLUMN_POSSIBLE, what, people.where, cure, subject=guess)
     elif told:
-        findings.error("labels were given but no column of groups", people.where, "Name it: --group COLUMN")
+        what = "labels were given but no column of groups"
+        findings.error(ProblemCode.GROUP_COLUMN_MISSING, what, people.where, "Name it: --group COLUMN")
     else:
-        findings.note("no groups are known; fit needs them", people.where, "Name the column: --group COLUMN")
+        what = "no groups are known; fit needs them"
+        findings.note(ProblemCode.NO_GROUPS, what, people.where, "Name the column: --group COLUMN")
     return None
 
 
@@ -188,7 +207,8 @@ def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Finding
         return to_text(people.frame[column])
     guess = formats.find_column(people.frame.columns, formats.SITE_NAMES)
     if guess and roles.site is None and guess not in roles.covariates:
-        findings.note(f"column '{guess}' may hold the site", people.where, f"Say so: --site {guess}")
+        what = f"column '{guess}' may hold the site"
+        findings.note(ProblemCode.SITE_COLUMN_POSSIBLE, what, people.where, f"Say so: --site {guess}", subject=guess)
     return None
 
 
@@ -230,9 +250,11 @@ def _convert_covariate(
         levels = texts.nunique()
         if levels > max(10, len(texts) // 3):
             findings.warn(
+                ProblemCode.MANY_CATEGORIES,
                 f"covariate {name} has {levels:,} categories for {format_count(len(texts), 'person', 'people')}",
                 people.where,
                 "Is it a number written as text, or an id?",
+                subject=name,
             )
         return texts
     numbers = as_numbers(values.to_frame(name), people.ids, people.where, findings)[name]
@@ -244,13 +266,28 @@ def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: F
     """Report categories that are hardly meant as they stand."""
     levels = sorted(map(str, texts.dropna().unique()))
     if formats.find_column([name], formats.AGE_NAMES) and levels:
-        cure = "Give years as numbers, with a decimal point"
-        findings.error(f"covariate {name} is text, not numbers: {join_names(levels, 3)}", where, cure)
+        findings.error(
+            ProblemCode.COVARIATE_IS_TEXT,
+            f"covariate {name} is text, not numbers",
+            where,
+            "Give years as numbers, with a decimal point",
+            subject=name,
+            offenders=levels,
+            offender_kind=OffenderKind.LABEL,
+            listing=join_names(levels, 3),
+        )
     initials = Counter(level[:1].lower() for level in levels)
     double = [level for level in levels if initials[level[:1].lower()] > 1]
     if double and formats.find_column([name], ("sex", "gender", "handedness")):
-        what = f"categories of {name} look like the same ones spelt twice: {join_names(double)}"
-        findings.warn(what, where, "Spell them alike")
+        findings.warn(
+            ProblemCode.SIMILAR_CATEGORIES,
+            f"categories of {name} look like the same ones spelt twice",
+            where,
+            "Spell them alike",
+            subject=name,
+            offenders=double,
+            offender_kind=OffenderKind.LABEL,
+        )
 
 
 def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
@@ -264,15 +301,32 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
         elif name == "icv":
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
-        cells = join_names(f"{values[int(row)]:g} for {people.ids[int(row)]}" for row in np.flatnonzero(wrong))
-        findings.error(f"covariate {name} cannot be: {cells}", people.where, "Mend these cells, empty for missing")
+        findings.error(
+            ProblemCode.IMPOSSIBLE_VALUES,
+            f"covariate {name} cannot be",
+            people.where,
+            "Mend these cells, empty for missing",
+            **_name_cells(name, values, wrong, people),
+        )
         return
     codes = np.isin(values, MISSING_CODES)
     others = values[~codes & np.isfinite(values)]
     codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
     if codes.any():
-        cells = join_names(f"{values[int(row)]:g} for {people.ids[int(row)]}" for row in np.flatnonzero(codes))
-        findings.warn(f"covariate {name} may hold codes for missing: {cells}", people.where, "Empty these cells if so")
+        findings.warn(
+            ProblemCode.CODES_FOR_MISSING,
+            f"covariate {name} may hold codes for missing",
+            people.where,
+            "Empty these cells if so",
+            **_name_cells(name, values, codes, people),
+        )
+
+
+def _name_cells(name: str, values: FloatArray, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:
+    """Return the covariate, and the people with the first values, of cells (N,) that are wrong."""
+    rows = [int(row) for row in np.flatnonzero(cells)]
+    listing = join_names(f"{values[row]:g} for {people.ids[row]}" for row in rows)
+    return {"subject": name, "offenders": [people.ids[row] for row in rows], "listing": listing}
 
 
 def describe_covariate(values: pd.Series) -> str:

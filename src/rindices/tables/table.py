@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray
-from rindices.errors import Findings, format_count, join_names
+from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
 from rindices.tables.io.text import read_frame, to_text
 from rindices.tables.layout import formats, freesurfer_subjects
 from rindices.tables.layout.formats import Layout
@@ -150,9 +150,13 @@ def _build_table(
     nameless = [int(row) + 1 for row in np.flatnonzero(names.isna())]
     if nameless:
         findings.fatal(
-            f"{format_count(len(nameless), 'row')} without an id: row {join_names(nameless)}",
+            ProblemCode.MISSING_IDS,
+            f"{format_count(len(nameless), 'row')} without an id",
             where,
             "Fill the id or delete the row",
+            offenders=map(str, nameless),
+            offender_kind=OffenderKind.ROW,
+            listing=f"row {join_names(nameless)}",
         )
     ids: list[str] = names.tolist()
     session = _find_session_column(frame, roles) if first is None else first.session_column
@@ -161,12 +165,15 @@ def _build_table(
     bids = split_bids_ids(ids) if in_id else None
     if bids:
         if first is None:
-            findings.note(f"ids hold person and session: {ids[0]} is {bids[0][0]}, {bids[1][0]}", where)
+            example = f"{ids[0]} is {bids[0][0]}, {bids[1][0]}"
+            what = "ids hold person and session"
+            findings.note(ProblemCode.SESSION_IN_ID, what, where, offenders=ids[:1], listing=example)
         ids, sessions = bids
     elif in_id and first is not None and not ids:
         sessions = []
     elif in_id and first is not None:
-        findings.fatal(f"ids hold person and session in the first rows, not here: {ids[0]}", where, "Spell them alike")
+        what = "ids hold person and session in the first rows, not here"
+        findings.fatal(ProblemCode.SESSION_IN_ID, what, where, "Spell them alike", offenders=ids[:1])
     table = Table(ids, sessions, frame, layout, where, id_column, session)
     _check_unique_ids(table, findings)
     return table
@@ -177,9 +184,11 @@ def _check_unique_ids(table: Table, findings: Findings) -> None:
     if twice:
         cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
         findings.fatal(
-            f"{format_count(len(twice), 'id stands', 'ids stand')} more than once: {join_names(twice)}",
+            ProblemCode.DUPLICATE_IDS,
+            f"{format_count(len(twice), 'id stands', 'ids stand')} more than once",
             table.where,
             cure,
+            offenders=twice,
         )
 
 
@@ -196,11 +205,11 @@ def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, 
         return first
     texts = frame[first]
     if not pd.api.types.is_numeric_dtype(texts) and texts.is_unique:
-        findings.note(f"the first column, '{first}', is taken as the id", where, "If not: --id COLUMN")
+        what = f"the first column, '{first}', is taken as the id"
+        findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, "If not: --id COLUMN", subject=first)
         return first
-    return findings.fatal(
-        "no column of ids was found", where, f"Name it: --id COLUMN (there is: {join_names(frame.columns)})"
-    )
+    cure = f"Name it: --id COLUMN (there is: {join_names(frame.columns)})"
+    return findings.fatal(ProblemCode.NO_ID_COLUMN, "no column of ids was found", where, cure)
 
 
 def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
@@ -217,7 +226,8 @@ def drop_counter_column(
     nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
     if not nameless or not is_row_counter(to_text(frame[first]).tolist()):
         return frame, header
-    findings.note("the nameless first column only counts the rows; it is not used", where)
+    what = "the nameless first column only counts the rows; it is not used"
+    findings.note(ProblemCode.ROW_COUNTER_DROPPED, what, where)
     return frame.drop(columns=first), header[1:]
 
 
@@ -230,12 +240,10 @@ def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findi
     best = max(candidates, key=lambda name: len(rows[name]))
     rivals = [name for name in candidates if 2 * len(rows[name]) > len(rows[best]) and rows[name] != rows[best]]
     if rivals:
-        findings.fatal(
-            f"columns {join_names([best, *rivals])} all look like ids and mean different people",
-            where,
-            "Name one: --id COLUMN",
-        )
-    findings.note(f"of the columns {join_names(candidates)}, '{best}' is taken as the id", where)
+        what = f"columns {join_names([best, *rivals])} all look like ids and mean different people"
+        findings.fatal(ProblemCode.ID_COLUMN_UNCLEAR, what, where, "Name one: --id COLUMN")
+    what = f"of the columns {join_names(candidates)}, '{best}' is taken as the id"
+    findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, subject=best)
     return str(best)
 
 
@@ -250,9 +258,12 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
     if same:
         findings.fatal(
-            f"{format_count(len(same), 'region stands', 'regions stand')} in {left.where} as well: {join_names(same)}",
+            ProblemCode.DUPLICATE_REGIONS,
+            f"{format_count(len(same), 'region stands', 'regions stand')} in {left.where} as well",
             right.where,
             "Give each region once (one lh and one rh table, not the same twice)",
+            offenders=same,
+            offender_kind=OffenderKind.REGION,
         )
     with_session = left.sessions is not None and right.sessions is not None
     matching = match_ids(left.ids, right.ids)
@@ -263,9 +274,11 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     extra = len(right.ids) - (len(wanted) - len(lacking))
     if lacking or extra:
         findings.warn(
-            f"{len(lacking):,} people of {left.where} are not here ({join_names(lacking) or 'none'}), {extra:,} only here",
+            ProblemCode.UNMATCHED_IDS,
+            f"{extra:,} people are only here, {len(lacking):,} people of {left.where} are not here",
             right.where,
             "Their regions count as missing; people who are only in the second table are not read",
+            offenders=lacking,
         )
     places = pd.Index([rows.get(want, -1) for want in wanted])
     columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
@@ -281,21 +294,33 @@ def report_inexact_matches(matching: IdMatches, left: str, right: str, findings:
     """Tell the user about ids that were matched though spelt differently, and about those that were not."""
     if matching.inexact:
         example = " = ".join(matching.inexact[0])
-        counted = is_row_counter([pair[0] for pair in matching.inexact])
+        matched = [pair[0] for pair in matching.inexact]
+        counted = is_row_counter(matched)
         counted |= is_row_counter([pair[1] for pair in matching.inexact])
         if counted:
-            what = "the ids of one table only count 1, 2, 3, ...: make sure that they are not row numbers"
-            findings.warn(what, f"{left}, {right}", f"They were matched so: {example}")
+            findings.warn(
+                ProblemCode.ROW_COUNTER_IDS,
+                "the ids of one table only count 1, 2, 3, ...",
+                f"{left}, {right}",
+                "Make sure that they are not row numbers",
+                offenders=matched,
+                listing=f"matched as {example}",
+            )
         findings.note(
-            f"{format_count(len(matching.inexact), 'id was', 'ids were')} matched one to one though spelt differently "
-            f"(prefix, suffix, path or zeros): {example}",
+            ProblemCode.INEXACT_IDS,
+            f"{format_count(len(matched), 'id was', 'ids were')} matched one to one though spelt differently "
+            "(prefix, suffix, path or zeros)",
             f"{left}, {right}",
+            offenders=matched,
+            listing=example,
         )
     if matching.ambiguous:
         findings.error(
-            f"{format_count(len(matching.ambiguous), 'id fits', 'ids fit')} more than one person: {join_names(matching.ambiguous)}",
+            ProblemCode.AMBIGUOUS_IDS,
+            f"{format_count(len(matching.ambiguous), 'id fits', 'ids fit')} more than one person",
             f"{left}, {right}",
             "Spell ids alike in both tables",
+            offenders=matching.ambiguous,
         )
 
 
@@ -316,5 +341,8 @@ def _check_hemispheres(table: Table, findings: Findings) -> None:
     if table.layout.format == "aparc" and len(sides) == 1:
         have, lack = ("left", "rh") if sides == {"lh"} else ("right", "lh")
         findings.warn(
-            f"only the {have} hemisphere is here", table.where, f"Give both tables: TABLE_lh TABLE_{lack} side by side"
+            ProblemCode.ONE_HEMISPHERE,
+            f"only the {have} hemisphere is here",
+            table.where,
+            f"Give both tables: TABLE_lh TABLE_{lack} side by side",
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, Severity
+from rindices.errors import Findings, Problem, ProblemCode
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.fast_path import FastPathSchema
 from rindices.tables.io.parquet import PARQUET_SUFFIXES, is_parquet, open_parquet, read_batches
@@ -241,14 +241,14 @@ class OpenedTable:
 
 def merge_problems(problems: Sequence[Problem]) -> list[Problem]:
     """Return problems of many pieces, those alike told once with the number of pieces."""
-    alike: dict[tuple[Severity, str], list[Problem]] = {}
+    alike: dict[object, list[Problem]] = {}
     for problem in problems:
-        shape = "".join(char for char in problem.what.split(":")[0] if not char.isdigit() and char not in ",.")
-        alike.setdefault((problem.severity, shape), []).append(problem)
+        kind = (problem.severity, problem.code, problem.subject)
+        alike.setdefault(problem if problem.code is ProblemCode.ERROR else kind, []).append(problem)
     return [
         one[0]
         if len(set(one)) == 1
-        else replace(one[0], what=f"{one[0].what} (and the like in {len(one) - 1:,} more pieces)")
+        else replace(one[0], ending=f"{one[0].ending} (and the like in {len(one) - 1:,} more pieces)")
         for one in alike.values()
     ]
 

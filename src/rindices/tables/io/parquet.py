@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from rindices.errors import Findings, TableError, join_names
+from rindices.errors import Findings, ProblemCode, TableError, join_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,14 +28,17 @@ def read_parquet(path: Path, most_columns: int, findings: Findings, rows: int | 
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        findings.fatal("reading parquet needs pyarrow", path.name, "pip install 'rindices[parquet]'")
+        cure = "pip install 'rindices[parquet]'"
+        findings.fatal(ProblemCode.MISSING_PACKAGE, "reading parquet needs pyarrow", path.name, cure)
     try:
         width = len(pq.read_schema(path).names)
         if width > most_columns:
-            findings.fatal(f"the table has {width:,} columns; at most {most_columns:,} are read", path.name)
+            what = f"the table has {width:,} columns; at most {most_columns:,} are read"
+            findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what, path.name)
         frame = pd.read_parquet(path) if rows is None else _read_first_rows(path, rows)
     except (pa.ArrowException, OSError, ValueError) as error:
-        findings.fatal(f"this is not a readable parquet file ({join_names([error])})", path.name, "Write it again")
+        what = f"this is not a readable parquet file ({join_names([error])})"
+        findings.fatal(ProblemCode.FILE_UNREADABLE, what, path.name, "Write it again")
     named_index = [name for name in frame.index.names if name]
     frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
     return strip_column_names(frame)

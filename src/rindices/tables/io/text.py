@@ -5,14 +5,14 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, describe_os_error, format_count, join_names
+from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
 from rindices.tables.io.parquet import is_parquet, read_parquet
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def read_frame(
         options = _build_read_options(dialect, as_text) | {"nrows": rows}
         frame = _read_text(path, path.name, dialect, options, findings)
     if frame.empty:
-        findings.fatal("the table has a header and no people", where, "Export it again with its rows")
+        findings.fatal(
+            ProblemCode.NO_ROWS, "the table has a header and no people", where, "Export it again with its rows"
+        )
     return _drop_empty_columns(frame, header), header
 
 
@@ -110,17 +112,25 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
         head = file.read(_HEAD_BYTES)
     for magic, what in _MAGIC_BYTES.items():
         if head.startswith(magic):
-            findings.fatal(f"this is {what}, not a text table", path.name, "Export it as CSV and try again")
+            findings.fatal(
+                ProblemCode.NOT_A_TABLE,
+                f"this is {what}, not a text table",
+                path.name,
+                "Export it as CSV and try again",
+            )
     encoding = _detect_encoding(head)
     text = head.decode(encoding, errors="replace")
     if "\x00" in text:
-        findings.fatal("this is a binary file, not a text table", path.name, "Export the table as CSV")
+        findings.fatal(
+            ProblemCode.NOT_A_TABLE, "this is a binary file, not a text table", path.name, "Export the table as CSV"
+        )
     lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
     filled = [number for number, line in enumerate(lines) if line.strip(" \t,;") and not _COMMENT_REGEX.match(line)]
     if not filled:
-        findings.fatal("the file is empty", path.name, "Export it again")
+        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
     if len(lines) == 1 and len(head) == _HEAD_BYTES:
         findings.fatal(
+            ProblemCode.TOO_MANY_COLUMNS,
             f"the first line is longer than {_HEAD_BYTES:,} bytes",
             path.name,
             f"A table has one person a row and at most {MAX_COLUMNS:,} columns; is it transposed?",
@@ -141,16 +151,19 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
 
 def _check_file(path: Path, findings: Findings) -> None:
     if not path.exists():
-        findings.fatal("there is no such file", str(path), "Check the path")
+        findings.fatal(ProblemCode.FILE_MISSING, "there is no such file", str(path), "Check the path")
     if not path.is_file():
-        findings.fatal("this is not a file", str(path), "Give the path of a table")
+        findings.fatal(ProblemCode.FILE_UNREADABLE, "this is not a file", str(path), "Give the path of a table")
     try:
         with path.open("rb") as file:
             size = len(file.read(1))
     except OSError as error:
-        findings.fatal(f"the file cannot be read ({describe_os_error(error)})", str(path), "Check its permissions")
+        reason = describe_os_error(error)
+        findings.fatal(
+            ProblemCode.FILE_UNREADABLE, f"the file cannot be read ({reason})", str(path), "Check its permissions"
+        )
     if size == 0:
-        findings.fatal("the file is empty", path.name, "Export it again")
+        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
 
 
 def _detect_encoding(head: bytes) -> str:
@@ -206,12 +219,14 @@ def _split_cells(line: str, separator: str) -> tuple[str, ...]:
 def _check_header(header: list[str], where: str, findings: Findings) -> None:
     if len(header) > MAX_COLUMNS:
         findings.fatal(
+            ProblemCode.TOO_MANY_COLUMNS,
             f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read",
             where,
             "One person a row and one region a column; is it transposed?",
         )
     if len(header) < 2:
         findings.fatal(
+            ProblemCode.TOO_FEW_COLUMNS,
             f"only one column was found: '{join_names(header)}'",
             where,
             "Columns are separated by comma, tab, semicolon or blanks; an id and the regions are needed",
@@ -220,9 +235,12 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
     twice = [name for name, times in names.items() if times > 1]
     if twice:
         findings.fatal(
-            f"{format_count(len(twice), 'column name stands', 'column names stand')} more than once: {join_names(twice)}",
+            ProblemCode.DUPLICATE_COLUMNS,
+            f"{format_count(len(twice), 'column name stands', 'column names stand')} more than once",
             where,
             "Rename or remove the second one",
+            offenders=twice,
+            offender_kind=OffenderKind.COLUMN,
         )
 
 
@@ -241,10 +259,12 @@ def _read_text(
         try:
             return _parse_csv(source, dialect.encoding, options)
         except UnicodeDecodeError:
-            findings.note("the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8")
+            findings.note(
+                ProblemCode.ENCODING_GUESSED, "the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8"
+            )
             return _parse_csv(source, "latin-1", options)
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
-        _raise_row_error(error, where, len(dialect.header), findings)
+        _raise_row_error(error, source, where, dialect, findings)
 
 
 def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
@@ -284,16 +304,33 @@ def _parse_csv(source: Path | bytes, encoding: str, options: dict[str, Any]) -> 
     return frame
 
 
-def _raise_row_error(error: Exception, where: str, columns: int, findings: Findings) -> NoReturn:
-    """Say in the user's words why the rows do not fit the header."""
-    match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-    if match:
-        what = f"line {int(match[2]):,} has {match[3]} values, the header {match[1]} names"
-    elif isinstance(error, pd.errors.ParserWarning):
-        what = f"the rows have more values than the header has names ({columns})"
+def _raise_row_error(
+    error: Exception, source: Path | bytes, where: str, dialect: Dialect, findings: Findings
+) -> NoReturn:
+    """Say why the rows do not fit the header."""
+    names = len(dialect.header)
+    long_row = None if isinstance(error, pd.errors.ParserWarning) else _find_long_row(source, dialect)
+    if isinstance(error, pd.errors.ParserWarning):
+        what = f"the rows have more values than the header has names ({names})"
+    elif long_row:
+        what = f"line {long_row[0]:,} has {long_row[1]} values, the header {names} names"
     else:
-        what = f"the rows cannot be read ({join_names([str(error).splitlines()[0]])})"
-    findings.fatal(what, where, "Export it again with one name a column (in R: write.csv(row.names = FALSE))")
+        what = f"the rows cannot be read ({join_names(str(error).splitlines()[:1])})"
+    cure = "Export it again with one name a column (in R: write.csv(row.names = FALSE))"
+    findings.fatal(ProblemCode.BAD_ROWS, what, where, cure)
+
+
+def _find_long_row(source: Path | bytes, dialect: Dialect) -> tuple[int, int] | None:
+    """Return the line and the number of values of the first row with more values than names, if there is one."""
+    content = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    with TextIOWrapper(content, dialect.encoding, errors="replace", newline="") as lines:
+        blanks = dialect.separator == _WHITESPACE_REGEX
+        reader = csv.reader(lines, delimiter=" " if blanks else dialect.separator, skipinitialspace=True)
+        try:
+            rows = ((reader.line_num, len(row) - (blanks and row[-1:] == [""])) for row in reader)
+            return next((row for row in rows if row[1] > len(dialect.header)), None)
+        except csv.Error:
+            return None
 
 
 def _drop_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:

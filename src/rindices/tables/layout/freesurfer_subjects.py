@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rindices.errors import Findings, format_count, join_names
+from rindices.errors import Findings, ProblemCode, format_count
 
 STATS_NAMES = ("aseg+DKT.stats", "aseg+DKT.VINN.stats", "aparc.DKTatlas+aseg.deep.volume.stats", "aseg.stats")
 _ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
@@ -23,6 +23,7 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     people = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _find_stats_file(subject))}
     if not people:
         findings.fatal(
+            ProblemCode.NO_SUBJECT_FOLDERS,
             "no subject folder with stats/aseg+DKT.stats was found",
             str(folder),
             "Give the folder that holds one folder per person (SUBJECTS_DIR)",
@@ -31,13 +32,15 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     broken = [name for name, row in rows.items() if not row]
     if broken:
         findings.error(
-            f"{format_count(len(broken), 'stats file')} without a volume: {join_names(broken)}",
+            ProblemCode.EMPTY_STATS_FILES,
+            f"{format_count(len(broken), 'stats file')} without a volume",
             str(folder),
             "Run the segmentation of these people again or move their folders away",
+            offenders=broken,
         )
     frame = pd.DataFrame([{"participant_id": name, **row} for name, row in rows.items() if row])
     if frame.empty:
-        findings.fatal("no stats file holds a volume", str(folder), "Run the segmentation again")
+        findings.fatal(ProblemCode.NO_ROWS, "no stats file holds a volume", str(folder), "Run the segmentation again")
     return frame
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from rindices.errors import Findings, capitalise_first, did_you_mean, format_count, join_names
+from rindices.errors import Findings, OffenderKind, ProblemCode, capitalise_first, did_you_mean, format_count
 from rindices.tables.layout import formats, freesurfer
 from rindices.tables.layout.muse import find_muse_region
 from rindices.tables.participants import JoinedParticipants
@@ -19,15 +19,22 @@ def read_region_values(table: Table, exclude: Sequence[str], findings: Findings)
     for name in exclude:
         if _find_excluded_column(name, table.layout.regions) is None:
             cure = capitalise_first(did_you_mean(name, list(table.layout.regions)))
-            findings.error(f"there is no region '{name}' to exclude", table.where, cure)
+            what = f"there is no region '{name}' to exclude"
+            findings.error(ProblemCode.UNKNOWN_REGION, what, table.where, cure, subject=name)
     if len(names) < 2:
         found = "only one region was found" if names else "no regions were found"
-        findings.fatal(found, table.where, "Give a table with one column of numbers a region")
+        findings.fatal(ProblemCode.NO_REGIONS, found, table.where, "Give a table with one column of numbers a region")
     twice = [region for region, times in Counter(names.values()).items() if times > 1]
     if twice:
         columns = [column for column, region in names.items() if region == twice[0]]
-        what = f"{format_count(len(twice), 'region stands', 'regions stand')} in two columns: {join_names(columns)}"
-        findings.fatal(what, table.where, "Keep one of each (raw or harmonised): remove the others or --exclude them")
+        findings.fatal(
+            ProblemCode.DUPLICATE_REGIONS,
+            f"{format_count(len(twice), 'region stands', 'regions stand')} in two columns",
+            table.where,
+            "Keep one of each (raw or harmonised): remove the others or --exclude them",
+            offenders=columns,
+            offender_kind=OffenderKind.COLUMN,
+        )
     ordered = sorted(names, key=lambda column: region_sort_key(names[column]))
     first = table.frame.columns.get_loc(ordered[0])
     beside = table.frame.iloc[:, first : first + len(ordered)]  # as they lie in pieces of a table: no copy

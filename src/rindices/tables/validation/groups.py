@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, did_you_mean, format_count, join_names
+from rindices.errors import Findings, OffenderKind, ProblemCode, did_you_mean, format_count, join_names
 from rindices.tables.io.text import to_text
 
 if TYPE_CHECKING:
@@ -43,12 +43,16 @@ def assign_groups(
     others = {label: number for label, number in counts.items() if label not in chosen[0] + chosen[1]}
     if others:
         findings.note(
-            f"{format_count(sum(others.values()), 'person', 'people')} with another label are left out: {_format_counts(others)}",
+            ProblemCode.OTHER_LABELS,
+            f"{format_count(sum(others.values()), 'person', 'people')} with another label are left out",
             where,
+            offenders=others,
+            offender_kind=OffenderKind.LABEL,
+            listing=_format_counts(others),
         )
     for name, labels_of in zip((CONTROL, PATIENT), chosen, strict=True):
         if not sum(counts.get(label, 0) for label in labels_of):
-            findings.error(f"there are no {name}s", where, _LABELS_HINT)
+            findings.error(ProblemCode.EMPTY_GROUP, f"there are no {name}s", where, _LABELS_HINT, subject=name)
     return result
 
 
@@ -67,7 +71,8 @@ def _choose_labels(
 ) -> tuple[list[str], list[str]] | None:
     found = [str(label) for label in counts]
     if not found:
-        findings.error("the group column is empty", where, "Fill it or name another column with --group")
+        cure = "Fill it or name another column with --group"
+        findings.error(ProblemCode.GROUP_COLUMN_EMPTY, "the group column is empty", where, cure)
         return None
     if not controls and not patients:
         return _guess_labels_or_report(counts, where, findings)
@@ -80,12 +85,14 @@ def _choose_labels(
     rest = [label for label in found if label not in known + ill]
     if (not known or not ill) and len(rest) != 1:
         missing = "controls" if not known else "patients"
-        findings.error(f"which label means {missing}? There is: {_format_counts(counts)}", where, _LABELS_HINT)
+        what = f"which label means {missing}? There is: {_format_counts(counts)}"
+        findings.error(ProblemCode.LABELS_UNCLEAR, what, where, _LABELS_HINT)
         return None
     chosen = ([k for k in known if k] or rest, [p for p in ill if p] or rest)
     both = set(chosen[0]) & set(chosen[1])
     if both:
-        findings.error(f"{join_names(sorted(both))} cannot be both control and patient", where, _LABELS_HINT)
+        what = f"{join_names(sorted(both))} cannot be both control and patient"
+        findings.error(ProblemCode.LABEL_IN_BOTH_GROUPS, what, where, _LABELS_HINT)
         return None
     return chosen
 
@@ -96,7 +103,8 @@ def _resolve_label(label: str, found: list[str], where: str, findings: Findings)
     same = [name for name in found if name == text] or [n for n in found if n.lower() == text.lower()]
     if len(same) == 1:
         return same[0]
-    findings.error(f"no one has the label '{label}'", where, f"In this column {did_you_mean(label, found)}")
+    what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, found)}"
+    findings.error(ProblemCode.UNKNOWN_LABEL, what, where, cure, subject=label)
     return None
 
 
@@ -106,10 +114,12 @@ def _guess_labels_or_report(
     guess = _guess_labels(counts)
     if guess is None:
         one = " (a study needs two groups)" if len(counts) == 1 else ""
-        findings.error(f"which label means controls?{one} There is: {_format_counts(counts)}", where, _LABELS_HINT)
+        what = f"which label means controls?{one} There is: {_format_counts(counts)}"
+        findings.error(ProblemCode.LABELS_UNCLEAR, what, where, _LABELS_HINT)
         return None
     if guess[0] == ["0"]:
-        findings.note("label 0 is taken as control and 1 as patient", where, "If not: --controls 1 --patients 0")
+        what = "label 0 is taken as control and 1 as patient"
+        findings.note(ProblemCode.LABELS_GUESSED, what, where, "If not: --controls 1 --patients 0")
     return guess
 
 

@@ -10,7 +10,17 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray
-from rindices.errors import Findings, Problem, Severity, TableError, capitalise_first, did_you_mean, join_names
+from rindices.errors import (
+    Findings,
+    Problem,
+    ProblemCode,
+    Severity,
+    TableError,
+    capitalise_first,
+    did_you_mean,
+    format_count,
+    join_names,
+)
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.layout.regions import read_region_values, select_icv
 from rindices.tables.participants import (
@@ -198,7 +208,8 @@ def validate_table(request: TableRequest, more: KnownSchema | None = None) -> Va
     if parts.groups is not None:
         _check_groups(parts, keep & ~lacking, findings)
     if not (keep & ~lacking).any() and (more is None or more.unit is None):
-        findings.error("no one is left", parts.table.where, "The notes say who was left out and why")
+        cure = "The notes say who was left out and why"
+        findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
     return _build_result(parts, keep, keep & ~lacking, unit, findings, sort=more is None)
 
 
@@ -209,7 +220,8 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, more: Kno
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
         if name and name not in table.frame and name not in people.frame:
             cure = capitalise_first(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
-            findings.error(f"there is no column '{name}' for --{option}", table.where, cure)
+            what = f"there is no column '{name}' for --{option}"
+            findings.error(ProblemCode.UNKNOWN_COLUMN, what, table.where, cure, subject=name)
     regions = read_region_values(table, request.exclude, findings)
     icv = select_icv(table, people)
     kinds = None if more is None else more.kinds
@@ -253,12 +265,15 @@ def _check_values(parts: _UnfilteredCohort, measure: str, findings: Findings) ->
     kinds = sorted(set(measures.values()))
     if measure == "volume" and "volume" not in kinds:
         findings.error(
+            ProblemCode.WRONG_MEASURE,
             f"all {len(names)} regions are {join_names(kinds)}, not volume",
             where,
-            f"Export volumes (aparcstats2table --meas volume), or say --measure {_suggest_measure(kinds)} if it is meant",
+            "Export volumes (aparcstats2table --meas volume), "
+            f"or say --measure {_suggest_measure(kinds)} if it is meant",
         )
     elif measure not in ("volume", "any") and measure not in kinds and kinds != ["volume"]:
-        findings.error(f"the regions are {join_names(kinds)}, not {measure}", where, f"Say --measure {kinds[0]}")
+        what = f"the regions are {join_names(kinds)}, not {measure}"
+        findings.error(ProblemCode.WRONG_MEASURE, what, where, f"Say --measure {kinds[0]}")
     elif measure not in ("volume", "any"):
         measures = dict.fromkeys(names, measure)
     return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
@@ -274,7 +289,7 @@ def _warn_repeated_scans(parts: _UnfilteredCohort, findings: Findings) -> None:
     people, scans = len(set(parts.people.ids)), len(parts.people.ids)
     if people < scans:
         what = f"{people:,} people have {scans:,} scans: repeated scans of a person are not independent"
-        findings.warn(what, parts.table.where, "For training keep one scan a person")
+        findings.warn(ProblemCode.REPEATED_SCANS, what, parts.table.where, "For training keep one scan a person")
 
 
 def _check_groups(parts: _UnfilteredCohort, keep: BoolArray, findings: Findings) -> None:
@@ -283,10 +298,11 @@ def _check_groups(parts: _UnfilteredCohort, keep: BoolArray, findings: Findings)
         number = int((parts.groups.rows(name) & keep).sum())
         if number == 0 and not findings.errors():
             cure = "See the notes: they lack a value that is needed"
-            findings.error(f"no {name} is left", parts.people.where, cure)
+            findings.error(ProblemCode.EMPTY_GROUP, f"no {name} is left", parts.people.where, cure, subject=name)
         elif 0 < number < _SMALL_GROUP_SIZE:
             cure = f"Results with fewer than {_SMALL_GROUP_SIZE} are not to be trusted"
-            findings.warn(f"only {number} {name}{'s' if number > 1 else ''}", parts.people.where, cure)
+            what = f"only {format_count(number, name)}"
+            findings.warn(ProblemCode.SMALL_GROUP, what, parts.people.where, cure, subject=name)
     controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
     check_constant(controls, list(parts.regions.columns), "the controls", parts.table.where, findings)
 
@@ -346,5 +362,6 @@ def _build_cohort(parts: _UnfilteredCohort, clean: BoolArray, unit: Unit, sort: 
 
 def _check_option(value: str, options: Sequence[str], name: str, findings: Findings) -> str:
     if value not in options:
-        findings.fatal(f"{name} = '{value}' is not known", "", capitalise_first(did_you_mean(value, options)))
+        cure = capitalise_first(did_you_mean(value, options))
+        findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", "", cure, subject=name)
     return value

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import Findings, format_count, join_names
+from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
 from rindices.tables.layout import muse
 from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, find_scale_outliers, guess_unit
 
@@ -27,6 +27,7 @@ class OnMissing(StrEnum):
 def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
     """Return the columns as floats; a cell of text is an error that names person and column."""
     wrong: list[str] = []
+    people: list[str] = []
     texts = [name for name, kind in frame.dtypes.items() if not _is_numeric_dtype(kind)]
     numbers = {}
     for name in texts:
@@ -34,11 +35,15 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Fi
         numbers[name] = pd.to_numeric(raw, errors="coerce").astype(float)
         bad = np.flatnonzero(raw.notna() & numbers[name].isna())
         wrong += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in bad[:3]]
+        people += _take_items(ids, bad)
     if wrong:
         findings.error(
-            f"text where a number should be: {join_names(wrong)}",
+            ProblemCode.NOT_A_NUMBER,
+            "text where a number should be",
             where,
             "Mend these cells (decimal point, no thousands separators, empty for missing)",
+            offenders=dict.fromkeys(people),
+            listing=join_names(wrong),
         )
     return frame.assign(**numbers).astype(float) if texts else _to_contiguous_floats(frame)
 
@@ -57,13 +62,15 @@ def report_missing(
     number = int(lacking.sum())
     if number == 0:
         return
-    who = f"{format_count(number, 'person has', 'people have')} {what}: {join_names(_select_ids(ids, lacking))}"
+    text, offenders = f"{format_count(number, 'person has', 'people have')} {what}", _select_ids(ids, lacking)
+    code = ProblemCode.MISSING_VALUES
     if policy is OnMissing.ERROR:
-        findings.error(who, where, _DROP_HINT)
+        findings.error(code, text, where, _DROP_HINT, offenders=offenders)
     elif policy is OnMissing.DROP:
-        findings.note(f"{who}; left out", where)
+        findings.note(code, text, where, offenders=offenders, ending="; left out")
     else:
-        findings.note(f"{who}; fit stops here unless told to leave them out", where, _DROP_HINT)
+        ending = "; fit stops here unless told to leave them out"
+        findings.note(code, text, where, _DROP_HINT, offenders=offenders, ending=ending)
 
 
 class ColumnRanges(NamedTuple):
@@ -105,6 +112,7 @@ def check_regions(
         unit = Unit.MIXED
     elif unit is Unit.MM and "volume" in kinds:
         findings.error(
+            ProblemCode.WRONG_MEASURE,
             "the values look like cortical thickness in mm, not volumes: all regions lie between 1 and 6",
             where,
             "Give volumes, or say --measure thickness if thickness is meant",
@@ -137,9 +145,12 @@ def check_constant(values: FloatArray, regions: Sequence[str], who: str, where: 
     if constant.size:
         names = _take_items(regions, constant)
         findings.error(
-            f"{format_count(len(names), 'region is', 'regions are')} constant in {who}: {join_names(names)}",
+            ProblemCode.CONSTANT_REGIONS,
+            f"{format_count(len(names), 'region is', 'regions are')} constant in {who}",
             where,
             f"Leave them out: --exclude {','.join(names[:5])}",
+            offenders=names,
+            offender_kind=OffenderKind.REGION,
         )
 
 
@@ -148,9 +159,12 @@ def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findi
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
     if empty:
         findings.error(
-            f"{format_count(len(empty), 'region has', 'regions have')} no value at all: {join_names(empty)}",
+            ProblemCode.EMPTY_REGIONS,
+            f"{format_count(len(empty), 'region has', 'regions have')} no value at all",
             where,
             f"Leave them out: --exclude {','.join(empty[:5])}",
+            offenders=empty,
+            offender_kind=OffenderKind.REGION,
         )
     _check_infinite(suspects, where, findings)
 
@@ -158,15 +172,16 @@ def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findi
 def _check_infinite(suspects: pd.DataFrame, where: str, findings: Findings) -> None:
     infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if infinite:
-        findings.error(f"infinite values in {join_names(infinite)}", where, "Mend these cells")
+        what = f"infinite values in {join_names(infinite)}"
+        findings.error(ProblemCode.INFINITE_VALUES, what, where, "Mend these cells")
 
 
 def _compute_medians(regions: pd.DataFrame) -> FloatArray:
     """Return the median of each region (R,) over at most 5,000 people spread over the table, NaN if it has none."""
-    some = regions.iloc[:: max(1, len(regions) // 5_000)].to_numpy()
-    filled = np.ma.masked_invalid(some)
-    if not np.ma.is_masked(filled):
-        return np.asarray(np.median(some, axis=0))
+    sample = regions.iloc[:: max(1, len(regions) // 5_000)].to_numpy()
+    filled = np.ma.masked_invalid(sample)
+    if len(sample) and not np.ma.is_masked(filled):
+        return np.asarray(np.median(sample, axis=0))
     return np.array([np.median(column.compressed()) if column.count() else np.nan for column in filled.T])
 
 
@@ -176,15 +191,19 @@ def _check_sign(
     negative, zero = regions.loc[:, ranges.low < 0], regions.loc[:, ranges.low == 0]
     if negative.shape[1]:
         findings.error(
-            f"negative values in {format_count(negative.shape[1], 'region')}: {_format_cells(negative < 0, ids)}",
+            ProblemCode.NEGATIVE_VALUES,
+            f"negative values in {format_count(negative.shape[1], 'region')}",
             where,
             "A volume cannot be negative: mend the cells, or give the table before it was standardised",
+            **_name_cells(negative < 0, ids),
         )
     if zero.shape[1]:
         findings.warn(
-            f"a volume of 0 in {format_count(zero.shape[1], 'region')}: {_format_cells(zero == 0, ids)}",
+            ProblemCode.ZERO_VOLUMES,
+            f"a volume of 0 in {format_count(zero.shape[1], 'region')}",
             where,
             "The segmentation may have failed: look at these people, empty the cells if so",
+            **_name_cells(zero == 0, ids),
         )
 
 
@@ -195,19 +214,24 @@ def _check_scale(
     if not found.cells:
         return
     off = found.cells / max(1, len(found.people) * len(regions))
-    who = join_names(_take_items(ids, found.people))
+    people, names = _take_items(ids, found.people), join_names(_take_items(regions, found.regions))
     if off > 0.3 or found.cells > 0.02 * values.size:
         findings.error(
-            f"units are mixed: {format_count(len(found.people), 'person', 'people')} a hundred times and more off the rest: "
-            f"{who} (in {join_names(_take_items(regions, found.regions))})",
+            ProblemCode.MIXED_UNITS,
+            f"units are mixed: {format_count(len(people), 'person', 'people')} a hundred times and more off the rest",
             where,
             "Bring all to one unit (mm3)",
+            offenders=people,
+            ending=f" (in {names})",
         )
     else:
         findings.warn(
-            f"values a hundred times off the usual: {who} in {join_names(_take_items(regions, found.regions))}",
+            ProblemCode.OUTLYING_VALUES,
+            "values a hundred times off the usual",
             where,
             "Look at these people's segmentations",
+            offenders=people,
+            ending=f" in {names}",
         )
 
 
@@ -224,40 +248,46 @@ def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where:
     typical = float(np.median([ratio for _, ratio in ratios])) if ratios else 1.0
     if not 0.3 < typical < 3:
         findings.error(
+            ProblemCode.UNIT_MISMATCH,
             f"all regions are about {typical:.2g} times the usual adult volume, taken as {unit}",
             where,
             "Check the unit: mm3 or ml is expected, or volumes divided by ICV",
         )
         return
-    wrong = [f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20]
+    wrong = {label: f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20}
     if wrong:
         findings.error(
-            f"{format_count(len(wrong), 'region is', 'regions are')} far from the usual adult volume: {join_names(wrong)}",
+            ProblemCode.UNIT_MISMATCH,
+            f"{format_count(len(wrong), 'region is', 'regions are')} far from the usual adult volume",
             where,
             "Check the unit and the order of these columns",
+            offenders=wrong,
+            offender_kind=OffenderKind.REGION,
+            listing=join_names(wrong.values()),
         )
 
 
 def _report_unit(unit: Unit, where: str, findings: Findings) -> None:
     if unit is Unit.MIXED:
-        findings.note(
-            "volumes and other measures (thickness, area) stand side by side; each region is standardised on its own",
-            where,
-        )
+        what = "volumes and other measures (thickness, area) stand side by side; each region is standardised on its own"
+        findings.note(ProblemCode.MIXED_MEASURES, what, where)
     elif unit is Unit.STANDARDISED:
-        findings.note("the values look standardised already (z-scores, or 1 with a spread of 0.1)", where)
+        what = "the values look standardised already (z-scores, or 1 with a spread of 0.1)"
+        findings.note(ProblemCode.STANDARDISED_VALUES, what, where)
     elif unit is Unit.NORMALISED:
-        findings.note(
-            "the values look divided by intracranial volume (or in litres): if so, do not adjust for it again", where
-        )
+        what = "the values look divided by intracranial volume (or in litres): if so, do not adjust for it again"
+        findings.note(ProblemCode.NORMALISED_VALUES, what, where)
     elif unit is Unit.UNKNOWN:
-        findings.warn("the unit cannot be guessed from the magnitudes", where, "mm3 or ml is expected")
+        what = "the unit cannot be guessed from the magnitudes"
+        findings.warn(ProblemCode.UNIT_UNKNOWN, what, where, "mm3 or ml is expected")
 
 
-def _format_cells(bad: pd.DataFrame, ids: Sequence[str]) -> str:
-    """Return the first bad cells of a mask (N, R) as ``region of person``."""
-    rows, places = np.nonzero(bad.to_numpy())
-    return join_names(f"{bad.columns[int(p)]} of {ids[int(r)]}" for r, p in zip(rows[:50], places[:50], strict=True))
+def _name_cells(bad: pd.DataFrame, ids: Sequence[str]) -> ProblemDetails:
+    """Return the people with bad cells, given as a mask (N, R), and the first cells as ``region of person``."""
+    rows, columns = np.nonzero(bad.to_numpy())
+    cells = zip(rows[:50], columns[:50], strict=True)
+    listing = join_names(f"{bad.columns[int(column)]} of {ids[int(row)]}" for row, column in cells)
+    return {"offenders": _take_items(ids, np.unique(rows)), "listing": listing}
 
 
 def _select_ids(ids: Sequence[str], mask: BoolArray) -> list[str]:

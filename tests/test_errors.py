@@ -1,0 +1,97 @@
+"""Problems have a code and offenders; errors keep them on their way between processes."""
+
+import json
+import pickle
+
+import pytest
+
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    Problem,
+    ProblemCode,
+    RindicesError,
+    Severity,
+    TableError,
+    did_you_mean,
+    format_quantity,
+    join_names,
+)
+
+PEOPLE = ("sub-012", "sub-040", "sub-077", "sub-078", "sub-079", "sub-080")
+MISSING = Problem(
+    Severity.NOTE,
+    "6 people have no age",
+    "people.tsv",
+    "Mend them",
+    ProblemCode.MISSING_VALUES,
+    offenders=PEOPLE,
+    ending="; left out",
+)
+
+
+def test_the_line_lists_the_first_offenders() -> None:
+    names = "sub-012, sub-040, sub-077, sub-078, sub-079 and 1 more"
+    assert str(MISSING) == f"people.tsv: 6 people have no age: {names}; left out. Mend them."
+
+
+def test_the_summary_names_no_participant() -> None:
+    assert MISSING.summary == "6 people have no age; left out"
+
+
+def test_the_summary_names_other_offenders() -> None:
+    regions = Problem(Severity.ERROR, "1 region is empty", offenders=("MUSE_47",), offender_kind=OffenderKind.REGION)
+    assert regions.summary == str(regions).removesuffix(".") == "1 region is empty: MUSE_47"
+
+
+def test_a_listing_says_more_than_the_names() -> None:
+    problem = Problem(Severity.ERROR, "wrong ages", offenders=("sub-012",), listing="-3 for sub-012")
+    assert str(problem) == "wrong ages: -3 for sub-012."
+    assert problem.summary == "wrong ages"
+
+
+def test_json_has_the_promised_keys_and_the_full_text() -> None:
+    values = MISSING.as_dict()
+    assert list(values)[:4] == ["severity", "what", "where", "cure"]
+    assert values["what"].startswith("6 people have no age: sub-012")
+    assert (values["code"], values["offender_kind"]) == ("missing_values", "participant")
+
+
+def test_a_record_is_read_again() -> None:
+    assert Problem.from_record(json.loads(json.dumps(MISSING.as_record()))) == MISSING
+    early = {"severity": "warning", "what": "few people", "where": "", "cure": ""}
+    assert Problem.from_record(early) == Problem(Severity.WARNING, "few people")
+
+
+def test_errors_of_text_have_a_code() -> None:
+    assert [problem.code for problem in RindicesError("text").problems] == [ProblemCode.ERROR]
+
+
+def test_errors_survive_pickling() -> None:
+    error = pickle.loads(pickle.dumps(TableError([MISSING])))
+    assert (type(error), error.problems) == (TableError, (MISSING,))
+
+
+def test_findings_collect_and_stop() -> None:
+    findings = Findings()
+    findings.warn(ProblemCode.UNIT_UNKNOWN, "the unit is unknown", subject="volume")
+    findings.error(ProblemCode.DUPLICATE_IDS, "an id stands twice", offenders=["a"])
+    with pytest.raises(TableError) as caught:
+        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty")
+    assert [problem.code for problem in findings] == ["unit_unknown", "duplicate_ids", "file_empty"]
+    assert list(caught.value.problems) == findings.errors()
+    assert findings.problems[1].offenders == ("a",)
+
+
+def test_names_are_joined_shortened_and_printable() -> None:
+    assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert join_names(["a\nb", "x" * 100]) == f"a?b, {'x' * 77}..."
+
+
+def test_suggestions_keep_the_spelling() -> None:
+    assert did_you_mean("dxgrp", ["DXgroup", "age"]) == "did you mean 'DXgroup'?"
+    assert did_you_mean("zzz", []) == "there is: nothing"
+
+
+def test_quantities_have_no_exponent() -> None:
+    assert [format_quantity(value) for value in (55.9, 1.2345678e6, 0.5)] == ["55.9", "1,234,570", "0.5"]
