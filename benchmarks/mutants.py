@@ -179,7 +179,7 @@ def try_module(module: dict[str, Any], only: set[str] | None) -> list[MutantReco
         baseline = run_mutant(root, module["tests"], 3600, keep_bytecode=True)
         if baseline[0] == "killed":
             raise SystemExit(f"{module['path']}: its tests fail before anything is changed ({baseline[1]})")
-        seconds = max(SETTINGS["least"], SETTINGS["patience"] * (time.monotonic() - start))
+        seconds = max(SETTINGS["min_timeout"], SETTINGS["timeout_factor"] * (time.monotonic() - start))
         records = []
         for mutation, old, new in chosen:
             operator = get_operator(mutation.operator_name)(**mutation.operator_args)
