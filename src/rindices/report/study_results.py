@@ -1,4 +1,4 @@
-"""What a study left behind, read back for its report."""
+"""Read the results of a study for its report."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,13 +11,20 @@ from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
 from rindices.model.patterns import make_pattern_table
-from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
+from rindices.model.records import (
+    CandidateRecord,
+    CohortRecord,
+    PermutationTestRecord,
+    ProvenanceRecord,
+    Record,
+    SelectionRecord,
+)
 from rindices.tables.cohort import GROUP
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 N_LISTED_REGIONS = 14
-"""Regions of a pattern that the page lists; the table behind holds all."""
+"""Regions of a pattern that the page lists; the data of the figure hold all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +36,17 @@ class StudyResults:
     title : str
     model : FittedModel
     selection : SelectionRecord
-        What was compared and chosen.
     cohort : CohortRecord
-        Who was in the data, and what was found wrong with it.
     indices : DataFrame
-        ``group`` and ``r1`` to ``rM``, a row a person; no ids, since a report may be passed on.
+        ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on.
     patterns : DataFrame
         See `make_pattern_table`.
     associations : DataFrame or None
         Where ``rindices associate`` has written them into the folder.
     widths : dict
-        Of each R-index the median width of the patients' intervals; empty where there are none.
+        Median width of the patients' intervals of each R-index; empty where there are no intervals.
     novel : int or None
-        How many people are unlike the others.
+        Number of novel people.
     """
 
     title: str
@@ -69,30 +74,65 @@ class StudyResults:
         """Return the R-indices of controls or patients."""
         return self.indices.loc[self.indices[GROUP] == group, self.names]
 
-    def top(self, name: str, number: int) -> pd.DataFrame:
-        """Return the strongest regions of a pattern at full severity, strongest first."""
-        own = self.patterns[(self.patterns["pattern"] == name) & (self.patterns["severity"] == SEVERITY_LEVELS[-1])]
-        return own.reindex(own["change"].abs().sort_values(ascending=False, kind="stable").index).head(number)
-
-    def effects(self, name: str, severity: float = SEVERITY_LEVELS[-1]) -> dict[str, float]:
+    def select_pattern(self, name: str, severity: float = SEVERITY_LEVELS[-1]) -> pd.DataFrame:
         """Return the change of each region under a pattern at a severity."""
-        own = self.patterns[(self.patterns["pattern"] == name) & (self.patterns["severity"] == severity)]
-        return dict(zip(own["region"], own["change"].astype(float), strict=True))
+        return self.patterns[(self.patterns["pattern"] == name) & (self.patterns["severity"] == severity)]
+
+    def list_top_regions(self, name: str, number: int = N_LISTED_REGIONS) -> pd.DataFrame:
+        """Return the strongest regions of a pattern at full severity, strongest first."""
+        rows = self.select_pattern(name)
+        return rows.reindex(rows["change"].abs().sort_values(ascending=False, kind="stable").index).head(number)
+
+    def get_effects(self, name: str, severity: float = SEVERITY_LEVELS[-1]) -> dict[str, float]:
+        """Return the change of each region under a pattern at a severity, by region."""
+        rows = self.select_pattern(name, severity)
+        return dict(zip(rows["region"], rows["change"].astype(float), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class NullResults:
+    """What a study in which no pattern was detected leaves behind.
+
+    Attributes
+    ----------
+    title : str
+    cohort : CohortRecord
+    test : PermutationTestRecord
+    made_with : ProvenanceRecord or None
+        None in older files.
+    """
+
+    title: str
+    cohort: CohortRecord
+    test: PermutationTestRecord
+    made_with: ProvenanceRecord | None
+
+
+def read_null_results(folder: Path) -> NullResults | None:
+    """Read the folder of a study in which no pattern was detected; None for any other folder."""
+    paths = [folder / name for name in ("selection.json", "cohort.json")]
+    if (folder / "model.safetensors").is_file() or not all(path.is_file() for path in paths):
+        return None
+    selection = read_record(paths[0], SelectionRecord)
+    number = selection.number_of_patterns
+    if selection.grid or number is None or number.by_test != 0:  # settings were tried, and none was stable
+        return None
+    cohort = read_record(paths[1], CohortRecord)
+    return NullResults(folder.resolve().name, cohort, number.test, selection.made_with)
 
 
 def read_study_results(folder: Path) -> StudyResults:
     """Read the folder of a finished study."""
-    absent = [
-        name for name in ("model.safetensors", "selection.json", "r_indices.tsv") if not (folder / name).is_file()
-    ]
-    if absent:
-        raise StudyError(f"{folder} has no {', '.join(absent)}: run rindices fit with --out {folder} first.")
+    required = ("model.safetensors", "selection.json", "r_indices.tsv")
+    missing = [name for name in required if not (folder / name).is_file()]
+    if missing:
+        raise StudyError(f"{folder} has no {', '.join(missing)}: run rindices fit with --out {folder} first.")
     model = load(folder / "model.safetensors")
     indices = pd.read_csv(folder / "r_indices.tsv", sep="\t")
     names = model.index_names
-    lacking = [name for name in (GROUP, *names) if name not in indices]
-    if lacking:
-        raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(lacking)}: run rindices fit again.")
+    missing = [name for name in (GROUP, *names) if name not in indices]
+    if missing:
+        raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(missing)}: run rindices fit again.")
     selection = read_record(folder / "selection.json", SelectionRecord)
     if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
@@ -110,7 +150,7 @@ def read_study_results(folder: Path) -> StudyResults:
 
 
 def _read_cohort_summary(folder: Path, indices: pd.DataFrame, model: FittedModel) -> CohortRecord:
-    """Return who was in the data; from the R-indices alone where a study was run before this was written."""
+    """Return who was in the data; from the R-indices alone for an older study without ``cohort.json``."""
     if (folder / "cohort.json").is_file():
         return read_record(folder / "cohort.json", CohortRecord)
     return CohortRecord(
@@ -124,9 +164,9 @@ def _read_cohort_summary(folder: Path, indices: pd.DataFrame, model: FittedModel
 
 
 def _compute_interval_widths(patients: pd.DataFrame, names: list[str]) -> dict[str, float]:
-    """Return the median width of each R-index's intervals; none where a study was run before there were any."""
-    known = [name for name in names if f"{name}_low" in patients and f"{name}_high" in patients]
-    return {name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in known}
+    """Return the median width of each R-index's intervals; empty for an older study without intervals."""
+    columns = [name for name in names if f"{name}_low" in patients and f"{name}_high" in patients]
+    return {name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in columns}
 
 
 def _read_associations(folder: Path) -> pd.DataFrame | None:
@@ -134,9 +174,10 @@ def _read_associations(folder: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     table = pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"])
-    lacking = [name for name in ("index", "variable", "n", "correlation", "low", "high", "q") if name not in table]
-    if lacking:
-        raise StudyError(f"{path} lacks {', '.join(lacking)}: write it again with rindices associate, or remove it.")
+    required = ("index", "variable", "n", "correlation", "low", "high", "q")
+    missing = [name for name in required if name not in table]
+    if missing:
+        raise StudyError(f"{path} lacks {', '.join(missing)}: write it again with rindices associate, or remove it.")
     return table
 
 

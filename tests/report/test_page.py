@@ -1,51 +1,30 @@
-"""The page: self-contained, whole, readable by everyone, and its numbers are those of the study."""
+"""The page: self-contained, complete, accessible, and its numbers are those of the study."""
 
-import base64
-import io
 import json
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import rindices as ri
 from rindices.errors import StudyError
+from rindices.experiments.simulate import TASKS
 from rindices.report import geometry, page
-from rindices.report.study_results import read_study_results
+from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.patterns import compute_confidence_interval
-
-
-class Page(HTMLParser):
-    """Tags with their attributes, and the text of headings."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    def all(self, tag: str) -> list[dict[str, str]]:
-        return [attributes for name, attributes in self.tags if name == tag]
+from rindices.study.exceptions import NoPatternError
+from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data
 
 
 @pytest.fixture(scope="module")
 def parsed(page: str) -> Page:
     return Page(page)
-
-
-def data_of(parsed: Page, name: str) -> pd.DataFrame:
-    (link,) = [a for a in parsed.all("a") if a.get("download") == f"{name}.csv"]
-    return pd.read_csv(io.BytesIO(base64.b64decode(link["href"].partition("base64,")[2])))
 
 
 def test_nothing_outside_is_named(parsed: Page, page: str) -> None:
@@ -75,18 +54,18 @@ def test_people_with_a_screen_reader_get_everything(parsed: Page) -> None:
 def test_every_figure_has_its_data(parsed: Page, study: Path) -> None:
     indices = pd.read_csv(study / "r_indices.tsv", sep="\t")
     names = [name for name in indices if re.fullmatch(r"r\d", name)]
-    assert "participant_id" not in data_of(parsed, "r_indices")  # a report may be passed on
-    np.testing.assert_allclose(data_of(parsed, "r_indices")[names], indices[names], atol=1e-4)
+    assert "participant_id" not in read_figure_data(parsed, "r_indices")  # a report may be passed on
+    np.testing.assert_allclose(read_figure_data(parsed, "r_indices")[names], indices[names], atol=1e-4)
     for name in names:
-        table = data_of(parsed, f"distribution_{name}")
+        table = read_figure_data(parsed, f"distribution_{name}")
         assert table["controls"].sum() == (indices["group"] == "control").sum()
         assert table["patients"].sum() == (indices["group"] == "patient").sum()
     selection = json.loads((study / "selection.json").read_text())
-    agreement = data_of(parsed, "agreement")
+    agreement = read_figure_data(parsed, "agreement")
     assert list(agreement["concordance"]) == pytest.approx(
         [record["agreement"]["concordance"] for record in selection["grid"]], abs=1e-5
     )
-    members = data_of(parsed, "members").drop(columns="member").to_numpy()
+    members = read_figure_data(parsed, "members").drop(columns="member").to_numpy()
     np.testing.assert_allclose(members, np.array(selection["chosen"]["pairwise"], dtype=float), atol=1e-5)
 
 
@@ -95,7 +74,7 @@ def test_patterns_are_the_models(parsed: Page, study: Path) -> None:
     assert model.patterns_se is not None
     low, high = compute_confidence_interval(model.patterns, model.patterns_se, len(model.heads))
     for k in range(model.n_patterns):
-        table = data_of(parsed, f"pattern_r{k + 1}")
+        table = read_figure_data(parsed, f"pattern_r{k + 1}")
         for q, severity in enumerate((0.25, 0.5, 0.75, 1.0)):
             own = table[table["severity"] == severity].set_index("region").loc[list(model.regions)]
             np.testing.assert_allclose(own["change"], model.patterns[q, k], rtol=1e-4, atol=1e-6)
@@ -104,13 +83,13 @@ def test_patterns_are_the_models(parsed: Page, study: Path) -> None:
 
 
 def test_true_structures_are_named_first(study: Path, simulated: "ri.Simulated") -> None:  # type: ignore[name-defined]
-    contents = read_study_results(study)
+    results = read_study_results(study)
     truth = simulated.patterns.set_index("region")
-    if len(contents.names) != truth.shape[1]:
+    if len(results.names) != truth.shape[1]:
         pytest.skip("agreement chose another number of patterns")
     sets = [set(truth.index[truth[name] > 0]) for name in truth]
-    for name in contents.names:
-        top = set(contents.top(name, 14)["region"])
+    for name in results.names:
+        top = set(results.list_top_regions(name)["region"])
         assert max(len(top & own) for own in sets) >= 10
 
 
@@ -124,7 +103,7 @@ def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytes
     parsed = Page(bare)
     assert not parsed.all("img")
     ranked = Page(bare.partition('id="patterns"')[2].partition("</section>")[0])
-    rows = page.N_LISTED_REGIONS * read_study_results(study).model.n_patterns
+    rows = N_LISTED_REGIONS * read_study_results(study).model.n_patterns
     assert sum("fill" in i.get("class", "") for i in ranked.all("i")) == rows
     assert "rindices[brain]" in bare
 
@@ -163,16 +142,6 @@ def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
         ri.write_report(tmp_path)
 
 
-def contrast(first: str, second: str) -> float:
-    """WCAG's contrast ratio of two colours #rrggbb."""
-    light = []
-    for colour in (first, second):
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-        light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-    return (max(light) + 0.05) / (min(light) + 0.05)
-
-
 def test_letters_can_be_read_in_both_themes() -> None:
     css = (files("rindices.report") / "templates" / "report.css").read_text()
     themes = [dict(re.findall(r"--(\w+): (#\w{6})", line)) for line in css.splitlines() if "--paper" in line][:3]
@@ -180,21 +149,9 @@ def test_letters_can_be_read_in_both_themes() -> None:
     assert themes[1] == themes[2]  # dark by preference and dark by the switch
     for theme in themes:
         for back in ("paper", "card"):
-            assert min(contrast(theme[name], theme[back]) for name in ("ink", "muted", "link")) >= 4.5
-            assert min(contrast(theme[name], theme[back]) for name in ("control", "patient", "warn")) >= 3
-        assert contrast(theme["ink"], theme["warnback"]) >= 4.5
-
-
-@given(st.floats(-5, 5))
-def test_numbers_on_colours_can_be_read(value: float) -> None:
-    cell = page._build_colour_cell(value, 3.0)
-    ink = {"#000": "#000000", "#fff": "#ffffff"}[cell["ink"]]
-    assert contrast(ink, cell["colour"]) >= 4.5
-
-
-@pytest.mark.parametrize(("value", "text"), [(-3.926, "−3.93"), (0.5, "+0.50"), (-0.001, "0.00")])  # noqa: RUF001
-def test_signed(value: float, text: str) -> None:
-    assert page.format_signed(value) == text
+            assert min(compute_contrast(theme[name], theme[back]) for name in ("ink", "muted", "link")) >= 4.5
+            assert min(compute_contrast(theme[name], theme[back]) for name in ("control", "patient", "warn")) >= 3
+        assert compute_contrast(theme["ink"], theme["warnback"]) >= 4.5
 
 
 def requests(page: Path, profile: Path) -> list[str]:
@@ -219,3 +176,73 @@ def test_no_request_leaves_the_page(study: Path, page: str, tmp_path: Path) -> N
     (tmp_path / "second").mkdir()
     assert "http://example.invalid/a.png" in requests(leaky, tmp_path / "first")  # the log does tell
     assert requests(study / "report.html", tmp_path / "second") == []
+
+
+def test_single_people_have_widths_and_novelty(page: str, study: Path) -> None:
+    table = pd.read_csv(study / "r_indices.tsv", sep="\t")
+    ill = table[table["group"] == "patient"]
+    said = get_section_text(page, "indices")
+    for name in (name for name in table if re.fullmatch(r"r\d", name)):
+        assert f"{np.median(ill[f'{name}_high'] - ill[f'{name}_low']):.2f} for {name}" in said
+    assert f"{table['novel'].sum()} of {len(table)} people" in said
+
+
+def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)  # pictures take time
+    folder = tmp_path / "old"
+    shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "cohort.json"))
+    selection = json.loads((folder / "selection.json").read_text())
+    kept = {name: value for name, value in selection.items() if name not in ("number_of_patterns", "patterns")}
+    (folder / "selection.json").write_text(json.dumps(kept))
+    table = pd.read_csv(folder / "r_indices.tsv", sep="\t")
+    table[["participant_id", "group", *(n for n in table if re.fullmatch(r"r\d", n))]].to_csv(
+        folder / "r_indices.tsv", sep="\t", index=False
+    )
+    page = ri.write_report(folder).read_text("utf-8")
+    assert 'id="trust"' not in page
+    assert "unlike the others" not in page
+    assert "randomly permuted labels" not in page
+    test_people_with_a_screen_reader_get_everything(Page(page))
+    for pattern in selection["patterns"]:  # a study of the days before carriers had an interval
+        del pattern["carriers_interval"]
+    (folder / "selection.json").write_text(json.dumps(selection))
+    assert "100 patients carry it" in get_section_text(ri.write_report(folder).read_text("utf-8"), "trust")
+
+
+@pytest.fixture(scope="module")
+def empty(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that held a finished study, in which a cohort without disease was then fitted."""
+    folder = tmp_path_factory.mktemp("empty") / "results"
+    shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
+    cohort = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=120), seed=1).cohort
+    with pytest.raises(NoPatternError):
+        ri.fit(cohort, [2, 3], recipe="contrastive", members=2, workers=1, out=folder)
+    return folder
+
+
+def test_nothing_of_an_earlier_model_stays(empty: Path) -> None:
+    assert sorted(path.name for path in empty.iterdir() if path.is_file()) == ["cohort.json", "selection.json"]
+
+
+def test_a_page_says_that_nothing_was_found(empty: Path) -> None:
+    page = ri.write_report(empty).read_text("utf-8")
+    parsed = Page(page)
+    assert "<h1>No disease pattern found: results</h1>" in page
+    assert "<title>No disease pattern found: results</title>" in page
+    test_nothing_outside_is_named(parsed, page)
+    test_people_with_a_screen_reader_get_everything(parsed)
+    assert not parsed.all("img")
+    assert not [a for a in parsed.all("a") if a.get("download", "").startswith(("r_indices", "pattern_"))]
+    (point,) = json.loads((empty / "selection.json").read_text())["number_of_patterns"]["test"]["curve"]
+    assert read_figure_data(parsed, "excess").iloc[0].to_dict() == pytest.approx(point, rel=1e-5)
+    found = get_section_text(page, "found")
+    assert "No difference between the 120 patients and the 80 controls was detected" in found
+    assert f"(p = {point['p']:.2f})" in found
+    assert "Absence of evidence is not evidence of absence" in get_section_text(page, "meaning")
+    assert "rindices power --people 80+120" in get_section_text(page, "meaning")
+    assert "Few controls: 80" in get_section_text(page, "warnings")
+    assert "Linear effects of age, sex and icv" in get_section_text(page, "people")
+    assert "80 controls and 120 patients" in get_section_text(page, "people")
+    assert f"rindices {ri.__version__} (seed 0)" in get_section_text(page, "methods")
+    assert "0 found (p = " in get_section_text(page, "methods")
+    assert not re.search(r"sub-\d", page)  # a report may be passed on

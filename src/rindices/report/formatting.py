@@ -1,0 +1,98 @@
+"""Numbers and lists as the report's templates show them."""
+
+import base64
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rindices.errors import capitalise_first, format_count
+from rindices.model.records import GroupSummary, SettingRecord
+
+_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def make_environment() -> Environment:
+    """Return the templates of the report with their filters; an undefined name is an error."""
+    environment = Environment(
+        loader=PackageLoader("rindices.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "capfirst": capitalise_first,
+        "count": format_count,
+        "csv": encode_csv_uri,
+        "decimal": format_decimal,
+        "join_and": join_with_and,
+        "p_value": format_p_value,
+        "percent": format_percent,
+        "setting": describe_setting,
+        "signed": format_signed,
+        "spell": spell_number,
+        "svg": Markup,
+        "thousands": "{:,}".format,
+    }
+    return environment
+
+
+def encode_csv_uri(table: pd.DataFrame) -> str:
+    """Return a table as a CSV file in a data URI."""
+    text = table.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    return f"data:text/csv;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def format_signed(value: float, digits: int = 2) -> str:
+    """Return a number with its sign, a true minus, and no sign for zero."""
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}") if float(text) else f"{0:.{digits}f}"
+
+
+def format_decimal(value: float, digits: int = 2) -> str:
+    """Return a number with a true minus."""
+    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def format_percent(share: float, digits: int = 0) -> str:
+    """Return 100 times a share."""
+    return f"{100 * share:.{digits}f}"
+
+
+def format_p_value(p: float) -> str:
+    """Return a p-value with three digits where it is small, else two."""
+    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def format_number(value: float) -> str:
+    """Return a number without an exponent: 1,373,000 and 55.9."""
+    digits = 2 - int(np.floor(np.log10(abs(value)))) if value else 0
+    return f"{round(value, digits + 1):,.0f}" if abs(value) >= 1000 else f"{value:.{min(max(digits, 0), 4)}f}"
+
+
+def format_summary(summary: GroupSummary) -> str:
+    """Return mean, standard deviation and range of a covariate."""
+    numbers = (summary.mean, summary.sd, summary.min, summary.max)
+    return "{} ± {} ({} to {})".format(*(format_number(value) for value in numbers if value is not None))
+
+
+def spell_number(number: int) -> str:
+    """Return a small number in letters."""
+    return _NUMBER_WORDS[number] if number < len(_NUMBER_WORDS) else str(number)
+
+
+def join_with_and(items: Iterable[object], max_items: int = 12) -> str:
+    """Return names as a sentence lists them."""
+    names = [str(item) for item in items]
+    if len(names) > max_items:
+        names = [*names[:max_items], f"{len(names) - max_items} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def describe_setting(setting: SettingRecord) -> str:
+    """Return a setting in words."""
+    patterns = format_count(setting.n_patterns, "pattern")
+    return patterns if setting.orthogonality is None else f"{patterns}, λ {setting.orthogonality:g}"

@@ -1,0 +1,62 @@
+"""Read a rendered page: its tags, the data behind its figures, the text of a section."""
+
+import base64
+import io
+import re
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pandas as pd
+
+from rindices.report.formatting import make_environment
+
+
+class Page(HTMLParser):
+    """Tags of a page with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def read_figure_data(parsed: Page, name: str) -> pd.DataFrame:
+    (link,) = [a for a in parsed.all("a") if a.get("download") == f"{name}.csv"]
+    return pd.read_csv(io.BytesIO(base64.b64decode(link["href"].partition("base64,")[2])))
+
+
+def get_text(html: str) -> str:
+    """Return what a reader sees, on one line."""
+    html = re.sub(r"<(svg|style|script).*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def get_section_text(page: str, section: str) -> str:
+    return get_text(page.partition(f'id="{section}"')[2].partition("</section>")[0])
+
+
+def render_macro(name: str, *arguments: Any) -> str:
+    """Return what a macro of the templates gives."""
+    return str(getattr(make_environment().get_template("macros.html").module, name)(*arguments)).strip()
+
+
+def render_section(name: str, **values: Any) -> str:
+    """Return the text of one section."""
+    return get_text(make_environment().get_template(f"sections/{name}.html").render(**values))
+
+
+def compute_contrast(first: str, second: str) -> float:
+    """WCAG's contrast ratio of two colours #rrggbb."""
+    light = []
+    for colour in (first, second):
+        parts = [int(colour[position : position + 2], 16) / 255 for position in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(light) + 0.05) / (min(light) + 0.05)

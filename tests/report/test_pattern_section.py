@@ -1,0 +1,60 @@
+"""The section of a pattern: its regions, bars and pictures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rindices.report.brain import AtlasMatch
+from rindices.report.pattern_section import PatternSection, build_pattern_sections, compute_colour_limit
+from rindices.report.study_results import N_LISTED_REGIONS, StudyResults, read_study_results
+from tests.report.helpers import render_section
+
+
+@pytest.fixture(scope="module")
+def results(study: Path) -> StudyResults:
+    return read_study_results(study)
+
+
+@pytest.fixture(scope="module")
+def sections(results: StudyResults) -> list[PatternSection]:
+    match = AtlasMatch(None, {}, results.model.regions)  # no pictures
+    return build_pattern_sections(results, match, compute_colour_limit(results))
+
+
+def test_colours_end_at_a_round_number(results: StudyResults) -> None:
+    limit = compute_colour_limit(results)
+    largest = np.abs(results.model.patterns[-1]).max()
+    assert largest <= limit <= 1.5 * largest
+    step = 10 ** np.floor(np.log10(largest)) / 2
+    assert limit / step == pytest.approx(round(limit / step))
+
+
+def test_numbers_are_those_of_the_model(results: StudyResults, sections: list[PatternSection]) -> None:
+    for k, section in enumerate(sections):
+        changes = results.model.patterns[-1, k]
+        assert section.name == f"r{k + 1}"
+        assert section.largest == pytest.approx(changes[np.abs(changes).argmax()])
+        assert section.n_regions == len(changes)
+        rows = results.select_pattern(section.name)
+        assert section.n_certain == sum((rows["low"] > 0) | (rows["high"] < 0))
+        assert len(section.top) == N_LISTED_REGIONS
+        assert section.top[0].change == pytest.approx(section.largest)
+        assert [cell.value for cell in section.curves[0].cells] == pytest.approx(
+            list(results.model.patterns[:, k, np.abs(changes).argmax()])
+        )
+
+
+def test_all_patterns_share_the_scale_of_their_bars(sections: list[PatternSection]) -> None:
+    assert len({round(row.bar.zero, 6) for section in sections for row in section.top}) == 1
+
+
+def test_without_intervals_none_are_shown(results: StudyResults) -> None:
+    bare = replace(results, patterns=results.patterns.assign(low=np.nan, high=np.nan))
+    (section, *_) = build_pattern_sections(bare, AtlasMatch(None, {}, results.model.regions), 5.0)
+    assert section.n_certain is None
+    assert section.top[0].interval is None
+    text = render_section("pattern", pattern=section, severities=(0.25, 0.5, 0.75, 1.0))
+    assert "standard deviations of controls. All numbers" in text
+    assert " to " not in text.partition("change (95 % interval)")[2].partition("Change along")[0]

@@ -1,0 +1,86 @@
+"""Who was in the data: rows of covariates, and warnings about the groups."""
+
+from dataclasses import replace
+
+from rindices.errors import Problem, ProblemCode, Severity
+from rindices.model.records import CohortRecord, CovariateGroups, CovariateSummary, GroupSummary, ProblemRecord
+from rindices.report.people import build_covariate_rows, collect_cohort_warnings
+from tests.report.helpers import get_text, render_macro, render_section
+
+
+def make_numeric(name: str, control: float, patient: float) -> CovariateSummary:
+    groups = [GroupSummary(mean, 2.0, mean - 4, mean + 4) for mean in (control, control, patient)]
+    return CovariateSummary(name, CovariateGroups(*groups))
+
+
+def make_categorical(name: str, control: dict[str, int], patient: dict[str, int]) -> CovariateSummary:
+    return CovariateSummary(
+        name, CovariateGroups(*(GroupSummary(counts=counts) for counts in (control, control, patient)))
+    )
+
+
+COHORT = CohortRecord(
+    "dlmuse",
+    "mm3",
+    350,
+    150,
+    200,
+    139,
+    (make_numeric("age", 60.0, 60.5), make_categorical("sex", {"F": 90, "M": 60}, {"F": 100, "M": 100})),
+)
+
+
+def test_rows_of_covariates() -> None:
+    rows = build_covariate_rows(COHORT)
+    assert [row.name for row in rows] == ["age, mean ± sd (range)", "sex: F", "sex: M"]
+    assert rows[0].patient == "60.5 ± 2.00 (56.5 to 64.5)"
+    assert (rows[1].control, rows[1].patient) == ("90 (60 %)", "100 (50 %)")
+
+
+def test_many_categories_are_cut() -> None:
+    counts = {f"site{k}": 9 for k in range(20)}
+    rows = build_covariate_rows(replace(COHORT, covariates=(make_categorical("scanner", counts, {}),)))
+    assert len(rows) == 13
+    assert rows[-1].name == "scanner: 8 more categories"
+    assert rows[0].patient == "0"
+
+
+def test_nothing_is_said_of_good_groups() -> None:
+    warnings = collect_cohort_warnings(COHORT)
+    assert not warnings.small_groups
+    assert not warnings.fewer_controls_than_regions
+    assert not [*warnings.rare_levels, *warnings.group_differences, *warnings.problems]
+
+
+def test_small_and_different_groups_are_named() -> None:
+    covariates = (make_numeric("age", 60.0, 63.0), make_categorical("scanner", {"A": 60, "B": 2}, {"A": 5, "C": 5}))
+    warnings = collect_cohort_warnings(replace(COHORT, controls=62, covariates=covariates))
+    assert warnings.small_groups == {"controls": 62}
+    assert warnings.fewer_controls_than_regions
+    (rare,), (difference,) = warnings.rare_levels, warnings.group_differences
+    assert render_macro("rare_levels", rare).startswith("scanner has fewer than 5 controls in B and C")
+    assert "differ in age (63 against 60 on average)" in render_macro("group_difference", difference)
+
+
+def test_problems_are_told_without_ids() -> None:
+    problem = Problem(
+        Severity.WARNING, "2 people have no age", "", "add it", ProblemCode.MISSING_VALUES, offenders=("sub-1", "sub-2")
+    )
+    note = replace(problem, severity=Severity.NOTE)
+    doubt = replace(problem, what="few patients carry r2", offenders=(), code=ProblemCode.FEW_CARRIERS)
+    cohort = replace(COHORT, problems=CohortRecord.of(COHORT, [problem, note, doubt]).problems)
+    warnings = collect_cohort_warnings(cohort, {"few_carriers"})
+    text = get_text(render_macro("table_problems", warnings))
+    assert text == "2 people have no age. Add it."
+    older = replace(COHORT, problems=(ProblemRecord("warning", "2 people have no age: sub-1, sub-2"),))
+    text = get_text(render_macro("table_problems", collect_cohort_warnings(older)))
+    assert text == "Reading the table gave 1 warning: see cohort.json."
+
+
+def test_the_section_names_unit_and_sites() -> None:
+    text = render_section("participants", cohort=COHORT, covariate_rows=build_covariate_rows(COHORT))
+    assert text.startswith("150 controls and 200 patients with 139 regions each (table of kind dlmuse, in mm³).")
+    other = replace(COHORT, unit="unknown", covariates=(), sites={"A": {}, "B": {}})
+    text = render_section("participants", cohort=other, covariate_rows=[])
+    assert "unit unknown" in text
+    assert text.endswith("They come from 2 sites.")
