@@ -32,7 +32,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation, follow its links."""
+    """Build the documentation and check its links."""
     session.install(TORCH)
     session.install("--constraint", "constraints.txt", ".[docs]")
     session.run("sphinx-build", "-W", "--keep-going", "-c", "docs", ".", "docs/_build")
@@ -41,7 +41,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build wheel and sdist into ``dist``, check what is in them and that the tag is the version."""
+    """Build wheel and sdist into ``dist``, and check their content and that the tag is the version."""
     _install(session)
     session.run("pytest", "-q", "tests/test_release.py")
     session.run("python", "-m", "build", "--no-isolation")
@@ -69,7 +69,7 @@ def install(session: nox.Session, extra: str) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """See whether tests notice wrong code: ``nox -s mutants -- --only selection/choose.py``."""
+    """Run mutation testing: ``nox -s mutants -- --only selection/choose.py``."""
     _install(session)
     session.install("cosmic-ray==8.7.0")
     session.run("python", "benchmarks/mutants.py", *session.posargs)
@@ -77,7 +77,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """See which lines the tests run."""
+    """Measure the line coverage of the tests."""
     _install(session)
     session.install("pytest-cov==7.1.0")
     session.run("python", "benchmarks/line_coverage.py", *session.posargs)
@@ -85,7 +85,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def refresh_constraints(session: nox.Session) -> None:
-    """Take the newest versions on purpose and write them down."""
+    """Write the newest versions of all requirements to the constraints."""
     session.install(TORCH)
     session.install(".[dev,docs]")
     frozen = session.run("pip", "freeze", "--exclude", "rindices", silent=True)

@@ -1,4 +1,4 @@
-"""What each element of recipe default is worth: alone on top of the paper's recipe, and taken out of the whole.
+"""Contribution of each element of recipe default: added to the paper's recipe, and removed from recipe default.
 
 Usage: ``python benchmarks/ablation.py [--members 5]``. Two tasks of each suite, one cohort each; ``real`` is read from
 ``../shared/data`` or ``RINDICES_DATA``. Writes ``results/ablation.json`` and ``.md``.
@@ -46,12 +46,12 @@ ROWS: dict[str, Recipe] = {
 }
 
 
-def measure(label: str, task: str, members: int, data: Path) -> dict[str, Any]:
-    """One row on one task."""
+def measure_recipe(label: str, task: str, members: int, data: Path) -> dict[str, Any]:
+    """Train members of one recipe on one task and score them."""
     case = get_suite_tasks(TASKS[task], data)[task](0)
     width, values = case.truth.shape[1], recipe_to_dict(ROWS[label])
-    found = train_surreal_members(case.X, case.y, width, range(members), 0, values, evidence=False)
-    indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in found])
+    trained = train_surreal_members(case.X, case.y, width, range(members), 0, values, evidence=False)
+    indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in trained])
     _, agreeing, orders = find_agreeing_members(indices)
     return {
         "label": label,
@@ -59,25 +59,25 @@ def measure(label: str, task: str, members: int, data: Path) -> dict[str, Any]:
         "members": [pattern_c_index(case.truth, r).mean for r in indices],
         "consensus": pattern_c_index(case.truth, compute_consensus(indices, agreeing, orders)).mean,
         "agreement": members_agreement(indices).concordance,
-        "steps": [member.steps for member in found],
+        "steps": [member.steps for member in trained],
     }
 
 
 def main() -> None:
-    """Measure all, write."""
+    """Measure all recipes and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=5)
     members = parser.parse_args().members
     data = Path(os.environ.get("RINDICES_DATA", Path(__file__).parents[2] / "shared" / "data"))
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        rows = Parallel(n_jobs=-1)(delayed(measure)(row, task, members, data) for row in ROWS for task in TASKS)
+        rows = Parallel(n_jobs=-1)(delayed(measure_recipe)(row, task, members, data) for row in ROWS for task in TASKS)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
-    by_place = {(row["label"], row["task"]): row for row in rows}
+    by_cell = {(row["label"], row["task"]): row for row in rows}
     lines = ["| " + " | ".join(["recipe", *TASKS, "mean", "steps"]) + " |", "|" + "---|" * (len(TASKS) + 3)]
     for label in ROWS:
-        own = [by_place[label, task] for task in TASKS]
-        scores = [row["consensus"] for row in own]
-        steps = sorted({step for row in own for step in row["steps"]})
+        row_results = [by_cell[label, task] for task in TASKS]
+        scores = [row["consensus"] for row in row_results]
+        steps = sorted({step for row in row_results for step in row["steps"]})
         span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
         lines.append("| " + " | ".join([label, *(f"{s:.3f}" for s in scores), f"{np.mean(scores):.3f}", span]) + " |")
     lines.append(f"\nPattern-c-index of the consensus of {members} members on one cohort of each task.")

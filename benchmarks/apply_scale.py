@@ -1,13 +1,13 @@
-"""Ten million people through one model: rate against a bare loop, and memory.
+"""Rate and memory of applying a model to ten million people, compared with a bare loop.
 
     python benchmarks/apply_scale.py [--people 10000000] [--folder FOLDER] [--keep]
 
 Fits the default recipe (ten members) to a simulated cohort, writes a folder of parquet files with so many people of 139
-regions (float32, 0.6 kB a person), and runs in turn, each as a process of its own:
+regions (float32, 0.6 kB a person), and runs in turn, each as a separate process:
 
-- the bare loop: reads the regions, multiplies them by one matrix, writes id and M columns, with pyarrow's and numpy's
-  own threads as they come. The matrix is as large as the model: 139 rows, a column for each member's pattern and
-  for each of the 139 directions of novelty, in double precision as in apply. Before and after the next;
+- the bare loop: reads the regions, multiplies them by one matrix, writes id and M columns, with the default threads of
+  pyarrow and numpy. The matrix is as large as the model: 139 rows, a column for each member's pattern and for each of
+  the 139 directions of novelty, in double precision as in apply. It runs before and after the next;
 - ``rindices apply`` to a folder: checks, preprocessing, members, intervals, novelty with reasons, ids that repeat;
 - the bare loop with its files shared between as many processes as there are cores, one thread each;
 - the barest loop: the matrix is 139 x M, in single precision.
@@ -38,8 +38,8 @@ FILE, GROUP = 1_000_000, 50_000
 PATTERNS, MEMBERS, REGIONS = 3, 10, 139
 
 
-def make(folder: Path, people: int) -> None:
-    """Write the people, a row group at a time."""
+def write_people(folder: Path, people: int) -> None:
+    """Write the people, one row group at a time."""
     from rindices.experiments.reference import load_reference
 
     folder.mkdir(parents=True)
@@ -61,8 +61,10 @@ def make(folder: Path, people: int) -> None:
             writer.close()
 
 
-def bare(files: list[Path], out: Path, width: int = PATTERNS * MEMBERS + REGIONS, kind: str = "float64") -> None:
-    """Read, multiply by a matrix of so many columns, write the first M: nothing else."""
+def run_bare_loop(
+    files: list[Path], out: Path, width: int = PATTERNS * MEMBERS + REGIONS, kind: str = "float64"
+) -> None:
+    """Read, multiply by a matrix of that width, write the first M columns."""
     out.mkdir(exist_ok=True)
     for path in files:
         file = pq.ParquetFile(path)
@@ -80,23 +82,23 @@ def bare(files: list[Path], out: Path, width: int = PATTERNS * MEMBERS + REGIONS
             writer.close()
 
 
-def bare_shared(files: list[Path], out: Path) -> None:
-    """The same, files shared between processes with one thread each."""
+def run_bare_loop_in_processes(files: list[Path], out: Path) -> None:
+    """Run the bare loop with its files distributed over processes of one thread each."""
     number = os.cpu_count() or 1
     out.mkdir(exist_ok=True)
-    processes = [multiprocessing.Process(target=bare, args=(files[k::number], out)) for k in range(number)]
+    processes = [multiprocessing.Process(target=run_bare_loop, args=(files[k::number], out)) for k in range(number)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
 
 
-def timed(command: list[str], **environment: str) -> tuple[float, float]:
-    """Return seconds and the peak of memory in MB of a command and its children."""
+def time_command(command: list[str], **environment: str) -> tuple[float, float]:
+    """Return the seconds and the peak memory in MB of a command and its children."""
     start = time.perf_counter()
     process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
     peak = [0.0]
-    watch = threading.Thread(target=_watch, args=(process, peak))
+    watch = threading.Thread(target=_track_memory, args=(process, peak))
     watch.start()
     if process.wait():
         raise SystemExit(f"failed: {' '.join(command)}")
@@ -105,21 +107,21 @@ def timed(command: list[str], **environment: str) -> tuple[float, float]:
     return seconds, peak[0]
 
 
-def _watch(process: "subprocess.Popen[bytes]", peak: list[float]) -> None:
+def _track_memory(process: "subprocess.Popen[bytes]", peak: list[float]) -> None:
     root = psutil.Process(process.pid)
     while process.poll() is None:
         total = 0
         try:
-            for one in (root, *root.children(recursive=True)):
-                total += one.memory_info().rss
+            for child in (root, *root.children(recursive=True)):
+                total += child.memory_info().rss
         except psutil.NoSuchProcess:
             pass
         peak[0] = max(peak[0], total / 1e6)
         time.sleep(0.5)
 
 
-def measure(folder: Path, people: int) -> dict[str, float]:
-    """Run all in turn and return what was measured."""
+def measure_rates(folder: Path, people: int) -> dict[str, float]:
+    """Run all programs in turn and return rates and memory."""
     import rindices as ri
 
     model = folder / "model.safetensors"
@@ -127,27 +129,27 @@ def measure(folder: Path, people: int) -> dict[str, float]:
         ri.fit(ri.simulate_cohort("basic", seed=0).cohort, PATTERNS, members=MEMBERS, seed=0).save(model)
         print("model fitted", flush=True)
     table = folder / "people"
-    if not table.exists():  # whole, from an earlier run with --keep
-        make(folder / "unfinished", people)
+    if not table.exists():  # complete, from an earlier run with --keep
+        write_people(folder / "unfinished", people)
         (folder / "unfinished").rename(table)
     print("people written", flush=True)
-    me, runs = [sys.executable, __file__, "--folder", str(folder)], []
+    script, runs = [sys.executable, __file__, "--folder", str(folder)], []
     apply = [sys.executable, "-c", "from rindices.cli.main import run; run()", "apply", str(model), str(table)]
     for name in ("bare", "apply", "bare again", "bare shared", "barest"):
         for old in (folder / "out", folder / "applied"):
             shutil.rmtree(old, ignore_errors=True)
         if name == "apply":
-            seconds, peak = timed([*apply, "--out", str(folder / "applied")])
+            seconds, peak = time_command([*apply, "--out", str(folder / "applied")])
             written = sum(path.stat().st_size for path in (folder / "applied").glob("*.parquet"))
             rows = sum(pq.read_metadata(path).num_rows for path in (folder / "applied").glob("*.parquet"))
             assert rows == people
         else:
-            one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} if name == "bare shared" else {}
-            seconds, peak = timed([*me, "--run", name.removesuffix(" again")], **one)
+            threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} if name == "bare shared" else {}
+            seconds, peak = time_command([*script, "--run", name.removesuffix(" again")], **threads)
         runs.append((name, people / seconds, peak))
         print(f"{name}: {people / seconds:,.0f} people a second, {peak:,.0f} MB", flush=True)
     rates, peaks = {name: rate for name, rate, _ in runs}, {name: peak for name, _, peak in runs}
-    plain = (rates["bare"] + rates["bare again"]) / 2
+    bare_rate = (rates["bare"] + rates["bare again"]) / 2
     size = sum(path.stat().st_size for path in table.glob("*.parquet"))
     return {
         "people": people,
@@ -156,11 +158,11 @@ def measure(folder: Path, people: int) -> dict[str, float]:
         "cores": os.cpu_count() or 1,
         "bytes_a_person": size / people,
         "bytes_a_person_written": written / people,
-        "bare_people_per_second": plain,
+        "bare_people_per_second": bare_rate,
         "bare_shared_people_per_second": rates["bare shared"],
         "barest_people_per_second": rates["barest"],
         "apply_people_per_second": rates["apply"],
-        "apply_over_bare": rates["apply"] / plain,
+        "apply_over_bare": rates["apply"] / bare_rate,
         "apply_over_bare_shared": rates["apply"] / rates["bare shared"],
         "apply_over_barest": rates["apply"] / rates["barest"],
         "apply_peak_mb": peaks["apply"],
@@ -168,20 +170,21 @@ def measure(folder: Path, people: int) -> dict[str, float]:
     }
 
 
-def report(found: dict[str, float]) -> str:
-    """Return the result in words."""
+def format_report(result: dict[str, float]) -> str:
+    """Return the result as Markdown."""
     rate, plain, shared, barest = (
-        found[f"{name}_people_per_second"] for name in ("apply", "bare", "bare_shared", "barest")
+        result[f"{name}_people_per_second"] for name in ("apply", "bare", "bare_shared", "barest")
     )
-    volumes, results = found["bytes_a_person"] / 1e3, found["bytes_a_person_written"] / 1e3  # TB for a billion
-    return f"""# Applying a model to {found["people"]:,} people
-`python benchmarks/apply_scale.py`: {found["regions"]} regions, {found["members"]} members of the default recipe,
-{found["cores"]} cores, a folder of parquet files in, a folder of parquet files out.
+    volumes, results = result["bytes_a_person"] / 1e3, result["bytes_a_person_written"] / 1e3  # TB for a billion
+    bare_mb = result["bare_peak_mb"]
+    return f"""# Applying a model to {result["people"]:,} people
+`python benchmarks/apply_scale.py`: {result["regions"]} regions, {result["members"]} members of the default recipe,
+{result["cores"]} cores, a folder of parquet files in, a folder of parquet files out.
 
 | | people a second | memory, MB |
 |---|---|---|
-| bare loop: read, multiply by one matrix as large as the model's, write | {plain:,.0f} | {found["bare_peak_mb"]:,.0f} |
-| `rindices apply`, all cores | {rate:,.0f} | {found["apply_peak_mb"]:,.0f} |
+| bare loop: read, multiply by one matrix as large as the model's, write | {plain:,.0f} | {bare_mb:,.0f} |
+| `rindices apply`, all cores | {rate:,.0f} | {result["apply_peak_mb"]:,.0f} |
 | the bare loop, its files shared between the cores | {shared:,.0f} | |
 | barest loop: a matrix of 139 x {PATTERNS} in single precision | {barest:,.0f} | |
 
@@ -189,7 +192,7 @@ def report(found: dict[str, float]) -> str:
 {rate / barest:.0%} of the barest. Memory is the sum over all of its processes and does not grow with the table.
 
 ## One billion people
-{1e9 / rate / 3600:.1f} hours on {found["cores"]} cores at this rate, for {volumes:.2f} TB of volumes and
+{1e9 / rate / 3600:.1f} hours on {result["cores"]} cores at this rate, for {volumes:.2f} TB of volumes and
 {results:.2f} TB of results. It needs no cluster: people do not know of each other, so memory stays where it is.
 Reading alone takes {volumes * 1e3 / 3600:.2f} hours from a disk of 1 GB/s. What grows with the table is on the disk:
 8 bytes a person to find ids that repeat, 8 GB in all, compared a few million at a time. Two machines halve the time
@@ -198,31 +201,33 @@ without a word between them: give each its files and its folder.
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--keep", action="store_true", help="leave the folder there")
+    parser.add_argument("--keep", action="store_true", help="do not delete the folder")
     parser.add_argument("--run", choices=["bare", "bare shared", "barest"], help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=OUT)
-    asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
     folder.mkdir(parents=True, exist_ok=True)
-    if asked.run:
+    if options.run:
         files = sorted((folder / "people").glob("*.parquet"))
-        if asked.run == "bare shared":
-            bare_shared(files, folder / "out")
+        if options.run == "bare shared":
+            run_bare_loop_in_processes(files, folder / "out")
         else:
-            bare(files, folder / "out", **({"width": PATTERNS, "kind": "float32"} if asked.run == "barest" else {}))
+            run_bare_loop(
+                files, folder / "out", **({"width": PATTERNS, "kind": "float32"} if options.run == "barest" else {})
+            )
         return
     try:
-        found = measure(folder, asked.people)
+        result = measure_rates(folder, options.people)
     finally:
-        if not asked.keep:
+        if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    asked.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    asked.out.with_suffix(".md").write_text(report(found), "utf-8")
-    print(json.dumps(found))
+    options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    options.out.with_suffix(".md").write_text(format_report(result), "utf-8")
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast a model is applied: why that needs no cluster.
+"""Rate of applying a model to people in memory.
 
     python benchmarks/apply_speed.py [--people 20000]
 
@@ -19,19 +19,26 @@ OUT = Path(__file__).parent / "results" / "apply_speed.json"
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=OUT)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     model = ri.fit(ri.simulate_cohort("basic", seed=0).cohort, 3, recipe="contrastive", members=10)
-    many = replace(TASKS["basic"], n_controls=asked.people // 2, n_patients=asked.people - asked.people // 2)
-    cohort = ri.simulate_cohort(many, seed=1).cohort
+    large_task = replace(
+        TASKS["basic"], n_controls=options.people // 2, n_patients=options.people - options.people // 2
+    )
+    cohort = ri.simulate_cohort(large_task, seed=1).cohort
     start = time.perf_counter()
     model.apply(cohort)
     seconds = time.perf_counter() - start
-    result = {"people": asked.people, "members": 10, "seconds": seconds, "people_per_second": asked.people / seconds}
-    asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = {
+        "people": options.people,
+        "members": 10,
+        "seconds": seconds,
+        "people_per_second": options.people / seconds,
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(json.dumps(result))
 
 

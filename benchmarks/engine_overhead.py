@@ -1,9 +1,9 @@
-"""What the scheduler adds: a graph of many member sets whose training does nothing.
+"""Overhead of the scheduler: many member sets whose training does nothing.
 
     python benchmarks/engine_overhead.py [--sets 10000] [--workers 2]
 
-Each set goes the whole way but for its training: an order to a worker of Dask, a report back to the client. Writes
-``results/engine_overhead.json``: milliseconds a set, and by how much the client's memory grew at most.
+Each set takes all steps but its training: a job for a Dask worker, a report back to the client. Writes
+``results/engine_overhead.json``: milliseconds per set, and the largest growth of the client's memory.
 """
 
 import argparse
@@ -25,42 +25,42 @@ from rindices.study.plan import STACK_SIZE, make_plan
 OUT = Path(__file__).parent / "results" / "engine_overhead.json"
 
 
-def nothing(order: TrainingJob) -> str:
-    """Do nothing with an order."""
+def skip_training(order: TrainingJob) -> str:
+    """Return without training."""
     return ""
 
 
-class Memory(threading.Thread):
-    """Watches the memory of this process, in MB."""
+class MemoryMonitor(threading.Thread):
+    """Records the peak memory of this process, in MB."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.most, self.end = 0.0, threading.Event()
+        self.peak, self.end = 0.0, threading.Event()
 
     def run(self) -> None:
         while not self.end.wait(0.05):
-            self.most = max(self.most, megabytes())
+            self.peak = max(self.peak, read_memory_mb())
 
 
-def megabytes() -> float:
+def read_memory_mb() -> float:
     """Return the resident memory of this process."""
     return float(psutil.Process().memory_info().rss / 1e6)
 
 
-def measure(sets: int, workers: int) -> dict[str, float]:
-    """Send that many sets through Dask."""
+def measure_overhead(sets: int, workers: int) -> dict[str, float]:
+    """Send member sets through Dask."""
     (first,) = make_plan(ModelConfig(recipe="paper", patterns=(3,), orthogonality=(0.1,), members=STACK_SIZE), 0, "x")
     plan = [replace(first, seed=seed) for seed in range(sets)]
     with tempfile.TemporaryDirectory() as folder:
-        orders = [TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan]
-        reports = DaskEngine(workers, task=nothing).run(orders, print)
-        next(reports)  # the cluster is up
-        before, watch, start = megabytes(), Memory(), time.perf_counter()
-        watch.start()
+        jobs = [TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan]
+        reports = DaskEngine(workers, task=skip_training).run(jobs, print)
+        next(reports)  # the cluster has started
+        before, monitor, start = read_memory_mb(), MemoryMonitor(), time.perf_counter()
+        monitor.start()
         finished = 1 + sum(1 for _ in reports)
         seconds = time.perf_counter() - start
-        watch.end.set()
-        watch.join()
+        monitor.end.set()
+        monitor.join()
     assert finished == sets
     return {
         "sets": sets,
@@ -68,19 +68,19 @@ def measure(sets: int, workers: int) -> dict[str, float]:
         "workers": workers,
         "ms_per_set": 1e3 * seconds / sets,
         "client_mb_before": before,
-        "client_mb_most": watch.most,
+        "client_mb_most": monitor.peak,
     }
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
-    asked = parser.parse_args()
-    result = {"load_at_start": os.getloadavg()[0]} | measure(asked.sets, asked.workers)
-    asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    options = parser.parse_args()
+    result = {"load_at_start": os.getloadavg()[0]} | measure_overhead(options.sets, options.workers)
+    options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(json.dumps(result, indent=1))
 
 

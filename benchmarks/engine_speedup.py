@@ -1,9 +1,9 @@
-"""Two workers against one: the same study on each engine, in one run.
+"""Speed-up of two workers over one on each engine.
 
     python benchmarks/engine_speedup.py [--engines local,dask] [--sets 12] [--task small]
 
-Trains the member sets of recipe default at three patterns with one worker and with two, turn by turn, from the first
-order to the last report, the start of the workers included; the files must be equal. Writes
+Trains the member sets of recipe default at three patterns with one worker and with two, in turn, from the first job
+to the last report, including the start of the workers; the files must be equal. Writes
 ``results/engine_speedup.json`` and ``.md``. Run it on an idle machine with at least two cores.
 """
 
@@ -27,7 +27,7 @@ from rindices.study.store import RunStore
 OUT = Path(__file__).parent / "results" / "engine_speedup.json"
 
 
-def train(engine: str, workers: int, sets: int, task: str) -> tuple[float, dict[str, bytes]]:
+def time_training(engine: str, workers: int, sets: int, task: str) -> tuple[float, dict[str, bytes]]:
     """Return the seconds of a study without its selection, and its files."""
     cohort = ri.simulate_cohort(task, seed=0).cohort
     X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
@@ -40,18 +40,24 @@ def train(engine: str, workers: int, sets: int, task: str) -> tuple[float, dict[
         return seconds, {path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")}
 
 
-def compare(engine: str, sets: int, task: str) -> dict[str, Any]:
+def compare_workers(engine: str, sets: int, task: str) -> dict[str, Any]:
     """Return the speed-up of two workers over one."""
-    one, files = train(engine, 1, sets, task)
-    two, same = train(engine, 2, sets, task)
-    assert files == same, "two workers changed a result"
-    result = {"engine": engine, "sets": sets, "one_seconds": one, "two_seconds": two, "speed_up": one / two}
+    one_worker, files = time_training(engine, 1, sets, task)
+    two_workers, other_files = time_training(engine, 2, sets, task)
+    assert files == other_files, "two workers changed a result"
+    result = {
+        "engine": engine,
+        "sets": sets,
+        "one_seconds": one_worker,
+        "two_seconds": two_workers,
+        "speed_up": one_worker / two_workers,
+    }
     print(json.dumps(result), flush=True)
     return result
 
 
-def table(results: list[dict[str, Any]], task: str) -> str:
-    """Markdown."""
+def format_table(results: list[dict[str, Any]], task: str) -> str:
+    """Return the results as Markdown."""
     lines = ["| engine | one worker | two workers | speed-up |", "|---|---|---|---|"]
     for row in results:
         cells = [row["engine"], f"{row['one_seconds']:.1f} s", f"{row['two_seconds']:.1f} s", f"{row['speed_up']:.2f}"]
@@ -64,18 +70,18 @@ def table(results: list[dict[str, Any]], task: str) -> str:
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engines", default="local,dask")
     parser.add_argument("--sets", type=int, default=12)
     parser.add_argument("--task", default="small")
     parser.add_argument("--out", type=Path, default=OUT)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     load = os.getloadavg()[0]
-    results = [compare(engine, asked.sets, asked.task) for engine in asked.engines.split(",")]
-    written = {"task": asked.task, "load_at_start": load, "results": results}
-    asked.out.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
-    asked.out.with_suffix(".md").write_text(table(results, asked.task), "utf-8")
+    results = [compare_workers(engine, options.sets, options.task) for engine in options.engines.split(",")]
+    written = {"task": options.task, "load_at_start": load, "results": results}
+    options.out.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
+    options.out.with_suffix(".md").write_text(format_table(results, options.task), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Can D, on people it has not seen, tell right starts from wrong ones? What recipe default's stopping rule rests on.
+"""Loss of D on held-out people for correct and wrong starts, on which the stopping rule of recipe default is based.
 
-Usage: ``python benchmarks/judge.py [--cohorts 3]``. Six starts of a member: its own, its own with
-D's input whitened by the controls alone, none of its patterns, its patterns at 70 %, its patterns mixed by 30 %, and
-those of plain ICA. f is held; D learns. Writes ``results/judge.md``.
+Usage: ``python benchmarks/judge.py [--cohorts 3]``. Six starts of a member: the usual one, the same
+with D's input whitened by the controls alone, no patterns, patterns at 70 %, patterns mixed by 30 %, and those of plain
+ICA. f is frozen; D is trained. Writes ``results/judge.md``.
 """
 
 import argparse
@@ -28,50 +28,54 @@ TASKS = {"basic": "paper", "mild": "paper", "hard": "stress"}
 STEPS, RATIOS = (200, 400, 800), (DEFAULT_RECIPE.discriminator_ratio, 1.0)
 
 
-def starts_of(room: TrainingData, width: int, seed: int) -> dict[int, LinearStart]:
-    """The right start, shown in two ways, and four wrong ones."""
-    seats = draw_subsample(room.y, DEFAULT_RECIPE.share, np.random.default_rng(seed))
-    own = room.start(seats, width, seed)
-    turned = np.linalg.qr(np.random.default_rng(seed + 1).standard_normal((width, width)))[0]
-    plain = DEFAULT_RECIPE.replace(start="ica", conditioning="controls")
-    ica = TrainingData(plain, room.prepared, room.head, room.shifts, room.y).start(seats, width, seed)
-    wrong = [0.0 * own.patterns, 0.7 * own.patterns, own.patterns @ (0.7 * np.eye(width) + 0.3 * turned)]
-    others = [own._replace(patterns=patterns) for patterns in wrong]
-    blurred = own._replace(whitening_covariance=ica.whitening_covariance)
-    return dict(enumerate([own, blurred, *others, own._replace(patterns=ica.patterns, prior=ica.prior)]))
+def make_starts(data: TrainingData, width: int, seed: int) -> dict[int, LinearStart]:
+    """Return the usual start with two whitenings, and four wrong ones."""
+    subsample = draw_subsample(data.y, DEFAULT_RECIPE.share, np.random.default_rng(seed))
+    start = data.start(subsample, width, seed)
+    rotation = np.linalg.qr(np.random.default_rng(seed + 1).standard_normal((width, width)))[0]
+    ica_recipe = DEFAULT_RECIPE.replace(start="ica", conditioning="controls")
+    ica = TrainingData(ica_recipe, data.prepared, data.head, data.shifts, data.y).start(subsample, width, seed)
+    wrong = [0.0 * start.patterns, 0.7 * start.patterns, start.patterns @ (0.7 * np.eye(width) + 0.3 * rotation)]
+    others = [start._replace(patterns=patterns) for patterns in wrong]
+    whitened_by_controls = start._replace(whitening_covariance=ica.whitening_covariance)
+    return dict(
+        enumerate([start, whitened_by_controls, *others, start._replace(patterns=ica.patterns, prior=ica.prior)])
+    )
 
 
-def measure(task: str, ratio: float, seed: int) -> dict[str, object]:
-    """D's loss on unseen people as a share of chance, at some steps, for every start."""
+def measure_discrimination(task: str, ratio: float, seed: int) -> dict[str, object]:
+    """Return the loss of D on held-out people relative to chance, at several steps, for every start."""
     torch.set_num_threads(1)
     case = get_suite_tasks(TASKS[task])[task](seed)
     width = case.truth.shape[1]
-    chosen = DEFAULT_RECIPE.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
-    room = TrainingData.of(case.X, case.y, width, chosen)
-    x, y = (torch.as_tensor(room.scale_group(label), dtype=torch.float32) for label in (0, 1))
-    plan = TrainingPlan(width, chosen, seed=seed, members=tuple(range(len(KINDS))))
-    group = make_training_state(plan.members, plan, x, y, starts_of(room, width, seed))
-    told = []
+    recipe = DEFAULT_RECIPE.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
+    data = TrainingData.of(case.X, case.y, width, recipe)
+    x, y = (torch.as_tensor(data.scale_group(label), dtype=torch.float32) for label in (0, 1))
+    plan = TrainingPlan(width, recipe, seed=seed, members=tuple(range(len(KINDS))))
+    state = make_training_state(plan.members, plan, x, y, make_starts(data, width, seed))
+    losses = []
     for until in STEPS:
-        run_steps(group, until - group.steps)
-        told.append((held_out_discrimination_loss(group) / CHANCE_LOSS).tolist())
-    return {"task": task, "ratio": ratio, "seed": seed, "told": told}
+        run_steps(state, until - state.steps)
+        losses.append((held_out_discrimination_loss(state) / CHANCE_LOSS).tolist())
+    return {"task": task, "ratio": ratio, "seed": seed, "told": losses}
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohorts", type=int, default=3)
     seeds = range(parser.parse_args().cohorts)
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        jobs = (delayed(measure)(task, ratio, seed) for task in TASKS for ratio in RATIOS for seed in seeds)
+        jobs = (
+            delayed(measure_discrimination)(task, ratio, seed) for task in TASKS for ratio in RATIOS for seed in seeds
+        )
         rows = list(Parallel(n_jobs=-1)(jobs))
     OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     lines = ["| task | rate of D / rate of f | steps | " + " | ".join(KINDS) + " |", "|" + "---|" * (3 + len(KINDS))]
     for task in TASKS:
         for ratio in RATIOS:
-            own = np.array([row["told"] for row in rows if (row["task"], row["ratio"]) == (task, ratio)])
-            for steps, values in zip(STEPS, own.mean(axis=0), strict=True):
+            losses = np.array([row["told"] for row in rows if (row["task"], row["ratio"]) == (task, ratio)])
+            for steps, values in zip(STEPS, losses.mean(axis=0), strict=True):
                 lines.append(f"| {task} | {ratio:g} | {steps} | " + " | ".join(f"{v:.2f}" for v in values) + " |")
     note = (
         f"\nD's loss on people that the member has not seen, as a share of chance, mean of {len(seeds)} cohorts. Below "

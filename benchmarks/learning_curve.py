@@ -1,9 +1,9 @@
-"""Recipe paper on the basic task: accuracy of g against steps, members side by side.
+"""Learning curve of recipe paper on the basic task: accuracy of each member over training steps.
 
 Usage: ``python benchmarks/learning_curve.py [--steps 45000] [--members 5] [--rate 8e-4]``
 
-Writes ``results/learning_curve.json`` and ``.png``. The learning rate is that of the authors' package; stopping is
-off, since the curve is what is asked for.
+Writes ``results/learning_curve.json`` and ``.png``. The learning rate is that of the authors' package; stopping
+is off.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from rindices.learners.surreal.training_state import TrainingPlan, make_training
 from rindices.selection.agreement import members_agreement, pattern_c_index
 
 
-def parse() -> argparse.Namespace:
-    """Return what was asked for."""
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="basic")
     parser.add_argument("--steps", type=int, default=45_000)
@@ -38,33 +38,33 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train, measure now and then, write."""
-    asked = parse()
+    """Train, score at intervals, and write the curve."""
+    options = parse_options()
     torch.set_num_threads(1)
-    case = get_suite_tasks("paper")[asked.task](asked.seed)
+    case = get_suite_tasks("paper")[options.task](options.seed)
     x, y = (torch.as_tensor(case.X[case.y == label], dtype=torch.float32) for label in (0, 1))
-    chosen = get_recipe("paper", learning_rate=asked.rate, min_steps=10**7, max_steps=10**7)
-    plan = TrainingPlan(case.truth.shape[1], chosen, seed=asked.seed, members=tuple(range(asked.members)))
-    group = make_training_state(plan.members, plan, x, y)
+    recipe = get_recipe("paper", learning_rate=options.rate, min_steps=10**7, max_steps=10**7)
+    plan = TrainingPlan(case.truth.shape[1], recipe, seed=options.seed, members=tuple(range(options.members)))
+    state = make_training_state(plan.members, plan, x, y)
     curve: list[dict[str, Any]] = []
     seconds = 0.0
-    for until in [1000, 2000, 3000, 5000, *range(10_000, asked.steps + 1, 5000)]:
+    for n_steps in [1000, 2000, 3000, 5000, *range(10_000, options.steps + 1, 5000)]:
         start = time.process_time()
-        train_stack(group, chosen, until)
+        train_stack(state, recipe, n_steps)
         seconds += time.process_time() - start
-        found = networks.infer_r_indices(group.stack.weights.networks, y.expand(asked.members, -1, -1)).numpy()
-        scores = [pattern_c_index(case.truth, r).mean for r in found]
-        agreement = members_agreement(found).concordance
-        row = {"steps": until, "mean": float(np.mean(scores)), "members": scores, "agreement": agreement}
+        indices = networks.infer_r_indices(state.stack.weights.networks, y.expand(options.members, -1, -1)).numpy()
+        scores = [pattern_c_index(case.truth, r).mean for r in indices]
+        agreement = members_agreement(indices).concordance
+        row = {"steps": n_steps, "mean": float(np.mean(scores)), "members": scores, "agreement": agreement}
         curve.append(row | {"cpu_seconds": round(seconds, 1)})
-        print(until, f"{np.mean(scores):.4f}", np.round(scores, 3), f"{seconds:.0f}s", flush=True)
-        settings = {"task": asked.task, "learning_rate": asked.rate, "seed": asked.seed}
-        asked.out.write_text(json.dumps(settings | {"curve": curve}, indent=1) + "\n", "utf-8")
-    draw(curve, asked.task, asked.out.with_suffix(".png"))
+        print(n_steps, f"{np.mean(scores):.4f}", np.round(scores, 3), f"{seconds:.0f}s", flush=True)
+        settings = {"task": options.task, "learning_rate": options.rate, "seed": options.seed}
+        options.out.write_text(json.dumps(settings | {"curve": curve}, indent=1) + "\n", "utf-8")
+    draw_curve(curve, options.task, options.out.with_suffix(".png"))
 
 
-def draw(curve: list[dict[str, Any]], task: str, path: Path) -> None:
-    """Draw members, their mean and their agreement against steps."""
+def draw_curve(curve: list[dict[str, Any]], task: str, path: Path) -> None:
+    """Draw the accuracy of members, its mean and the agreement over steps."""
     figure = Figure(figsize=(7, 4.4), layout="constrained")
     axes = figure.add_subplot()
     steps = [row["steps"] for row in curve]

@@ -1,10 +1,10 @@
-"""What agreement reaches where there is nothing to find, and where there is: why selection asks for what it asks.
+"""Agreement of members on cohorts with and without disease, from which the threshold of selection follows.
 
 Usage: ``python benchmarks/null_agreement.py [--cohorts 2] [--recipes default contrastive]``
 
 Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, three sizes;
-the evidence of disjoint halves against the agreement among members that share people. Those of recipe default stay at
-their start, as nearly all do. Writes ``results/null_agreement.md``.
+the agreement of disjoint halves and of members that share people. Members of recipe default stay at their start, as
+nearly all do. Writes ``results/null_agreement.md``.
 """
 
 import argparse
@@ -30,7 +30,7 @@ MEMBERS = 4
 AT_START = recipe_to_dict(get_recipe("default", start_steps=1, held_steps=1, max_steps=1, check_every=1))
 
 
-def measure(kind: str, task: str, size: tuple[int, int], width: int, seed: int) -> tuple[float, float, bool]:
+def measure_agreement(kind: str, task: str, size: tuple[int, int], width: int, seed: int) -> tuple[float, float, bool]:
     """Return the agreement of disjoint halves, among members that share people, and whether it counts as stable."""
     cohort = simulate_cohort(replace(TASKS[task], n_controls=size[0], n_patients=size[1]), seed).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
@@ -38,10 +38,10 @@ def measure(kind: str, task: str, size: tuple[int, int], width: int, seed: int) 
         members = fit_contrastive_members(X, y, width, range(MEMBERS), seed)
     else:
         members = train_surreal_members(X, y, width, range(MEMBERS), seed, AT_START)
-    found = np.stack([member.head.infer(X[y == 1]) for member in members])
+    indices = np.stack([member.head.infer(X[y == 1]) for member in members])
     evidence = np.array([member.evidence for member in members])
-    choice = choose_grid_point([Candidate(GridPoint(width), found, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)
-    return float(evidence[:, 0].mean()), members_agreement(found).concordance, choice.best is not None
+    choice = choose_grid_point([Candidate(GridPoint(width), indices, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)
+    return float(evidence[:, 0].mean()), members_agreement(indices).concordance, choice.best is not None
 
 
 def main() -> None:
@@ -50,15 +50,15 @@ def main() -> None:
     parser.add_argument("--cohorts", type=int, default=2)
     parser.add_argument("--recipes", nargs="+", default=["default"], choices=["default", "contrastive"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "null_agreement.md")
-    asked = parser.parse_args()
-    settings = list(product(asked.recipes, ("null", "basic"), SIZES, WIDTHS))
+    options = parser.parse_args()
+    settings = list(product(options.recipes, ("null", "basic"), SIZES, WIDTHS))
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        jobs = (delayed(measure)(*setting, seed) for setting in settings for seed in range(asked.cohorts))
-        rows = np.array(list(Parallel(n_jobs=-1)(jobs))).reshape(len(settings), asked.cohorts, 3)
+        jobs = (delayed(measure_agreement)(*setting, seed) for setting in settings for seed in range(options.cohorts))
+        rows = np.array(list(Parallel(n_jobs=-1)(jobs))).reshape(len(settings), options.cohorts, 3)
     head = "| recipe | cohort | people | M | disjoint halves, mean (lowest to highest) | sharing people | stable |"
     lines = [head, "|---|---|---|---|---|---|---|"]
-    for (kind, task, size, width), found in zip(settings, rows, strict=True):
-        halves, shared, stable = found.T
+    for (kind, task, size, width), results in zip(settings, rows, strict=True):
+        halves, shared, stable = results.T
         spread = f"{halves.mean():.3f} ({halves.min():.3f} to {halves.max():.3f})"
         cells = [
             kind,
@@ -70,9 +70,10 @@ def main() -> None:
             f"{stable.sum():.0f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    foot = f"{MEMBERS} members, {asked.cohorts} cohorts each; stable: how many reach {MIN_STABLE_CONCORDANCE} with the lower end."
+    foot = f"{MEMBERS} members, {options.cohorts} cohorts each; stable: how many reach {MIN_STABLE_CONCORDANCE} "
+    foot += "with the lower end."
     text = "\n".join([*lines, "", foot, ""])
-    asked.out.write_text(text, "utf-8")
+    options.out.write_text(text, "utf-8")
     print(text)
 
 

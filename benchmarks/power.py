@@ -1,9 +1,9 @@
-"""What ``rindices power`` tells against what the benchmark measured directly, at three sizes.
+"""Accuracy that ``rindices power`` predicts, compared with the benchmark, at three sizes.
 
 Usage: ``python benchmarks/power.py [--cohorts 10] [--workers -1]``
 
-Runs ``power`` on the sizes of the tasks tiny, small and basic, on cohorts of its own, and holds its accuracy against
-the committed results of the suites stress and paper (learner contrastive). Writes
+Runs ``power`` on the sizes of the tasks tiny, small and basic, with other cohorts, and compares its accuracy with the
+committed results of the suites stress and paper (learner contrastive). Writes
 ``results/power/against_benchmark.json`` and ``.md``. The time is that of ``scripts/make_power.py``, the command with
 its default sizes and effects.
 """
@@ -20,23 +20,23 @@ RESULTS = Path(__file__).parent / "results"
 SIZES = {"tiny": "stress", "small": "stress", "basic": "paper"}
 
 
-def measured(task: str) -> dict[str, Any]:
+def read_benchmark(task: str) -> dict[str, Any]:
     """Return the committed mean and standard error of the learner contrastive on a task."""
     summary = json.loads((RESULTS / SIZES[task] / "results.json").read_text("utf-8"))["summary"]
     return next(row for row in summary if (row["task"], row["learner"]) == (task, "contrastive"))
 
 
 def main() -> None:
-    """Run, compare, write."""
+    """Run the power study, compare and write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cohorts", type=int, default=10)
     parser.add_argument("--workers", type=int, default=-1)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
-    found = run_power(PowerConfig(people, (TASKS["basic"].rate,), cohorts=asked.cohorts), workers=asked.workers)
+    study = run_power(PowerConfig(people, (TASKS["basic"].rate,), cohorts=options.cohorts), workers=options.workers)
     rows = []
-    for task, row in zip(SIZES, found.rows, strict=True):
-        direct = measured(task)
+    for task, row in zip(SIZES, study.rows, strict=True):
+        direct = read_benchmark(task)
         error = (row.accuracy_se**2 + direct["se"] ** 2) ** 0.5
         difference = row.accuracy - direct["mean"]
         rows.append(
@@ -45,21 +45,23 @@ def main() -> None:
             | {"cohorts": direct["n"], "standard_errors": difference / error}
         )
     spent = json.loads((RESULTS / "power" / "time.json").read_text("utf-8"))
-    result = {"cohorts": asked.cohorts, "rows": rows} | spent
+    result = {"cohorts": options.cohorts, "rows": rows} | spent
     folder = RESULTS / "power"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "against_benchmark.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    (folder / "against_benchmark.md").write_text(markdown(result), "utf-8")
-    print(markdown(result))
+    (folder / "against_benchmark.md").write_text(format_table(result), "utf-8")
+    print(format_table(result))
 
 
-def markdown(result: dict[str, Any]) -> str:
+def format_table(result: dict[str, Any]) -> str:
     """Return the comparison as a table."""
     lines = ["| controls + patients | power | benchmark | apart, in standard errors |", "|---|---|---|---|"]
     for row in result["rows"]:
-        told = f"{row['power']:.3f} +- {row['power_se']:.3f}"
+        estimated = f"{row['power']:.3f} +- {row['power_se']:.3f}"
         direct = f"{row['benchmark']:.3f} +- {row['benchmark_se']:.3f} ({row['cohorts']} cohorts)"
-        lines.append(f"| {row['controls']} + {row['patients']} | {told} | {direct} | {row['standard_errors']:+.1f} |")
+        lines.append(
+            f"| {row['controls']} + {row['patients']} | {estimated} | {direct} | {row['standard_errors']:+.1f} |"
+        )
     foot = (
         f"{result['cohorts']} cohorts a size by `power`. With its defaults the command took {result['seconds']:.0f} s "
         f"and {result['cpu_seconds']:.0f} s of processor time in {result['workers']} process(es) (load of the machine "

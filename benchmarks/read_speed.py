@@ -1,9 +1,9 @@
-"""Reading and validating against plain pandas, in one run.
+"""Time to read and validate a table, compared with pandas.
 
 Usage: ``python benchmarks/read_speed.py [--people 100000] [--out benchmarks/results/read_speed.json]``
 
 Writes a CSV of MUSE volumes, then times ``pandas.read_csv`` and ``read_cohort`` of the same file in turn and takes the
-best of each, so that a busy machine hits both alike.
+minimum of each, so that a busy machine affects both alike.
 """
 
 import argparse
@@ -29,10 +29,10 @@ def make_table(path: Path, people: int) -> None:
     volumes.round(2).to_csv(path, index=False)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Return how long a call takes."""
+def time_call(call: Callable[[], object]) -> float:
+    """Return the seconds of a call."""
     start = time.perf_counter()
-    work()
+    call()
     return time.perf_counter() - start
 
 
@@ -43,28 +43,28 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "read_speed.json")
     parser.add_argument("--profile", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "volumes.csv"
-        make_table(path, asked.people)
-        plain, ours = [], []
-        for _ in range(asked.repeats):
-            plain.append(seconds(lambda: pd.read_csv(path)))
-            ours.append(seconds(lambda: ri.read_cohort(path)))
-        if asked.profile:
+        make_table(path, options.people)
+        pandas_seconds, rindices_seconds = [], []
+        for _ in range(options.repeats):
+            pandas_seconds.append(time_call(lambda: pd.read_csv(path)))
+            rindices_seconds.append(time_call(lambda: ri.read_cohort(path)))
+        if options.profile:
             with cProfile.Profile() as profile:
                 ri.read_cohort(path)
             pstats.Stats(profile).sort_stats("cumulative").print_stats(25)
         megabytes = path.stat().st_size / 1e6
     result = {
-        "people": asked.people,
+        "people": options.people,
         "regions": 139,
         "megabytes": round(megabytes, 1),
-        "pandas_seconds": round(min(plain), 3),
-        "rindices_seconds": round(min(ours), 3),
-        "ratio": round(min(ours) / min(plain), 3),
+        "pandas_seconds": round(min(pandas_seconds), 3),
+        "rindices_seconds": round(min(rindices_seconds), 3),
+        "ratio": round(min(rindices_seconds) / min(pandas_seconds), 3),
     }
-    asked.out.write_text(json.dumps(result, indent=2) + "\n")
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result))
 
 

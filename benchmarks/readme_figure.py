@@ -1,4 +1,4 @@
-"""README's figure: every learner on the paper's tasks, with the published training run here at full length.
+"""Draw the figure of README: all learners on the paper's tasks, the published training at full length included.
 
 Usage: ``python benchmarks/readme_figure.py``, after ``benchmarks/accuracy`` and ``benchmarks/paper/full_length.py``.
 """
@@ -14,7 +14,7 @@ SHOWN = ("surreal", "surreal-paper", "contrastive", "nmf", "opnmf", "fa", "lda",
 
 
 def main() -> None:
-    """Read the two results, draw."""
+    """Read both results and draw the figure."""
     measured = json.loads((HERE / "results" / "paper" / "results.json").read_text("utf-8"))["results"]
     full = json.loads((HERE / "paper" / "results" / "full_length.json").read_text("utf-8"))["rows"]
     results = [BenchmarkResult(**row) for row in measured]

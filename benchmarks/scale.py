@@ -1,10 +1,10 @@
-"""Writes ``docs/scale.md``: what a study costs at any size, from the committed measurements.
+"""Write ``docs/scale.md``: the cost of a study at any size, from committed measurements.
 
     python benchmarks/scale.py
 
 Fills ``scale_template.md`` from ``results/step_scaling.json``, ``engine_overhead.json``, ``engine_speedup.json`` and
-``apply_speed.json``, and counts the tensor operations of a training step. The few numbers that are assumed are the
-constants below, and the page says so.
+``apply_speed.json``, and counts the tensor operations of a training step. Assumed numbers are constants below, and
+the page names them.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make
+from step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rindices.learners.surreal import step
@@ -26,21 +26,21 @@ OUT = Path(__file__).parents[1] / "docs" / "scale.md"
 PEOPLE = (5000, 50_000, 500_000)
 REGIONS = (139, 1000)
 RULES = ("people, batch by the paper's rule", "people, batch at most 256")
-LAUNCH_US = 10.0  # assumed: a GPU starts one operation in about this time
-LONGEST_HOURS = 7 * 24.0  # assumed: the longest that anyone waits for one member set
+LAUNCH_US = 10.0  # assumed time of a GPU to start one operation
+LONGEST_HOURS = 7 * 24.0  # assumed longest acceptable time of one member set
 HOUR_MS = 3.6e6
 
 
 class Steps:
-    """The measured steps: ms and MB of one member, by people and by regions."""
+    """Measured time and memory of a training step of one member, by people and by regions."""
 
     def __init__(self, measured: list[dict[str, Any]]) -> None:
         self.by_name = {growth["growth"]: growth for growth in measured}
 
     def row(self, growth: str, size: int) -> dict[str, float]:
         """Return one measured size."""
-        found = self.by_name[growth]
-        return next(row for row in found["rows"] if row[found["axis"]] == size)
+        measured = self.by_name[growth]
+        return next(row for row in measured["rows"] if row[measured["axis"]] == size)
 
     def ms(self, rule: str, people: int, regions: int) -> float:
         """Return the milliseconds of a member's step: measured by people, times the measured growth with regions."""
@@ -54,19 +54,19 @@ class Steps:
         return wider * self.row(rule, people)["mb"] + weights
 
     def hours(self, rule: str, people: int, regions: int, members: int = 1) -> float:
-        """Return the core-hours of members of the paper's length."""
+        """Return the core-hours of members with the number of steps of the paper."""
         return members * STUDY_STEPS * self.ms(rule, people, regions) / HOUR_MS
 
     def too_long(self, rule: str, regions: int) -> float:
-        """Return from how many people on a member set takes too long, by the last measured exponent."""
+        """Return the number of people above which a member set takes too long, by the last measured exponent."""
         growth = self.by_name[rule]
         last = growth["rows"][-1]
-        own = self.hours(rule, last["people"], regions, STACK_SIZE)
-        return float(last["people"] * (LONGEST_HOURS / own) ** (1 / growth["last_exponent"]))
+        hours = self.hours(rule, last["people"], regions, STACK_SIZE)
+        return float(last["people"] * (LONGEST_HOURS / hours) ** (1 / growth["last_exponent"]))
 
 
-class _Count(TorchDispatchMode):
-    """Counts operations."""
+class _OperationCounter(TorchDispatchMode):
+    """Counts tensor operations."""
 
     number = 0
 
@@ -76,29 +76,29 @@ class _Count(TorchDispatchMode):
 
 
 @torch.inference_mode()
-def operations() -> int:
-    """Return the tensor operations of one step of a stack; a stack of any size has as many."""
-    group = make(**(BASE | {"members": STACK_SIZE}))
+def count_operations() -> int:
+    """Return the number of tensor operations of one step, which does not depend on the size of the stack."""
+    group = make_state(**(BASE | {"members": STACK_SIZE}))
     group.batches.fill(group.work.people, group.stack.streams)
     step.take_step(group.stack, group.work)
-    with _Count() as counted:
+    with _OperationCounter() as counted:
         step.take_step(group.stack, group.work)
     return counted.number
 
 
-def read(name: str) -> Any:
+def read_result(name: str) -> Any:
     """Return a committed result."""
     return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
 
 
-def rows(*cells: list[str]) -> str:
-    """Return a table in Markdown; the first row is its head."""
+def format_rows(*cells: list[str]) -> str:
+    """Return a Markdown table; the first row is its header."""
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     return "\n".join([lines[0], "|" + "---|" * len(cells[0]), *lines[1:]])
 
 
-def costs(steps: Steps) -> str:
-    """Return what studies cost."""
+def format_costs(steps: Steps) -> str:
+    """Return the table of costs of studies."""
     head = [
         "people",
         "regions",
@@ -118,12 +118,12 @@ def costs(steps: Steps) -> str:
                 cells += [f"{steps.hours(rule, people, regions, STACK_SIZE):,.1f}"]
                 cells += [f"{STACK_SIZE * steps.mb(rule, people, regions):,.0f}"]
                 body.append(cells)
-    return rows(head, *body)
+    return format_rows(head, *body)
 
 
-def gpu(steps: Steps) -> str:
-    """Return how many cores a GPU replaces at most."""
-    floor = operations() * LAUNCH_US / 1e3
+def format_gpu_table(steps: Steps) -> str:
+    """Return the table of the largest number of cores that a GPU replaces."""
+    floor = count_operations() * LAUNCH_US / 1e3
     body = []
     for rule in RULES:
         for people in (BASE["people"], *PEOPLE):
@@ -131,19 +131,23 @@ def gpu(steps: Steps) -> str:
             cells = [f"{people:,}", rule.partition(", batch ")[2], f"{ms:,.1f}", f"{floor:.1f}", f"{ms / floor:,.1f}"]
             body.append(cells)
     head = ["people", "batch", "ms, a stack on a core", "ms, a GPU at the least", "cores it replaces at most"]
-    return rows(head, *body)
+    return format_rows(head, *body)
 
 
-def speed_up() -> str:
-    """Return what two workers gain, where it was measured."""
+def format_speed_up() -> str:
+    """Return the speed-up of two workers, if it was measured."""
     if not (RESULTS / "engine_speedup.json").is_file():
         return "not measured yet (`benchmarks/engine_speedup.py`)"
-    return "; ".join(f"{row['engine']} {row['speed_up']:.2f}" for row in read("engine_speedup")["results"])
+    return "; ".join(f"{row['engine']} {row['speed_up']:.2f}" for row in read_result("engine_speedup")["results"])
 
 
-def page() -> str:
+def format_page() -> str:
     """Return the page."""
-    steps, cost, applied = Steps(read("step_scaling")), read("engine_overhead"), read("apply_speed")
+    steps, cost, applied = (
+        Steps(read_result("step_scaling")),
+        read_result("engine_overhead"),
+        read_result("apply_speed"),
+    )
     set_ms = steps.hours(RULES[0], BASE["people"], BASE["regions"], STACK_SIZE) * HOUR_MS
     values = {
         "stack": STACK_SIZE,
@@ -155,18 +159,18 @@ def page() -> str:
         "wide": REGIONS[1],
         "most": PEOPLE[-1],
         "paper_people": BASE["people"],
-        "costs": costs(steps),
+        "costs": format_costs(steps),
         "noop_sets": cost["sets"],
         "load": cost["load_at_start"],
         "ms_per_set": cost["ms_per_set"],
         "grown": cost["client_mb_most"] - cost["client_mb_before"],
         "set_minutes": set_ms / 6e4,
         "share": cost["ms_per_set"] / set_ms,
-        "speed": speed_up(),
-        "operations": operations(),
+        "speed": format_speed_up(),
+        "operations": count_operations(),
         "launch": LAUNCH_US,
-        "gpu": gpu(steps),
-        "few": STACK_SIZE * steps.ms(RULES[1], PEOPLE[-1], BASE["regions"]) / (operations() * LAUNCH_US / 1e3),
+        "gpu": format_gpu_table(steps),
+        "few": STACK_SIZE * steps.ms(RULES[1], PEOPLE[-1], BASE["regions"]) / (count_operations() * LAUNCH_US / 1e3),
         "limit": LONGEST_HOURS,
         "too_many": steps.too_long(RULES[0], REGIONS[0]),
         "too_many_wide": steps.too_long(RULES[0], REGIONS[1]),
@@ -181,7 +185,7 @@ def page() -> str:
 
 def main() -> None:
     """Write the page."""
-    OUT.write_text(page(), "utf-8")
+    OUT.write_text(format_page(), "utf-8")
 
 
 if __name__ == "__main__":

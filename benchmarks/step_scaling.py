@@ -1,10 +1,10 @@
-"""How the cost of a step grows: people, regions, patterns, members.
+"""Growth of the cost of a training step with people, regions, patterns and members.
 
     python benchmarks/step_scaling.py
 
-Seconds per step of one stack (processor time, one thread, least of several), the
-memory of its weights, moments and buffers, and the exponent fitted to each growth.
-Writes results/step_scaling.json, .md (with what whole studies cost) and .png.
+Seconds per step of one stack (processor time, one thread, minimum of several), the memory of its weights, moments and
+buffers, and the exponent of each growth. Writes ``results/step_scaling.json``, ``.md`` (with the cost of studies) and
+``.png``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
 }
 
 
-def make(people: int, regions: int, patterns: int, members: int, cap: int | None) -> TrainingState:
-    """A stack on made-up people, a third of them controls as in the paper."""
+def make_state(people: int, regions: int, patterns: int, members: int, cap: int | None) -> TrainingState:
+    """Return a stack on random people, a third of them controls as in the paper."""
     controls = int(people * 492 / 1392)
     x = 1 + 0.1 * torch.randn(controls, regions)
     y = 0.9 + 0.1 * torch.randn(people - controls, regions)
@@ -47,60 +47,60 @@ def make(people: int, regions: int, patterns: int, members: int, cap: int | None
 
 
 @torch.inference_mode()
-def seconds(group: TrainingState, budget: float) -> float:
-    """Least processor time of one step, batch included."""
+def time_step(state: TrainingState, budget: float) -> float:
+    """Return the minimum processor time of one step, including its batch."""
     best, end = float("inf"), time.monotonic() + budget
     taken = 0
     while taken < 3 or time.monotonic() < end:
         start = time.process_time()
-        group.batches.fill(group.work.people, group.stack.streams)
-        step.take_step(group.stack, group.work)
+        state.batches.fill(state.work.people, state.stack.streams)
+        step.take_step(state.stack, state.work)
         best, taken = min(best, time.process_time() - start), taken + 1
     return best
 
 
-def tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
-    """All tensors within a state object."""
+def iterate_tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
+    """Yield all tensors in a state object."""
     if isinstance(value, Tensor):
         yield value
     elif depth < 4:
-        inner: Iterable[object] = ()
+        items: Iterable[object] = ()
         if isinstance(value, (tuple, list)):
-            inner = value
+            items = value
         elif hasattr(value, "__dict__"):
-            inner = vars(value).values()
-        for each in inner:
-            yield from tensors(each, depth + 1)
+            items = vars(value).values()
+        for item in items:
+            yield from iterate_tensors(item, depth + 1)
 
 
-def megabytes(group: TrainingState) -> float:
-    """Storage of weights, moments, buffers and people, each counted once."""
-    parts = tensors([group.stack, group.work, group.batches.table, group.batches.orders])
+def measure_memory_mb(state: TrainingState) -> float:
+    """Return the memory of weights, moments, buffers and people, each counted once."""
+    parts = iterate_tensors([state.stack, state.work, state.batches.table, state.batches.orders])
     sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
     return sum(sizes.values()) / 1e6
 
 
-def measure(name: str, budget: float) -> dict[str, Any]:
-    """One growth."""
+def measure_growth(name: str, budget: float) -> dict[str, Any]:
+    """Measure one growth."""
     axis, values, cap = GROWTHS[name]
     rows = []
     for value in values:
-        group = make(**(BASE | {axis: value, "cap": cap}))
-        cost = seconds(group, budget)
-        rows.append({axis: value, "batch": group.work.batch, "ms": 1e3 * cost, "mb": megabytes(group)})
+        state = make_state(**(BASE | {axis: value, "cap": cap}))
+        cost = time_step(state, budget)
+        rows.append({axis: value, "batch": state.work.batch, "ms": 1e3 * cost, "mb": measure_memory_mb(state)})
         print(name, rows[-1], file=sys.stderr, flush=True)
-    return {"growth": name, "axis": axis, "rows": rows} | exponents(axis, rows)
+    return {"growth": name, "axis": axis, "rows": rows} | fit_exponents(axis, rows)
 
 
-def exponents(axis: str, rows: list[dict[str, float]]) -> dict[str, float]:
-    """Slope of log cost over log size: over all sizes, and over the last two."""
+def fit_exponents(axis: str, rows: list[dict[str, float]]) -> dict[str, float]:
+    """Return the slope of log cost over log size, over all sizes and over the last two."""
     x, y = (np.log([row[key] for row in rows]) for key in (axis, "ms"))
     last = (y[-1] - y[-2]) / (x[-1] - x[-2])
     return {"exponent": float(np.polyfit(x, y, 1)[0]), "last_exponent": float(last)}
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Markdown."""
+def format_table(results: list[dict[str, Any]]) -> str:
+    """Return the results as Markdown."""
     lines = [
         "| growth | size | batch | ms per step | MB | exponent (all; last two) |",
         "|---|---|---|---|---|---|",
@@ -119,8 +119,8 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def paragraph(results: list[dict[str, Any]]) -> str:
-    """What whole studies cost, from the measured steps."""
+def format_study_costs(results: list[dict[str, Any]]) -> str:
+    """Return the cost of studies, from the measured steps."""
     by_name = {result["growth"]: {row["people"]: row for row in result["rows"]} for result in results[:2]}
     lines = []
     for people in (1392, 50_000, 500_000):
@@ -136,10 +136,10 @@ def paragraph(results: list[dict[str, Any]]) -> str:
     return "\n".join(["", head, "", *lines, ""])
 
 
-def figure(results: list[dict[str, Any]], path: Path) -> None:
-    """One panel per growth, log-log."""
-    shown = Figure(figsize=(3.2 * len(results), 3.4), layout="constrained")
-    axes = shown.subplots(1, len(results), sharey=True)
+def draw_figure(results: list[dict[str, Any]], path: Path) -> None:
+    """Draw one panel per growth on logarithmic axes."""
+    figure = Figure(figsize=(3.2 * len(results), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(results), sharey=True)
     for axis, result in zip(axes, results, strict=True):
         x = [row[result["axis"]] for row in result["rows"]]
         axis.loglog(x, [row["ms"] for row in result["rows"]], "o-")
@@ -147,19 +147,19 @@ def figure(results: list[dict[str, Any]], path: Path) -> None:
             title=f"{result['growth'].replace(', ', chr(10))}\nexponent {result['exponent']:.2f}", xlabel=result["axis"]
         )
     axes[0].set_ylabel("ms per step, one thread")
-    shown.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_scaling.json")
     parser.add_argument("--budget", type=float, default=1.5, help="seconds per size")
-    args = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    results = [measure(name, args.budget) for name in GROWTHS]
-    args.out.write_text(json.dumps(results, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(table(results) + paragraph(results))
-    figure(results, args.out.with_suffix(".png"))
+    results = [measure_growth(name, options.budget) for name in GROWTHS]
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    options.out.with_suffix(".md").write_text(format_table(results) + format_study_costs(results))
+    draw_figure(results, options.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

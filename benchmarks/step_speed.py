@@ -1,13 +1,11 @@
-"""Speed of a training step: the bare products, ours, the authors'.
+"""Time of a training step: its bare matrix products, rindices, and the authors' package.
 
     python benchmarks/step_speed.py [--threads 1 2] [--members 1 5 10] [--json]
 
-Times are milliseconds per member and step, the least of many short, interleaved bursts:
-processor time with one thread (other work on the machine does not count), elapsed time
-with two. Products are those that a real step asks torch for, recorded from it, with
-their shapes and strides, and repeated on other buffers. The authors' package is put into
-a throw-away folder with ``pip install --no-deps --target FOLDER SurrealGAN==0.1.1``;
-only its training step is used.
+Times are milliseconds per member and step, the minimum of many short, interleaved bursts: processor time with one
+thread (other work on the machine does not count), elapsed time with two. The products of a real step are recorded with
+their shapes and strides, and repeated on other buffers. The authors' package is installed into a temporary folder with
+``pip install --no-deps --target FOLDER SurrealGAN==0.1.1``; only its training step is used.
 """
 
 from __future__ import annotations
@@ -36,24 +34,24 @@ REGIONS, PATTERNS, CONTROLS, PATIENTS = 139, 3, 492, 900
 Burst = Callable[[], None]
 
 
-class Products(TorchDispatchMode):
-    """Notes the operands of every product of the networks."""
+class ProductRecorder(TorchDispatchMode):
+    """Records the operands of every matrix product of the networks."""
 
     def __init__(self, members: int) -> None:
         super().__init__()
         self.members, self.seen = members, []  # type: ignore[var-annotated]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, options: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__
         if "bmm" in name:
-            left, right = args[1:3] if "badd" in name else args[:2]
-            if len(left) == self.members:  # not the tiny ones of single people
+            left, right = options[1:3] if "badd" in name else options[:2]
+            if len(left) == self.members:  # without the small products of single people
                 self.seen.append((left, right))
-        return func(*args, **(kwargs or {}))
+        return func(*options, **(kwargs or {}))
 
 
-def groups(members: int, stack: int) -> list[TrainingState]:
-    """Members at their start on made-up people."""
+def make_states(members: int, stack: int) -> list[TrainingState]:
+    """Return members at their start on random people."""
     x, y = torch.randn(CONTROLS, REGIONS), torch.randn(PATIENTS, REGIONS)
     rec = get_recipe("paper", learning_rate=8e-4)
     plan = TrainingPlan(PATTERNS, rec, members=tuple(range(members)), stack=stack)
@@ -63,49 +61,49 @@ def groups(members: int, stack: int) -> list[TrainingState]:
     ]
 
 
-def like(tensor: Tensor) -> Tensor:
+def make_buffer(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride()).normal_()
 
 
-def products_of(group: TrainingState) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Operands and result of each product of a step, on buffers of their own."""
-    log = Products(len(group.stack.members))
+def record_products(state: TrainingState) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return operands and result of each product of a step, in new buffers."""
+    log = ProductRecorder(len(state.stack.members))
     with log, torch.no_grad():
-        step.take_step(group.stack, group.work)
-    made = [(like(left), like(right)) for left, right in log.seen]
-    return [(left, right, torch.bmm(left, right)) for left, right in made]
+        step.take_step(state.stack, state.work)
+    buffers = [(make_buffer(left), make_buffer(right)) for left, right in log.seen]
+    return [(left, right, torch.bmm(left, right)) for left, right in buffers]
 
 
-def bare_burst(group: TrainingState, steps: int) -> None:
+def run_products(state: TrainingState, steps: int) -> None:
     for _ in range(steps):
-        for left, right, out in group.products:  # type: ignore[attr-defined]
+        for left, right, out in state.products:  # type: ignore[attr-defined]
             torch.bmm(left, right, out=out)
 
 
 @torch.inference_mode()
-def our_burst(group: TrainingState, steps: int) -> None:
+def run_steps(state: TrainingState, steps: int) -> None:
     for _ in range(steps):
-        group.batches.fill(group.work.people, group.stack.streams)
-        step.take_step(group.stack, group.work)
+        state.batches.fill(state.work.people, state.stack.streams)
+        step.take_step(state.stack, state.work)
 
 
-def over_groups(
+def make_burst(
     run: Callable[[TrainingState, int], None],
-    all_groups: list[TrainingState],
+    states: list[TrainingState],
     steps: int,
     pool: ThreadPoolExecutor | None,
 ) -> Burst:
-    """All groups one after the other, or in the pool's threads."""
+    """Return a function that runs all states in turn, or in the threads of a pool."""
 
     def burst() -> None:
-        each = functools.partial(run, steps=steps)
-        list(pool.map(each, all_groups) if pool else map(each, all_groups))
+        run_state = functools.partial(run, steps=steps)
+        list(pool.map(run_state, states) if pool else map(run_state, states))
 
     return burst
 
 
 def upstream_burst(folder: Path, batch: int, steps: int) -> Burst:
-    """The authors' step with the authors' own settings of the sample size."""
+    """Return a function that runs the authors' training step with their settings for this sample size."""
     sys.path.insert(0, str(folder))
     from SurrealGAN.model import SurrealGAN, dotdict  # type: ignore[import-not-found]
 
@@ -122,8 +120,8 @@ def upstream_burst(folder: Path, batch: int, steps: int) -> Burst:
     return burst
 
 
-def least(bursts: dict[str, Burst], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Least seconds of each burst, all taken in turn."""
+def measure_minimum(bursts: dict[str, Burst], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+    """Return the minimum seconds of each burst, all run in turn."""
     best = dict.fromkeys(bursts, float("inf"))
     for _ in range(rounds):
         for name, burst in bursts.items():
@@ -133,21 +131,21 @@ def least(bursts: dict[str, Burst], rounds: int, clock: Callable[[], float]) -> 
     return best
 
 
-def measure(threads: int, members: int, stack: int, rounds: int, folder: Path) -> dict[str, float]:
-    """One row of the table."""
-    ours, steps = groups(members, stack), 5 if threads == 1 else 1
-    for group in ours:
-        group.products = products_of(group)  # type: ignore[attr-defined]
-    # One stack is shared out by torch; several go to threads of their own, as in ``train``.
+def measure_row(threads: int, members: int, stack: int, rounds: int, folder: Path) -> dict[str, float]:
+    """Measure one row of the table."""
+    states, steps = make_states(members, stack), 5 if threads == 1 else 1
+    for state in states:
+        state.products = record_products(state)  # type: ignore[attr-defined]
+    # One stack uses the threads of torch; several stacks run in one thread each, as in ``train``.
     torch.set_num_threads(threads)
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
-    used = pool if threads > 1 and len(ours) > 1 else None
+    used_pool = pool if threads > 1 and len(states) > 1 else None
     bursts = {
-        "bare": over_groups(bare_burst, ours, steps, used),
-        "ours": over_groups(our_burst, ours, steps, used),
-        "upstream": upstream_burst(folder, ours[0].work.batch, 1),
+        "bare": make_burst(run_products, states, steps, used_pool),
+        "ours": make_burst(run_steps, states, steps, used_pool),
+        "upstream": upstream_burst(folder, states[0].work.batch, 1),
     }
-    best = least(bursts, rounds, time.process_time if threads == 1 else time.perf_counter)
+    best = measure_minimum(bursts, rounds, time.process_time if threads == 1 else time.perf_counter)
     pool.shutdown()
     per_step = {"bare": members * steps, "ours": members * steps, "upstream": 1}
     ms = {name: 1e3 * seconds / per_step[name] for name, seconds in best.items()}
@@ -168,11 +166,11 @@ def install_upstream(folder: Path) -> None:
     subprocess.run([*command, "SurrealGAN==0.1.1"], check=True, stdout=sys.stderr)
 
 
-def rows(args: argparse.Namespace, folder: Path) -> Iterator[dict[str, float]]:
-    for threads in args.threads:
-        for members in args.members:
-            stack = min(args.stack, members)
-            yield measure(threads, members, stack, args.rounds, folder)
+def iterate_rows(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, float]]:
+    for threads in options.threads:
+        for members in options.members:
+            stack = min(options.stack, members)
+            yield measure_row(threads, members, stack, options.rounds, folder)
 
 
 def main() -> None:
@@ -184,21 +182,21 @@ def main() -> None:
     parser.add_argument("--upstream", type=Path, help="folder that already holds the package")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_speed.json")
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = args.upstream or Path(scratch)
-        if args.upstream is None:
+        folder = options.upstream or Path(scratch)
+        if options.upstream is None:
             install_upstream(folder)
         table = []
-        for row in rows(args, folder):
+        for row in iterate_rows(options, folder):
             table.append(row)
             text = "  ".join(f"{k} {v:.3g}" for k, v in row.items())
-            print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
-    # the row that counts: ten members (or the most asked for) on one thread (or the fewest)
+            print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
+    # main row: the largest number of members on the smallest number of threads
     main_row = min(table, key=lambda row: (row["threads"], -row["members"]))
     result = json.dumps(main_row | {"rows": table}, indent=1)
-    args.out.write_text(result + "\n", "utf-8")
-    if args.json:
+    options.out.write_text(result + "\n", "utf-8")
+    if options.json:
         print(result)
 
 

@@ -1,10 +1,10 @@
-"""How long a user waits: ten members at one setting with selection, beside the authors' package, in one run.
+"""Time to a result: ten members at one setting with selection, compared with the authors' package.
 
     python benchmarks/time_to_result.py [--upstream FOLDER] [--task basic]
 
-Times `fit` of recipe default (M = 3, ten members with the evidence of disjoint halves, two workers) from the cohort in
-memory to the model; one member alone, until its accuracy passes the paper's; and the authors' training step on the same
-machine, times the steps that their package's manual recommends (1,500,000 x 300 / patients) and those of the paper
+Times `fit` of recipe default (M = 3, ten members with the agreement of disjoint halves, two workers) from the cohort in
+memory to the model; one member, until its accuracy exceeds the paper's; and the authors' training step on the same
+machine, multiplied by the steps that their manual recommends (1,500,000 x 300 / patients) and by those of the paper
 (100,000). Writes ``results/time_to_result.json`` and ``.md``. Run it on an idle machine.
 """
 
@@ -33,49 +33,51 @@ MEMBERS, WORKERS, BURST = 10, 2, 40
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="basic")
     parser.add_argument("--upstream", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        upstream = asked.upstream or Path(folder)
-        if asked.upstream is None:
+        upstream = options.upstream or Path(folder)
+        if options.upstream is None:
             install_upstream(upstream)
-        result = ours(asked.task) | theirs(upstream, asked.task)
+        result = measure_rindices(options.task) | measure_upstream(upstream, options.task)
     OUT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    OUT.with_suffix(".md").write_text(table(result), "utf-8")
-    print(table(result))
+    OUT.with_suffix(".md").write_text(format_table(result), "utf-8")
+    print(format_table(result))
 
 
-def ours(task: str) -> dict[str, Any]:
-    """Seconds of a whole fit, and of one member, with their accuracy."""
-    made = simulate_cohort(task, 0)
+def measure_rindices(task: str) -> dict[str, Any]:
+    """Return the seconds of a fit and of one member, with their accuracy."""
+    simulated = simulate_cohort(task, 0)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        model = fit_cohort(made.cohort, ModelConfig(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS)
-        whole = time.perf_counter() - start
-    r = model.apply(made.cohort).filter(regex=r"^r\d+$").to_numpy()[made.cohort.is_patient]
+        model = fit_cohort(
+            simulated.cohort, ModelConfig(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS
+        )
+        fit_seconds = time.perf_counter() - start
+    r = model.apply(simulated.cohort).filter(regex=r"^r\d+$").to_numpy()[simulated.cohort.is_patient]
     case = get_suite_tasks("paper")[task](0)
     start = time.perf_counter()
     (member,) = train_surreal_members(
         case.X, case.y, case.truth.shape[1], (0,), 0, recipe_to_dict(DEFAULT_RECIPE), evidence=False
     )
-    alone = time.perf_counter() - start
+    member_seconds = time.perf_counter() - start
     return {
         "task": task,
-        "patients": int(made.cohort.n_patients),
-        "fit_seconds": whole,
-        "fit_score": pattern_c_index(made.truth, r).mean,
-        "member_seconds": alone,
+        "patients": int(simulated.cohort.n_patients),
+        "fit_seconds": fit_seconds,
+        "fit_score": pattern_c_index(simulated.truth, r).mean,
+        "member_seconds": member_seconds,
         "member_score": pattern_c_index(case.truth, member.head.infer(case.X[case.y == 1])).mean,
         "paper_score": SURREAL_GAN_SCORES[task],
     }
 
 
-def theirs(folder: Path, task: str) -> dict[str, Any]:
-    """Seconds of one step of the authors' package, the least of several bursts."""
+def measure_upstream(folder: Path, task: str) -> dict[str, Any]:
+    """Return the seconds of one step of the authors' package, the minimum of several bursts."""
     patients = simulate_cohort(task, 0).cohort.n_patients
     burst = upstream_burst(folder, patients // 8, BURST)
     times = []
@@ -86,8 +88,8 @@ def theirs(folder: Path, task: str) -> dict[str, Any]:
     return {"upstream_step_seconds": min(times), "upstream_steps": 1_500_000 * 300 // patients, "paper_steps": 100_000}
 
 
-def table(result: dict[str, Any]) -> str:
-    """The result in words."""
+def format_table(result: dict[str, Any]) -> str:
+    """Return the result as Markdown."""
     hour = 3600.0
     member = result["upstream_step_seconds"] * result["upstream_steps"] / hour
     short = result["upstream_step_seconds"] * result["paper_steps"] / hour
@@ -103,7 +105,9 @@ def table(result: dict[str, Any]) -> str:
         ),
     ]
     lines = ["| what | time | pattern-c-index |", "|---|---|---|"]
-    lines += [f"| {what} | {took} | {'' if score is None else f'{score:.3f}'} |" for what, took, score in rows]
+    lines += [
+        f"| {label} | {duration} | {'' if score is None else f'{score:.3f}'} |" for label, duration, score in rows
+    ]
     lines.append(
         f"\nTask {result['task']}, all in one run on two cores. The paper reports {result['paper_score']:.3f}. In "
         f"core-seconds, ten members cost {ratio:,.0f} times less than the authors' package needs for the paper's steps."

@@ -1,11 +1,11 @@
-"""Whether the strongest regions of the patterns found are the true ones, and whether their intervals are honest.
+"""Precision of the strongest regions of each pattern, and calibration of their standard errors.
 
     python benchmarks/top_regions.py
 
-On simulated basic cohorts. Precision: of the 14 strongest regions of each pattern of the consensus, the share that is
-truly in it (recipe default). Intervals: the standard error that a study states for the true regions against the spread
-of their effects over independent cohorts (recipe contrastive, faster, and its members are drawn alike); 1 is honest,
-below 1 too sure. Writes results/top_regions.json and .md.
+Simulated basic cohorts. Precision: the share of true regions among the 14 strongest regions of each pattern (recipe
+default). Standard errors: the stated error of true regions relative to the spread of their effects over independent
+cohorts (recipe contrastive, which is faster); 1 is correct, below 1 too small. Writes ``results/top_regions.json`` and
+``.md``.
 """
 
 import argparse
@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 TOP = 14
 
 
-def found_patterns(seed: int, recipe: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def fit_patterns(seed: int, recipe: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return effects at severity 1 and their standard errors, in the order of the truth, and the truth: (M, R) each."""
     simulated = ri.simulate_cohort("basic", seed)
     truth = simulated.patterns.drop(columns="region").to_numpy().T
@@ -33,7 +33,7 @@ def found_patterns(seed: int, recipe: str) -> tuple[np.ndarray, np.ndarray, np.n
     return model.patterns[-1][order], model.patterns_se[-1][order], truth
 
 
-def precision(effects: np.ndarray, truth: np.ndarray) -> list[float]:
+def compute_precision(effects: np.ndarray, truth: np.ndarray) -> list[float]:
     """Return, per pattern, the share of the strongest regions that is true."""
     strongest = np.argsort(-np.abs(effects), axis=1)[:, :TOP]
     return [float((row[top] != 0).mean()) for row, top in zip(truth, strongest, strict=True)]
@@ -46,15 +46,15 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for seed in range(options.cohorts):
-        effects, _, truth = found_patterns(seed, "default")
-        rows.append({"cohort": seed, "precision": precision(effects, truth)})
+        effects, _, truth = fit_patterns(seed, "default")
+        rows.append({"cohort": seed, "precision": compute_precision(effects, truth)})
         print(rows[-1], flush=True)
-    many = [found_patterns(1000 + seed, "contrastive") for seed in range(options.many)]
-    true = many[0][2] != 0
-    stated = np.sqrt(np.mean([error**2 for _, error, _ in many], axis=0))[true]
-    spread = np.std([effects for effects, _, _ in many], axis=0, ddof=1)[true]
+    studies = [fit_patterns(1000 + seed, "contrastive") for seed in range(options.many)]
+    true = studies[0][2] != 0
+    stated = np.sqrt(np.mean([error**2 for _, error, _ in studies], axis=0))[true]
+    spread = np.std([effects for effects, _, _ in studies], axis=0, ddof=1)[true]
     ratio = float(np.sqrt(np.mean(stated**2) / np.mean(spread**2)))
-    value = {
+    result = {
         "top": TOP,
         "cohorts": rows,
         "mean": float(np.mean([row["precision"] for row in rows])),
@@ -62,17 +62,17 @@ def main() -> None:
         "interval_cohorts": options.many,
         "stated_over_true_error": ratio,
     }
-    (RESULTS / "top_regions.json").write_text(json.dumps(value, indent=2) + "\n")
+    (RESULTS / "top_regions.json").write_text(json.dumps(result, indent=2) + "\n")
     lines = ["| cohort | " + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"]))) + " |"]
     lines.append("|---|" + "---|" * len(rows[0]["precision"]))
     lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]
-    said = f"Share of the {TOP} strongest regions of each pattern that are true (basic, recipe default). "
-    said += f"Mean {value['mean']:.3f}."
+    note = f"Share of the {TOP} strongest regions of each pattern that are true (basic, recipe default). "
+    note += f"Mean {result['mean']:.3f}."
     errors = (
         f"Stated over true standard error of true regions, {options.many} cohorts (recipe contrastive): {ratio:.2f}."
     )
-    (RESULTS / "top_regions.md").write_text("\n".join([*lines, "", said, "", errors, ""]))
-    print(value)
+    (RESULTS / "top_regions.md").write_text("\n".join([*lines, "", note, "", errors, ""]))
+    print(result)
 
 
 if __name__ == "__main__":

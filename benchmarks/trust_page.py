@@ -1,4 +1,4 @@
-"""Writes ``docs/trust.md`` from the committed results.
+"""Write ``docs/trust.md`` from the committed results.
 
 Usage: ``python benchmarks/trust_page.py``, after ``benchmarks/trust``, ``scripts/make_power.py`` and
 ``benchmarks/power.py``.
@@ -18,48 +18,48 @@ TEMPLATE = Path(__file__).parent / "trust_template.md"
 OUT = Path(__file__).parents[1] / "docs" / "trust.md"
 
 
-def read(part: str) -> Any:
-    """A committed result of the suite."""
+def read_result(part: str) -> Any:
+    """Return a committed result of the suite."""
     path = RESULTS / "trust" / part / "results.json"
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
-def table(part: str) -> str:
-    """The table that the benchmark wrote; that of the null in one column."""
+def read_table(part: str) -> str:
+    """Return the table that the benchmark wrote."""
     path = RESULTS / "trust" / part / "table.md"
     return path.read_text("utf-8").strip() if path.is_file() else "not measured yet"
 
 
-def null() -> str:
-    """Share of cohorts in which a pattern was reported."""
-    found = read("null")
-    if found is None:
+def format_null_table() -> str:
+    """Return the share of null cohorts in which a pattern was reported."""
+    result = read_result("null")
+    if result is None:
         return "not measured yet"
     lines = ["| cohorts without disease | number | a pattern reported in |", "|---|---|---|"]
-    lines += [f"| {row['kind']} | {row['n']} | {1 - row['right']:.1%} |" for row in found["summary"]]
+    lines += [f"| {row['kind']} | {row['n']} | {1 - row['right']:.1%} |" for row in result["summary"]]
     return "\n".join(lines)
 
 
-def lost() -> tuple[int, int]:
-    """How many true patterns the learner lost to the batch, and how many there were."""
-    found = read("nuisance")
-    if found is None:
+def count_lost_patterns() -> tuple[int, int]:
+    """Return how many true patterns were lost to the batch effect, and how many there were."""
+    result = read_result("nuisance")
+    if result is None:
         return 0, 0
-    there = sum(result["patterns"] for result in found["results"])
-    return there - sum(result["kinds"].count("true") for result in found["results"]), there
+    n_patterns = sum(study["patterns"] for study in result["results"])
+    return n_patterns - sum(study["kinds"].count("true") for study in result["results"]), n_patterns
 
 
 def main() -> None:
     """Write the page."""
-    missing, slots = lost()
+    missing, slots = count_lost_patterns()
     values = {
         "relabellings": N_PERMUTATIONS,
         "level": SIGNIFICANCE_LEVEL,
         "wider": PATIENT_SPREAD - 1,
-        "null": null(),
-        "number": table("number"),
-        "stress": table("stress"),
-        "nuisance": table("nuisance"),
+        "null": format_null_table(),
+        "number": read_table("number"),
+        "stress": read_table("stress"),
+        "nuisance": read_table("nuisance"),
         "lost": missing,
         "slots": slots,
         "power": (RESULTS / "power" / "power.md").read_text("utf-8").strip(),

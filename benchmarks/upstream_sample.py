@@ -1,11 +1,11 @@
-"""The authors' sample data with both programs: accuracy and time.
+"""Accuracy and time of rindices and of the authors' package on the authors' sample data.
 
     python benchmarks/upstream_sample.py [--upstream FOLDER] [--steps 4000]
 
 Reads ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
-``RINDICES_DATA``. Ours: every recipe that needs no hours, as a user would call it. Theirs: one member, their training
-step at the settings of their README (M = 3, batch 120, rate 8e-4, lambda 0.2, gamma 6) for so many steps, data prepared
-as they do; 0 leaves them out. Time is processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``.
+``RINDICES_DATA``. rindices: the recipes contrastive and default. Authors' package: one member with the settings of its
+README (M = 3, batch 120, rate 8e-4, lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is
+processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``.
 """
 
 import argparse
@@ -20,58 +20,59 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from step_speed import install_upstream
 
 import rindices as ri
+from rindices._typing import FloatArray
 from rindices.selection.agreement import pattern_c_index
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "upstream_sample.json"
 DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data")) / "upstream"
-BATCH, LOOKS = 120, 4
-Floats = NDArray[np.float64]
+BATCH, N_EVALUATIONS = 120, 4
 
 
 def main() -> None:
-    """Measure, write."""
+    """Measure and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upstream", type=Path)
     parser.add_argument("--steps", type=int, default=4000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     cohort = ri.read_cohort(DATA / "sample_roi.csv", group="diagnosis")
     patients = cohort.people.loc[cohort.is_patient, "participant_id"]
     truth = pd.read_csv(DATA / "sample_truth.csv").set_index("participant_id").loc[patients].to_numpy()
-    rows = [ours(cohort, truth, recipe) for recipe in ("contrastive", "default")]
+    rows = [measure_rindices(cohort, truth, recipe) for recipe in ("contrastive", "default")]
     with tempfile.TemporaryDirectory() as folder:
-        if asked.upstream is None and asked.steps:
+        if options.upstream is None and options.steps:
             install_upstream(Path(folder))
-        rows += theirs(asked.upstream or Path(folder), cohort, truth, asked.steps) if asked.steps else []
+        rows += (
+            measure_upstream(options.upstream or Path(folder), cohort, truth, options.steps) if options.steps else []
+        )
     OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
-    OUT.with_suffix(".md").write_text(table(rows), "utf-8")
-    print(table(rows))
+    OUT.with_suffix(".md").write_text(format_table(rows), "utf-8")
+    print(format_table(rows))
 
 
-def ours(cohort: ri.Cohort, truth: Floats, recipe: str) -> dict[str, Any]:
-    """A whole study with M given, as the sample has it, ten members in this process."""
+def measure_rindices(cohort: ri.Cohort, truth: FloatArray, recipe: str) -> dict[str, Any]:
+    """Return accuracy and time of a study with M = 3 and ten members."""
     start = time.process_time()
     model = ri.fit(cohort, patterns=3, recipe=recipe, workers=1)
     seconds = time.process_time() - start
     r = model.apply(cohort).filter(regex=r"^r\d+$").to_numpy()[cohort.is_patient]
     agreement = dict(model.selection or {})["chosen"]["agreement"]["concordance"]
-    found = pattern_c_index(truth, r)
+    score = pattern_c_index(truth, r)
     return {
         "who": f"rindices, recipe {recipe}, ten members and their selection",
         "steps": None,
-        "pattern_c_index": found.mean,
+        "pattern_c_index": score.mean,
         "agreement": agreement,
         "seconds": seconds,
     }
 
 
-def theirs(folder: Path, cohort: ri.Cohort, truth: Floats, steps: int) -> list[dict[str, Any]]:
-    """One member of the authors' package, looked at on the way."""
+def measure_upstream(folder: Path, cohort: ri.Cohort, truth: FloatArray, steps: int) -> list[dict[str, Any]]:
+    """Return accuracy and time of one member of the authors' package, at several steps."""
     sys.path.insert(0, str(folder))
     from SurrealGAN.model import SurrealGAN, dotdict  # type: ignore[import-not-found]
 
@@ -86,7 +87,7 @@ def theirs(folder: Path, cohort: ri.Cohort, truth: Floats, steps: int) -> list[d
     for step in range(1, steps + 1):
         x, y = (people[rng.choice(len(people), BATCH, replace=False)] for people in (controls, patients))
         model.train_instance(x, y, 0.02)
-        if step % (steps // LOOKS) == 0:
+        if step % (steps // N_EVALUATIONS) == 0:
             r = np.asarray(model.predict_rindices(patients))
             row = {"who": "SurrealGAN 0.1.1, one member", "steps": step, "agreement": None}
             rows.append(
@@ -95,8 +96,8 @@ def theirs(folder: Path, cohort: ri.Cohort, truth: Floats, steps: int) -> list[d
     return rows
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The result in words."""
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the result as Markdown."""
     lines = ["| what was run | steps | pattern-c-index | one core, seconds |", "|---|---|---|---|"]
     for row in rows:
         steps = "" if row["steps"] is None else f"{row['steps']:,}"

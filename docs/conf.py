@@ -1,7 +1,7 @@
 """The documentation: ``sphinx-build -W -c docs . docs/_build`` from the root of the project.
 
 The source folder is the whole project, so that a relative link in a Markdown page means the same here and on the
-hosting site: pages under ``docs``, results under ``benchmarks``, CHANGELOG and the like are all pages of the build.
+hosting site: files in ``docs``, results in ``benchmarks``, CHANGELOG and others are all pages of the build.
 """
 
 import subprocess
@@ -38,26 +38,26 @@ include_patterns = [
     "CONTRIBUTING.md",
     "SECURITY.md",
 ]
-made = [f"docs/gallery/**.{suffix}" for suffix in ("ipynb", "json", "py", "zip")]
+gallery_files = [f"docs/gallery/**.{suffix}" for suffix in ("ipynb", "json", "py", "zip")]
 exclude_patterns = [
     "docs/_build",
     "docs/_templates",
     "docs/sg_execution_times.rst",
     "benchmarks/**_template.md",
-    *made,
+    *gallery_files,
 ]
-suppress_warnings = ["toc.not_included", "config.cache", "myst.header"]  # results are bare tables, reached by pages
+suppress_warnings = ["toc.not_included", "config.cache", "myst.header"]  # results are tables that pages link to
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-autodoc_typehints = "none"  # shapes and types stand in the docstrings
+autodoc_typehints = "none"  # shapes and types are in the docstrings
 numpydoc_show_class_members = False
 
 
-def plain_plots(gallery_conf: Any, fname: str) -> None:
-    """Give all examples one quiet style."""
+def set_plot_style(gallery_conf: Any, fname: str) -> None:
+    """Set one plot style for all examples."""
     quiet = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": "medium", "legend.frameon": False}
     colours = plt.cycler(color=["#0b5a7a", "#d9772b", "#5a8f3c", "#8c4f9f"])
     plt.rcParams.update(quiet | {"font.size": 10, "figure.dpi": 120, "axes.prop_cycle": colours})
@@ -73,7 +73,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "remove_config_comments": True,
     "backreferences_dir": None,
     "within_subsection_order": "FileNameSortKey",
-    "reset_modules": ("matplotlib", plain_plots),
+    "reset_modules": ("matplotlib", set_plot_style),
 }
 
 templates_path = [str(HERE / "_templates")]  # of autosummary, which looks from the source folder
@@ -100,7 +100,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def write_pages(app: Any) -> None:
-    """Write what is made from the code itself: the commands' help, the picture of the layers."""
+    """Write the pages that are generated from code: the help of commands, and the picture of the layers."""
     command = [sys.executable, "-m", "typer", "rindices.cli.main", "utils", "docs", "--name", "rindices"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (HERE / "generated").mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def write_pages(app: Any) -> None:
 
 
 def write_math(self: Any, node: nodes.math | nodes.math_block) -> None:
-    """Write a formula as MathML, which browsers draw by themselves: no script, no foreign host."""
+    """Write a formula as MathML, which browsers render without scripts."""
     block = isinstance(node, nodes.math_block)
     formula = str(tex2mathml(node.astext(), as_block=block))
     self.body.append(f'<div class="formula">{formula}</div>' if block else formula)
@@ -117,7 +117,7 @@ def write_math(self: Any, node: nodes.math | nodes.math_block) -> None:
 
 
 def add_title(app: Any, docname: str, source: list[str]) -> None:
-    """Give a result that is a bare table a title."""
+    """Add a title to results that consist of a table."""
     if docname.startswith("benchmarks/") and not source[0].lstrip().startswith("# "):
         path = Path(docname)
         name = path.parent.name if path.name == "table" else path.name
@@ -125,7 +125,7 @@ def add_title(app: Any, docname: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """Connect what stands above."""
+    """Connect the functions above to Sphinx."""
     app.connect("config-inited", lambda app, config: write_pages(app))
     app.add_html_math_renderer("mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None))
     app.connect("source-read", add_title)

@@ -1,13 +1,13 @@
 """
-What a pattern takes from which region
-======================================
-An R-index says how severe; its pattern says where. The learner's patterns are in control standard deviations: the
-change of each region at severity 1.
+Regions of each pattern
+=======================
+An R-index measures severity; its pattern shows the regions. Patterns are the change of each region at severity 1, in
+standard deviations of controls.
 """
 
 # %%
-# The paper's basic task: each of three patterns takes up to 30 % from 14 regions, and each shares four regions with the
-# others. ``made.patterns`` holds that truth.
+# The paper's basic task: each of three patterns reduces 14 regions by up to 30 %, and shares four regions with the
+# others. ``simulated.patterns`` contains the truth.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -15,19 +15,19 @@ import rindices as ri
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.layout.muse import single_regions
 
-made = ri.simulate_cohort("basic", seed=1)
-cohort = made.cohort
+simulated = ri.simulate_cohort("basic", seed=1)
+cohort = simulated.cohort
 values = ri.Preprocessing.fit(cohort).transform(cohort)
 learner = ri.ContrastiveICA(n_patterns=3, random_state=0).fit(values, cohort.is_patient)
 
-order = pattern_c_index(made.truth, learner.transform(values)[cohort.is_patient]).matching
+order = pattern_c_index(simulated.truth, learner.transform(values)[cohort.is_patient]).matching
 patterns = learner.patterns_[order]
 names = {f"MUSE_{code}": region.label for code, region in single_regions().items()}
-truth = made.patterns.set_index("region").loc[list(cohort.regions)].to_numpy().T > 0
+truth = simulated.patterns.set_index("region").loc[list(cohort.regions)].to_numpy().T > 0
 
 # %%
-# The twenty regions that change most in each pattern; coloured ones belong to the true pattern, grey ones do not. The
-# title counts the true ones among the first fourteen.
+# The twenty regions with the largest change in each pattern. Regions of the true pattern are coloured, others grey. The
+# title counts the true regions among the first fourteen.
 figure, panels = plt.subplots(1, 3, figsize=(10, 5.2), layout="constrained")
 for k, panel in enumerate(panels):
     largest = np.argsort(patterns[k])[:20][::-1]
@@ -43,12 +43,12 @@ for k, panel in enumerate(panels):
 plt.show()
 
 # %%
-# All 139 regions at once. Truth above, what was found below; patterns are columns of the same colour scale.
+# All 139 regions: the true patterns above, the estimated ones below.
 figure, panels = plt.subplots(2, 1, figsize=(10, 2.9), sharex=True, layout="constrained")
 panels[0].imshow(-truth.astype(float), aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
 limit = np.abs(patterns).max()
 image = panels[1].imshow(patterns, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
-for panel, title in zip(panels, ("truth", "found"), strict=True):
+for panel, title in zip(panels, ("truth", "estimate"), strict=True):
     panel.set_yticks(range(3), ["1", "2", "3"])
     panel.set_ylabel(title)
     panel.grid(False)

@@ -79,15 +79,17 @@ def exported_names() -> list[str]:
 
 def documented_definitions(paths: list[Path]) -> list[tuple[str, bool]]:
     """Return exported functions, classes and their public methods, and whether each has numpydoc sections."""
-    exported, found = set(exported_names()), []
+    exported, definitions = set(exported_names()), []
     for path in paths:
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, Function | ast.ClassDef) and node.name in exported:
-                found.append((node.name, _has_sections(node)))
+                definitions.append((node.name, _has_sections(node)))
                 if isinstance(node, ast.ClassDef):
                     methods = [part for part in node.body if isinstance(part, Function) and part.name[0] != "_"]
-                    found += [(f"{node.name}.{m.name}", _has_sections(m)) for m in methods if not m.decorator_list]
-    return found
+                    definitions += [
+                        (f"{node.name}.{m.name}", _has_sections(m)) for m in methods if not m.decorator_list
+                    ]
+    return definitions
 
 
 def _has_sections(node: Function | ast.ClassDef) -> bool:

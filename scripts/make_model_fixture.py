@@ -1,6 +1,6 @@
-"""Write the fixtures that keep old model files loading: one small model of each kind, and what it gives.
+"""Write test fixtures of model files: one small model of each kind, and its R-indices.
 
-Usage: ``python scripts/make_model_fixture.py tests/model/fixtures`` once per schema, never for an old one.
+Usage: ``python scripts/make_model_fixture.py tests/model/fixtures`` once per schema, never again for an old one.
 """
 
 import sys
@@ -18,7 +18,7 @@ BRIEF = {"max_steps": 20, "min_steps": 20, "reconstruction_bar": 1e3, "monotonic
 
 
 def small_cohort() -> Cohort:
-    """Return sixty people of twelve regions with two patterns."""
+    """Return sixty people with twelve regions and two patterns."""
     rng = np.random.default_rng(0)
     volumes = rng.normal(3000, 200, size=(60, REGIONS))
     volumes[30:, :4] -= rng.uniform(0, 900, size=(30, 1))
@@ -31,7 +31,7 @@ def small_cohort() -> Cohort:
 
 
 def main(folder: Path) -> None:
-    """Write model and R-indices of each kind."""
+    """Write a model of each kind and its R-indices."""
     folder.mkdir(parents=True, exist_ok=True)
     for recipe, changes in (("contrastive", {}), ("paper", BRIEF)):
         members = 2 if recipe == "contrastive" else 1

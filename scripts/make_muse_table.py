@@ -2,8 +2,8 @@
 
 Usage: ``python scripts/make_muse_table.py ../shared/data/ixi src/rindices/tables/data/muse_regions.csv``
 
-The tissue is checked, not believed: the composites 601 (grey matter) and 604 (white matter) of a DLMUSE
-table must equal the sums of the regions that carry the tissue.
+The tissue is checked: the composites 601 (grey matter) and 604 (white matter) of a DLMUSE table must equal the sums of
+the regions of that tissue.
 """
 
 import sys
@@ -14,22 +14,22 @@ import pandas as pd
 
 VENTRICLES = {4, 11, 49, 50, 51, 52}
 WHITE = {40, 41, 61, 62, *range(81, 96)}
-STEM = {35}
+BRAIN_STEM = {35}
 
 
-def tissue(code: int) -> str:
+def get_tissue(code: int) -> str:
     """Return the tissue class of a single region."""
     if code in VENTRICLES:
         return "ventricle"
     if code in WHITE:
         return "white matter"
-    return "brain stem" if code in STEM else "grey matter"
+    return "brain stem" if code in BRAIN_STEM else "grey matter"
 
 
 def main(source: Path, target: Path) -> None:
-    """Read the list of names and one table of volumes, write the committed table."""
+    """Read the list of names and a table of volumes, and write the table of regions."""
     regions = pd.read_csv(source / "muse_single_rois.csv")
-    regions["tissue"] = regions["Index"].map(tissue)
+    regions["tissue"] = regions["Index"].map(get_tissue)
     regions["side"] = regions["Name"].str.extract(r"_([LR])$")[0].map({"L": "left", "R": "right"})
     volumes = pd.read_csv(source / "volumes.csv")
     for composite, name in (("601", "grey matter"), ("604", "white matter")):

@@ -1,4 +1,4 @@
-"""Run the power study that `check` and `fit` quote to small cohorts.
+"""Run the power study that `check` and `fit` quote for small cohorts.
 
 Usage: ``python scripts/make_power.py src/rindices/study/data/power.json [WORKERS]``
 
@@ -17,7 +17,7 @@ from rindices.experiments.power import PowerConfig, format_markdown, plot_power,
 
 
 def main(target: Path, workers: int = -1) -> None:
-    """Simulate and write."""
+    """Run the study and write its results."""
     start, used = time.monotonic(), time.process_time()
     result = run_power(PowerConfig(covariates=("age", "sex", "icv")), workers=workers)
     spent = {"seconds": time.monotonic() - start, "cpu_seconds": time.process_time() - used}

@@ -2,7 +2,7 @@
 
 Usage: ``python scripts/make_reference.py ../shared/data/ixi src/rindices/experiments/data/reference_muse.npz``
 
-Healthy people under 70. Summary figures only: for each of the 139 regions the coefficients of log volume on age, sex
+Healthy people under 70. Summary statistics only: for each of the 139 regions the coefficients of log volume on age, sex
 and log intracranial volume and the residual's standard deviation; the residuals' correlation (Ledoit-Wolf); the
 deciles of age; the coefficients of log intracranial volume on age and sex.
 """
@@ -20,7 +20,7 @@ from rindices.experiments.reference import AGE_CENTRE, LOG_ICV_CENTRE
 MAX_AGE = 70
 
 
-def regress(target: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def fit_least_squares(target: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the coefficients (1 + C, ...) and the residuals of a least-squares fit."""
     design = np.column_stack([np.ones(len(target)), *columns])
     coefficients = np.linalg.lstsq(design, target, rcond=None)[0]
@@ -28,15 +28,15 @@ def regress(target: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def main(source: Path, target: Path) -> None:
-    """Read IXI, write the parameters."""
+    """Read the IXI table and write the parameters."""
     cohort = ri.read_cohort(source / "volumes.csv", source / "demographics.csv", covariates=["Age", "Sex", "icv"])
     young = cohort.take((cohort.covariates["Age"] < MAX_AGE).to_numpy())
     age = young.covariates["Age"].to_numpy() - AGE_CENTRE
     male = (young.covariates["Sex"] == "M").to_numpy(dtype=float)
     log_icv = np.log(young.covariates["icv"].to_numpy())
-    icv_coefficients, icv_residuals = regress(log_icv, age, male)
+    icv_coefficients, icv_residuals = fit_least_squares(log_icv, age, male)
     logs = np.log(young.volumes.to_numpy())
-    coefficients, residuals = regress(logs, age, male, log_icv - LOG_ICV_CENTRE)
+    coefficients, residuals = fit_least_squares(logs, age, male, log_icv - LOG_ICV_CENTRE)
     correlation, shrinkage = ledoit_wolf(residuals / residuals.std(axis=0))
     correlation /= np.sqrt(np.outer(np.diag(correlation), np.diag(correlation)))
     np.savez_compressed(

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: members of a recipe on a task, their accuracy and their agreement."""
+"""Shared functions of the scripts in this folder: train members of a recipe on a task and score them."""
 
 from __future__ import annotations
 
@@ -19,60 +19,65 @@ from rindices.selection.agreement import members_agreement, pattern_c_index
 from rindices.selection.choose import compute_consensus, find_agreeing_members
 
 RESULTS = Path(__file__).parent / "results"
-MEMBERS, PAIRS = 6, 3
+MEMBERS, MEMBERS_WITH_EVIDENCE = 6, 3
 JUDGE_OFF = {"telling_bar": 0.0}
-"""Recipe default with its whole budget of adversarial steps: else D stops members before a weight could matter."""
+"""Changes of recipe default by which members take all their adversarial steps; otherwise D stops them early."""
 
 
-def measure(
+def measure_recipe(
     label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False, members: int = MEMBERS
 ) -> dict[str, Any]:
-    """Train members of recipe default with changes on one cohort and score them; the first bring evidence."""
+    """Train members of recipe default with changes on one cohort and score them."""
     case = get_suite_tasks("stress" if task not in get_suite_tasks("paper") else "paper")[task](seed)
     values = recipe_to_dict(get_recipe("default", **changes))
     start = time.perf_counter()
-    stacks = [(range(PAIRS), evidence), (range(PAIRS, members), False)]
+    stacks = [(range(MEMBERS_WITH_EVIDENCE), evidence), (range(MEMBERS_WITH_EVIDENCE, members), False)]
     width = case.truth.shape[1]
-    found = [
+    trained = [
         member
-        for numbers, told in stacks
-        for member in train_surreal_members(case.X, case.y, width, numbers, seed, values, evidence=told)
+        for numbers, with_evidence in stacks
+        for member in train_surreal_members(case.X, case.y, width, numbers, seed, values, evidence=with_evidence)
     ]
-    return {"label": label, "task": task, "seed": seed, "seconds": round(time.perf_counter() - start, 1)} | score(
-        found, case.X[case.y == 1], case.truth
-    )
+    return {
+        "label": label,
+        "task": task,
+        "seed": seed,
+        "seconds": round(time.perf_counter() - start, 1),
+    } | score_members(trained, case.X[case.y == 1], case.truth)
 
 
-def score(members: Sequence[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    """Accuracy of members, of their consensus, and the agreements."""
+def score_members(members: Sequence[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    """Return the accuracy of members and of their consensus, and their agreement."""
     indices = np.stack([member.head.infer(patients) for member in members])
     _, agreeing, orders = find_agreeing_members(indices)
-    told = [member.evidence[0] for member in members if member.evidence is not None]
+    halves = [member.evidence[0] for member in members if member.evidence is not None]
     return {
         "mean_member": float(np.mean([pattern_c_index(truth, r).mean for r in indices])),
         "consensus": pattern_c_index(truth, compute_consensus(indices, agreeing, orders)).mean,
         "agreement": members_agreement(indices).concordance,
-        "halves": float(np.mean(told)) if told else None,
+        "halves": float(np.mean(halves)) if halves else None,
         "steps": [member.steps for member in members],
     }
 
 
-def run_all(work: Iterable[tuple[Any, ...]], path: Path, call: Callable[..., dict[str, Any]] = measure) -> list[Any]:
-    """Run all pieces on all cores and write the rows."""
+def run_all(
+    work: Iterable[tuple[Any, ...]], path: Path, call: Callable[..., dict[str, Any]] = measure_recipe
+) -> list[Any]:
+    """Run all jobs on all cores and write the rows."""
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        rows = Parallel(n_jobs=-1)(delayed(call)(*piece) for piece in work)
+        rows = Parallel(n_jobs=-1)(delayed(call)(*arguments) for arguments in work)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     return rows
 
 
-def mean_of(rows: Iterable[dict[str, Any]], key: str, **of: Any) -> float:
-    """Mean of a value over the rows that match."""
-    return float(np.mean([row[key] for row in rows if all(row[name] == value for name, value in of.items())]))
+def mean_of(rows: Iterable[dict[str, Any]], key: str, **filters: Any) -> float:
+    """Return the mean of a value over the rows that match the filters."""
+    return float(np.mean([row[key] for row in rows if all(row[name] == value for name, value in filters.items())]))
 
 
 def write_table(path: Path, head: Sequence[str], lines: Iterable[Sequence[str]], note: str = "") -> None:
-    """A Markdown table and a note."""
+    """Write a Markdown table and a note."""
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     rows += ["| " + " | ".join(line) + " |" for line in lines]
     path.write_text("\n".join(rows) + ("\n\n" + note if note else "") + "\n", "utf-8")

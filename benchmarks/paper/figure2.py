@@ -1,8 +1,8 @@
-"""Figure 2: accuracy and agreement over lambda = 0.1 to 0.8. Does agreement rank settings as accuracy does?
+"""Figure 2: accuracy and agreement over lambda = 0.1 to 0.8.
 
 Usage: ``python benchmarks/paper/figure2.py [--cohorts 1] [--redraw]``. Recipe default with the judge off, six members.
-Beside the agreement among members (the paper's) stands that of pairs trained on disjoint halves, by which `fit`
-decides.
+The agreement among members (as in the paper) is shown together with that of pairs trained on disjoint halves, by which
+`fit` decides.
 """
 
 import argparse
@@ -20,22 +20,22 @@ COLOURS = ("#0072B2", "#E69F00", "#D55E00")
 
 
 def main() -> None:
-    """Train, draw, write."""
+    """Train, draw and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohorts", type=int, default=1)
     parser.add_argument("--redraw", action="store_true", help="from the rows of an earlier run")
-    asked = parser.parse_args()
-    seeds = range(asked.cohorts)
+    options = parser.parse_args()
+    seeds = range(options.cohorts)
     work = [(f"{w:g}", t, s, {**JUDGE_OFF, "orthogonality": w}, True) for t in TASKS for w in WEIGHTS for s in seeds]
-    kept = RESULTS / "figure2.json"
-    rows = json.loads(kept.read_text("utf-8")) if asked.redraw else run_all(work, kept)
+    path = RESULTS / "figure2.json"
+    rows = json.loads(path.read_text("utf-8")) if options.redraw else run_all(work, path)
     means = {k: np.array([[mean_of(rows, k, task=t, label=f"{w:g}") for w in WEIGHTS] for t in TASKS]) for k in KINDS}
-    draw(means)
+    draw_figure(means)
     lines = []
-    for place, task in enumerate(TASKS):
-        cells = [f"{means['consensus'][place, w]:.3f} / {means['halves'][place, w]:.3f}" for w in range(len(WEIGHTS))]
-        best = int(np.argmax(means["halves"][place]))
-        loss = means["consensus"][place].max() - means["consensus"][place, best]
+    for row, task in enumerate(TASKS):
+        cells = [f"{means['consensus'][row, w]:.3f} / {means['halves'][row, w]:.3f}" for w in range(len(WEIGHTS))]
+        best = int(np.argmax(means["halves"][row]))
+        loss = means["consensus"][row].max() - means["consensus"][row, best]
         lines.append([task, *cells, f"{WEIGHTS[best]:g}", f"{loss:.3f}"])
     over_tasks = spearmanr(means["consensus"].mean(axis=1), means["halves"].mean(axis=1)).statistic
     everything = spearmanr(means["consensus"].ravel(), means["halves"].ravel()).statistic
@@ -48,8 +48,8 @@ def main() -> None:
     write_table(RESULTS / "figure2.md", head, lines, note)
 
 
-def draw(means: dict[str, np.ndarray]) -> None:
-    """Three panels with one axis."""
+def draw_figure(means: dict[str, np.ndarray]) -> None:
+    """Draw three panels with a shared axis."""
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):

@@ -1,8 +1,8 @@
-"""Recipe paper at full length: the published training, its own rate, steps and stopping rule.
+"""Recipe paper at full length: the published training with its learning rate, steps and stopping rule.
 
 Usage: ``python benchmarks/paper/full_length.py [--tasks basic mild] [--members 5] [--orthogonality 0.2]``
 
-Writes ``results/full_length.json`` and ``.md`` beside this file. Takes core-hours; a killed run resumes.
+Writes ``results/full_length.json`` and ``.md`` in this folder. Takes core-hours; an interrupted run resumes.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from rindices.selection.agreement import align_columns, members_agreement, patte
 RESULTS = Path(__file__).parent / "results"
 
 
-def parse() -> argparse.Namespace:
-    """Return what was asked for."""
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", default=["basic", "mild"])
     parser.add_argument("--members", type=int, default=5)
@@ -40,58 +40,60 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train, score, write."""
-    asked = parse()
-    settings = {"learning_rate": get_recipe("paper").learning_rate, "orthogonality": asked.orthogonality}
-    settings |= {"max_steps": asked.max_steps}
-    rows = {row["task"]: row for row in earlier(settings)}
-    rows |= {task: measure(task, asked) for task in asked.tasks}
+    """Train, score and write."""
+    options = parse_options()
+    settings = {"learning_rate": get_recipe("paper").learning_rate, "orthogonality": options.orthogonality}
+    settings |= {"max_steps": options.max_steps}
+    rows = {row["task"]: row for row in read_earlier_rows(settings)}
+    rows |= {task: measure_task(task, options) for task in options.tasks}
     RESULTS.mkdir(exist_ok=True)
     content = json.dumps(settings | {"rows": list(rows.values())}, indent=1)
     (RESULTS / "full_length.json").write_text(content + "\n", "utf-8")
-    (RESULTS / "full_length.md").write_text(table(list(rows.values())), "utf-8")
+    (RESULTS / "full_length.md").write_text(format_table(list(rows.values())), "utf-8")
 
 
-def earlier(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of an earlier run with these settings; a task can be run alone."""
+def read_earlier_rows(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an earlier run with these settings, so that tasks can be run one by one."""
     path = RESULTS / "full_length.json"
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    return kept["rows"] if settings.items() <= kept.items() else []
+    stored = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return stored["rows"] if settings.items() <= stored.items() else []
 
 
-def measure(task: str, asked: argparse.Namespace) -> dict[str, Any]:
+def measure_task(task: str, options: argparse.Namespace) -> dict[str, Any]:
     """Train the members of one task and score them."""
-    case = get_suite_tasks("paper")[task](asked.seed)
-    changes = {"orthogonality": asked.orthogonality, "max_steps": asked.max_steps}
-    chosen = get_recipe("paper").replace(**changes, min_steps=min(100_000, asked.max_steps))
-    plan = TrainingPlan(case.truth.shape[1], chosen, seed=asked.seed, members=tuple(range(asked.members)))
+    case = get_suite_tasks("paper")[task](options.seed)
+    changes = {"orthogonality": options.orthogonality, "max_steps": options.max_steps}
+    recipe = get_recipe("paper").replace(**changes, min_steps=min(100_000, options.max_steps))
+    plan = TrainingPlan(case.truth.shape[1], recipe, seed=options.seed, members=tuple(range(options.members)))
     controls, patients = case.X[case.y == 0], case.X[case.y == 1]
-    path = asked.keep / f"full_length_{task}_{asked.orthogonality}_{asked.members}_{asked.max_steps}.pt"
+    path = options.keep / f"full_length_{task}_{options.orthogonality}_{options.members}_{options.max_steps}.pt"
     start = time.process_time()
-    trained = train_stacks(controls, patients, plan, path=path, save_every=5_000, workers=asked.workers)
+    trained = train_stacks(controls, patients, plan, path=path, save_every=5_000, workers=options.workers)
     members = [make_member(member, controls) for member in trained]
-    row = {"task": task, "cpu_seconds": round(time.process_time() - start)} | score(members, patients, case.truth)
+    row = {"task": task, "cpu_seconds": round(time.process_time() - start)} | score_members(
+        members, patients, case.truth
+    )
     print(row, flush=True)
     return row
 
 
-def score(members: list[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    """Accuracy of each member and of their mean, and their agreement."""
-    found = [member.head.infer(patients) for member in members]
-    among = members_agreement(np.stack(found))
-    best = found[int(np.argmax(among.per_member))]
-    consensus = np.mean([r[:, align_columns(r, best)] for r in found], axis=0)
+def score_members(members: list[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    """Return the accuracy of each member and of their consensus, and their agreement."""
+    indices = [member.head.infer(patients) for member in members]
+    agreement = members_agreement(np.stack(indices))
+    best = indices[int(np.argmax(agreement.per_member))]
+    consensus = np.mean([r[:, align_columns(r, best)] for r in indices], axis=0)
     return {
-        "members": [pattern_c_index(truth, r).mean for r in found],
+        "members": [pattern_c_index(truth, r).mean for r in indices],
         "steps": [member.steps for member in members],
         "outcomes": [member.outcome.name for member in members],
-        "agreement": among.concordance,
+        "agreement": agreement.concordance,
         "consensus": pattern_c_index(truth, consensus).mean,
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as Markdown."""
     lines = [
         "| task | paper | mean member | standard error | consensus | agreement | steps |",
         "|---|---|---|---|---|---|---|",

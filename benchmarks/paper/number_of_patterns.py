@@ -1,4 +1,4 @@
-"""Section 4.3 on simulated people: which number of patterns does agreement choose when there are two, and three?
+"""Section 4.3 on simulated people: number of patterns chosen by agreement if there are two or three.
 
 Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 2]``. Recipe default, six members, M = 2, 3, 4; task
 basic with its three patterns, and with the first two of them.
@@ -23,11 +23,13 @@ WIDTHS = (2, 3, 4)
 
 
 def main() -> None:
-    """Fit, write."""
+    """Fit all cohorts and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohorts", type=int, default=2)
     seeds = range(parser.parse_args().cohorts)
-    rows = run_all([(true, seed) for true in (2, 3) for seed in seeds], RESULTS / "number_of_patterns.json", measure)
+    rows = run_all(
+        [(true, seed) for true in (2, 3) for seed in seeds], RESULTS / "number_of_patterns.json", choose_number
+    )
     lines = [
         [str(row["true"]), str(row["seed"]), *(f"{row['agreement'][str(m)]:.3f}" for m in WIDTHS), str(row["chosen"])]
         for row in rows
@@ -36,11 +38,11 @@ def main() -> None:
     write_table(RESULTS / "number_of_patterns.md", head, lines, "Agreement of fits on disjoint halves of the people.")
 
 
-def measure(true: int, seed: int) -> dict[str, Any]:
+def choose_number(n_true: int, seed: int) -> dict[str, Any]:
     """Fit one cohort."""
     basic = TASKS["basic"]
-    made = simulate_cohort(replace(basic, patterns=basic.patterns[:true]), seed)
-    cohort = replace(made.cohort, covariates=made.cohort.covariates.iloc[:, :0])
+    simulated = simulate_cohort(replace(basic, patterns=basic.patterns[:n_true]), seed)
+    cohort = replace(simulated.cohort, covariates=simulated.cohort.covariates.iloc[:, :0])
     with TemporaryDirectory() as folder:
         try:
             model = fit_cohort(cohort, ModelConfig(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
@@ -49,7 +51,7 @@ def measure(true: int, seed: int) -> dict[str, Any]:
             selection = error.selection
     agreement = {str(g["setting"]["n_patterns"]): g["agreement"]["concordance"] for g in selection["grid"]}
     chosen = selection["chosen"] and selection["chosen"]["setting"]["n_patterns"]
-    return {"true": true, "seed": seed, "agreement": agreement, "chosen": chosen}
+    return {"true": n_true, "seed": seed, "agreement": agreement, "chosen": chosen}
 
 
 if __name__ == "__main__":

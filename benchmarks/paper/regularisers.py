@@ -1,7 +1,7 @@
 """Section B.3: regularisers removed one by one and together, on the tasks basic and mild.
 
 Usage: ``python benchmarks/paper/regularisers.py``. Four members of recipe default with the judge off, and of the same
-recipe from a random start with 2,500 steps (task basic), where nothing but the losses can hold f in place.
+recipe from a random start with 2,500 steps (task basic), where the losses alone constrain f.
 """
 
 from common import JUDGE_OFF, RESULTS, mean_of, run_all, write_table
@@ -16,14 +16,14 @@ REMOVED = {
     "all four": ("decomposition", "orthogonality", "monotonicity", "near_zero"),
 }
 MEMBERS = 4
-COLD = {"start": "random", "conditioning": "controls", "correlated": False, "held_steps": 0, "max_steps": 2_500}
-COLD |= {"reconstruction_bar": 1e9, "monotonicity_bar": 1e9, "min_steps": 2_500}
+RANDOM_START = {"start": "random", "conditioning": "controls", "correlated": False, "held_steps": 0, "max_steps": 2_500}
+RANDOM_START |= {"reconstruction_bar": 1e9, "monotonicity_bar": 1e9, "min_steps": 2_500}
 
 
 def main() -> None:
-    """Train, write."""
+    """Train and write."""
     columns = [("warm", "basic"), ("warm", "mild"), ("random", "basic")]
-    changes = {"warm": JUDGE_OFF, "random": JUDGE_OFF | COLD}
+    changes = {"warm": JUDGE_OFF, "random": JUDGE_OFF | RANDOM_START}
     work = [
         (f"{start}, {label}", task, 0, {**changes[start], **dict.fromkeys(names, 0.0)}, False, MEMBERS)
         for start, task in columns

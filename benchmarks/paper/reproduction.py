@@ -1,4 +1,4 @@
-"""Writes ``docs/reproduction.md`` from the committed results.
+"""Write ``docs/reproduction.md`` from the committed results.
 
 Usage: ``python benchmarks/paper/reproduction.py``, after the other scripts of this folder and ``benchmarks/accuracy``.
 """
@@ -18,39 +18,46 @@ TASKS = ("basic", "overlap", "scarce", "noise", "mild")
 ALL = "`benchmarks/accuracy`"
 
 
-def read(path: Path) -> Any:
-    """A committed result."""
+def read_result(path: Path) -> Any:
+    """Return a committed result."""
     return json.loads(path.read_text("utf-8"))
 
 
-def summary(suite: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """Means by task and learner."""
-    return {(row["task"], row["learner"]): row for row in read(ACCURACY / suite / "results.json")["summary"]}
+def read_means(suite: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the means by task and learner."""
+    return {(row["task"], row["learner"]): row for row in read_result(ACCURACY / suite / "results.json")["summary"]}
 
 
-def numbers(values: list[float]) -> str:
-    """Five tasks in a cell."""
+def format_scores(values: list[float]) -> str:
+    """Return the scores of five tasks as text of one cell."""
     return ", ".join(f"{value:.3f}" for value in values)
 
 
-def table_1() -> list[list[str]]:
-    """Accuracy of our learners and of the baselines."""
-    found = summary("paper")
-    published = numbers([SURREAL_GAN_SCORES[task] for task in TASKS])
+def list_table_1() -> list[list[str]]:
+    """Return rows with the accuracy of learners and baselines."""
+    means = read_means("paper")
+    published = format_scores([SURREAL_GAN_SCORES[task] for task in TASKS])
     rows = [
-        ["Table 1, Surreal-GAN", ALL, f"{learner}: {numbers([found[t, learner]['mean'] for t in TASKS])}", published]
+        [
+            "Table 1, Surreal-GAN",
+            ALL,
+            f"{learner}: {format_scores([means[t, learner]['mean'] for t in TASKS])}",
+            published,
+        ]
         for learner in ("surreal", "contrastive")
     ]
     for learner in ("nmf", "lda", "fa", "opnmf", "dnmf"):
-        ours = numbers([found[task, learner]["mean"] for task in TASKS])
-        rows.append([f"Table 1, {learner}", ALL, ours, numbers([PUBLISHED_SCORES[learner][task] for task in TASKS])])
+        ours = format_scores([means[task, learner]["mean"] for task in TASKS])
+        rows.append(
+            [f"Table 1, {learner}", ALL, ours, format_scores([PUBLISHED_SCORES[learner][task] for task in TASKS])]
+        )
     return rows
 
 
-def full_length() -> list[list[str]]:
-    """The published training, step for step."""
+def list_full_length() -> list[list[str]]:
+    """Return rows of the published training."""
     rows = []
-    for row in read(HERE / "results" / "full_length.json")["rows"]:
+    for row in read_result(HERE / "results" / "full_length.json")["rows"]:
         scores = np.array(row["members"])
         error = scores.std(ddof=1) / len(scores) ** 0.5
         ours = f"{row['task']}: {scores.mean():.3f} +- {error:.3f}, consensus {row['consensus']:.3f}"
@@ -60,39 +67,39 @@ def full_length() -> list[list[str]]:
     return rows
 
 
-def bounds_and_supervised() -> list[list[str]]:
-    """Sections B.5 and B.6."""
+def list_bounds_and_supervised() -> list[list[str]]:
+    """Return rows of sections B.5 and B.6."""
     rows = []
-    for where, suite, learners, key in (
+    for section, suite, learners, key in (
         ("B.5", "bounds", ("nmf-bound", "fa-bound", "opnmf-bound", "dnmf-bound"), "mean"),
         ("B.6, test", "supervised", ("linear", "svr"), "unseen_mean"),
     ):
-        found = summary(suite)
+        means = read_means(suite)
         for learner in learners:
-            ours = numbers([found[task, learner][key] for task in TASKS])
+            ours = format_scores([means[task, learner][key] for task in TASKS])
             rows.append(
-                [f"{where}, {learner}", ALL, ours, numbers([PUBLISHED_SCORES[learner][task] for task in TASKS])]
+                [f"{section}, {learner}", ALL, ours, format_scores([PUBLISHED_SCORES[learner][task] for task in TASKS])]
             )
     return rows
 
 
-def linked(name: str) -> str:
-    """A link to a result, where it is there."""
-    there = (HERE / "results" / f"{name}.md").exists()
-    return f"[table](../benchmarks/paper/results/{name}.md)" if there else "not run yet"
+def link_result(name: str) -> str:
+    """Return a link to a result, if it exists."""
+    exists = (HERE / "results" / f"{name}.md").exists()
+    return f"[table](../benchmarks/paper/results/{name}.md)" if exists else "not run yet"
 
 
-def pointers() -> list[list[str]]:
-    """Tables too wide for a cell."""
+def list_wide_tables() -> list[list[str]]:
+    """Return rows with links to tables that are too wide for a cell."""
     base = "../benchmarks/paper/results"
     return [
         ["Figure 2", "`python benchmarks/paper/figure2.py`", f"[table]({base}/figure2.md), below", "figure only"],
         ["B.2", "`python benchmarks/paper/weights.py`", f"[table]({base}/weights.md)", "figure only"],
-        ["B.3", "`python benchmarks/paper/regularisers.py`", linked("regularisers"), "figure only"],
+        ["B.3", "`python benchmarks/paper/regularisers.py`", link_result("regularisers"), "figure only"],
         [
             "section 4.3",
             "`python benchmarks/paper/number_of_patterns.py`",
-            linked("number_of_patterns"),
+            link_result("number_of_patterns"),
             "M = 2 on data that are not public",
         ],
     ]
@@ -126,7 +133,7 @@ The sections on AD data (5.2, B.7 to B.9) need people that are not public.
 def main() -> None:
     """Write the page."""
     lines = ["| paper's table | command | ours | paper's |", "|---|---|---|---|"]
-    rows = [*table_1(), *full_length(), *pointers(), *bounds_and_supervised()]
+    rows = [*list_table_1(), *list_full_length(), *list_wide_tables(), *list_bounds_and_supervised()]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     OUT.write_text(TEXT.format(table="\n".join(lines)), "utf-8")
 

@@ -20,7 +20,7 @@ TASKS = ("basic", "mild")
 
 
 def main() -> None:
-    """Train, write."""
+    """Train and write."""
     preset = LossWeights()
     work = [("as preset", task, 0, JUDGE_OFF, False, MEMBERS) for task in TASKS]
     work += [
