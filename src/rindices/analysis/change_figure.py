@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.analysis.change import NOMINAL_COVERAGE, YearlyChange, convert_to_years
+from rindices.atomic import atomic_path
 from rindices.tables.cohort import ID
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def plot_change(change: YearlyChange, visits: pd.DataFrame, time: str, path: Pat
     axes[-1, 1].set_xlabel("people, by their change")
     axes[0, 0].set_title(f"Visits of {min(_MAX_LINES, len(change.table)):,} people", loc="left", fontsize="medium")
     axes[0, 1].set_title(f"Change per year and its {NOMINAL_COVERAGE:.0%} interval", loc="left", fontsize="medium")
-    figure.savefig(path, dpi=150)
+    with atomic_path(path) as temporary_path:
+        figure.savefig(temporary_path, dpi=150)
 
 
 def _assign_colours(table: pd.DataFrame, name: str) -> Any:

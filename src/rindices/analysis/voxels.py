@@ -1,5 +1,6 @@
 """Voxel-wise comparison of subgroups with controls (Figure 3 of the paper); needs the extra ``brain``."""
 
+import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from rindices.analysis.compare import (
     note_small_groups,
 )
 from rindices.analysis.tidy import false_discovery_rate, join_by_id
+from rindices.atomic import write_atomically
 from rindices.errors import AnalysisError, describe_os_error, join_names
 from rindices.tables.cohort import ID
 
@@ -125,8 +127,9 @@ def write_maps(compared: VoxelComparison, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, image in compared.maps.items():
-            image.to_filename(folder / f"{name}.nii.gz")
-            paths.append(folder / f"{name}.nii.gz")
+            path = folder / f"{name}.nii.gz"
+            write_atomically(path, gzip.compress(image.to_bytes(), compresslevel=1, mtime=0))
+            paths.append(path)
     except OSError as error:
         raise AnalysisError(
             f"cannot write maps to {folder} ({describe_os_error(error)}): give another folder with --out."

@@ -7,6 +7,7 @@ import typer
 
 from rindices.cli.console import print_json, print_problems
 from rindices.cli.options import Json, Participants
+from rindices.cli.output import explain_write_errors, make_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,21 +25,17 @@ def change(
     """Write the change of R-indices per year of people with two visits or more, with 90 % intervals."""
     from rindices.analysis.change import change_per_year
     from rindices.analysis.change_figure import plot_change
-    from rindices.atomic import write_json
-    from rindices.errors import TableError, describe_os_error
+    from rindices.atomic import atomic_path, write_json
 
     visits = _read_visits(indices, participants, time)
     result = change_per_year(visits, time)
     summary = result.summary()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        result.table.to_csv(out / "change.tsv", sep="\t", index=False, lineterminator="\n")
+    make_folder(out)
+    with explain_write_errors(out):
+        with atomic_path(out / "change.tsv") as path:
+            result.table.to_csv(path, sep="\t", index=False, lineterminator="\n")
         write_json(out / "change.json", summary)
         plot_change(result, visits, time, out / "change.png")
-    except OSError as error:
-        raise TableError(
-            f"cannot write to {out} ({describe_os_error(error)}): give another folder with --out."
-        ) from error
     print_problems(result.problems)
     if as_json:
         print_json({"out": str(out), **summary})

@@ -18,6 +18,7 @@ from rindices.cli.options import (
     Tables,
     Workers,
 )
+from rindices.cli.output import make_folder
 from rindices.cli.results import read_indices_and_regions, write_results
 
 EPILOG = (
@@ -56,6 +57,7 @@ def classify(
     roles = ColumnRoles(id_column, session, group)
     people, cohort = read_indices_and_regions(indices, tables, participants, roles, labels)
     regions = add_ids(cohort, cohort.volumes)
+    make_folder(out)
     results = classify_patients(people, regions, repeats=repeats, seed=seed, workers=workers)
     settings = {"repeats": repeats, "seed": seed, "test_size": 0.2}
     write_table(results, out / "classification.tsv", COLUMN_DESCRIPTIONS, settings)

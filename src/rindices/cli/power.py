@@ -7,6 +7,7 @@ import typer
 
 from rindices.cli.console import print_json, split_option
 from rindices.cli.options import Covariates, Json, Workers
+from rindices.cli.output import explain_write_errors, make_folder, write_json_and_table
 
 EPILOG = "Example: rindices power --people 150+200,492+900 --rates 0.2,0.3 --covariates age,sex,icv --out power"
 
@@ -49,20 +50,20 @@ def power(
         split_option(covariates),
         healthy,
     )
+    if out is not None:
+        make_folder(out)
     with Progress("power") as progress:
         result = run_power(config, None, workers, progress.update)
+    values, table = asdict(result), format_markdown(result)
     if out is not None:
-        import json
-
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "power.json").write_text(json.dumps(asdict(result), indent=1) + "\n", "utf-8")
-        (out / "power.md").write_text(format_markdown(result), "utf-8")
-        plot_power(result, out / "power.png")
+        with explain_write_errors(out):
+            write_json_and_table(out, ("power.json", "power.md"), values, table)
+            plot_power(result, out / "power.png")
         typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
     if as_json:
-        print_json(asdict(result))
+        print_json(values)
     else:
-        typer.echo(format_markdown(result))
+        typer.echo(table)
 
 
 def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:

@@ -7,6 +7,7 @@ import typer
 
 from rindices.cli.console import print_json, print_problems
 from rindices.cli.options import Json
+from rindices.cli.output import explain_write_errors
 
 if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
@@ -30,17 +31,12 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Write volumes.csv, participants.tsv, truth.tsv and patterns.tsv of a cohort with known severities."""
-    from rindices.errors import SimulationError, describe_os_error
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
     healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, site)
     simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
-    try:
+    with explain_write_errors(out):
         write_cohort(simulated, out)
-    except OSError as error:
-        raise SimulationError(
-            f"cannot write to {out} ({describe_os_error(error)}): give another folder with --out."
-        ) from error
     cohort = simulated.cohort
     if as_json:
         counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from joblib import Parallel, delayed, parallel_config
 
 from rindices.atomic import write_atomically
+from rindices.errors import SimulationError, describe_os_error
 
 
 class KeyedJob(Protocol):
@@ -69,8 +70,7 @@ def run_jobs(
         for job, result in finished:
             results[job.key] = result
             if store is not None:
-                store.mkdir(parents=True, exist_ok=True)
-                write_atomically(store / f"{job.key}.json", json.dumps(asdict(result)).encode())
+                _save_result(store, job, result)
             if progress is not None:
                 progress(len(results), len(jobs), job)
     return [results[job.key] for job in jobs]
@@ -78,6 +78,16 @@ def run_jobs(
 
 def _run_job(measure: Callable[[JobT], ResultT], job: JobT) -> tuple[JobT, ResultT]:
     return job, measure(job)
+
+
+def _save_result(store: Path, job: KeyedJob, result: _Result) -> None:
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        write_atomically(store / f"{job.key}.json", json.dumps(asdict(result)).encode())
+    except OSError as error:
+        raise SimulationError(
+            f"cannot write to {store} ({describe_os_error(error)}): give another folder with --out."
+        ) from error
 
 
 def _load_result(store: Path | None, job: KeyedJob, restore: Callable[..., ResultT]) -> ResultT | None:

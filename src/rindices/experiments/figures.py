@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rindices.atomic import atomic_path
 from rindices.experiments.benchmark import BenchmarkResult, summarise_results
 from rindices.experiments.entrants import ENTRANTS
 from rindices.experiments.paper import PUBLISHED_SCORES, SURREAL_GAN_SCORES
@@ -63,7 +64,8 @@ def plot_benchmark(results: Sequence[BenchmarkResult], path: Path, title: str) -
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    figure.savefig(path, dpi=150)
+    with atomic_path(path) as temporary_path:
+        figure.savefig(temporary_path, dpi=150)
 
 
 def _plot_learner(

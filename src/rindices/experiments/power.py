@@ -9,6 +9,7 @@ import pandas as pd
 
 from rindices._typing import FloatArray
 from rindices._version import __version__
+from rindices.atomic import atomic_path
 from rindices.errors import InputError, SimulationError
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
 from rindices.experiments.figures import PLOT_COLOURS
@@ -190,4 +191,5 @@ def plot_power(result: PowerResult, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_xlabel("controls + patients")
     figure.axes[0].legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
+    with atomic_path(path) as temporary_path:
+        figure.savefig(temporary_path, dpi=150)

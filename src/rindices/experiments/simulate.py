@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.stats import beta, norm
 
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.atomic import atomic_path
 from rindices.errors import SimulationError, did_you_mean
 from rindices.experiments.reference import HealthyGenerator, load_reference
 from rindices.experiments.tasks import TASKS, SimulationTask
@@ -157,7 +158,8 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
     }
     for name, table in tables.items():
         separator = "," if name.endswith(".csv") else "\t"
-        table.to_csv(folder / name, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
+        with atomic_path(folder / name) as path:
+            table.to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
 
 
 def _resolve_task(task: str | SimulationTask) -> SimulationTask:
