@@ -100,12 +100,15 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def write_pages(app: Any) -> None:
-    """Write the pages that are generated from code: the help of commands, and the picture of the layers."""
+    """Write what is generated from code: the help of commands, the figures of the code, the picture of the layers."""
     command = [sys.executable, "-m", "typer", "rindices.cli.main", "utils", "docs", "--name", "rindices"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (HERE / "generated").mkdir(exist_ok=True)
     (HERE / "generated" / "commands.md").write_text(text.replace("# `rindices`", "# Commands", 1), "utf-8")
-    subprocess.run([sys.executable, str(HERE.parent / "scripts" / "draw_layers.py")], check=True)
+    scripts = HERE.parent / "scripts"
+    figures = subprocess.run([sys.executable, scripts / "code_figures.py"], check=True, capture_output=True, text=True)
+    (HERE / "generated" / "code_figures.txt").write_text(figures.stdout, "utf-8")
+    subprocess.run([sys.executable, scripts / "draw_layers.py"], check=True)
 
 
 def write_math(self: Any, node: nodes.math | nodes.math_block) -> None:
