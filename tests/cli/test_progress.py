@@ -3,6 +3,7 @@
 import pytest
 
 from rindices.cli import progress
+from rindices.errors import Problem, Severity
 
 
 def lines_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seen: list[tuple[float, float]]):
@@ -38,3 +39,32 @@ def test_pieces_of_an_earlier_run_took_no_time(
         "fit: 3 of 4, 0:30 left",
         "fit: 4 of 4, 0:00 left",
     ]
+
+
+def test_a_terminal_gets_a_bar_and_lines_above_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    with progress.Progress("fit") as shown:
+        shown.update(1.5, 4)
+        shown.say("2 patterns: members agree 0.900")
+        shown.print_problems([Problem(Severity.WARNING, "a small cohort")])
+        shown.update(3, 4)
+    printed = capsys.readouterr().err
+    assert "fit" in printed
+    assert "1 of 4, begun" in printed
+    assert "2 patterns: members agree 0.900\n" in printed
+    assert "a small cohort." in printed
+    assert "3 of 4" in printed
+
+
+def test_the_time_left_never_jumps_up_while_work_goes_on_evenly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = [(20.0 * step, 4.0 * step / 20) for step in range(21)]
+    lines = lines_of(monkeypatch, capsys, seen)
+    minutes = [line.split(", ")[1].removesuffix(" left").split(":") for line in lines if "left" in line]
+    seconds = [60 * int(parts[0]) + int(parts[1]) for parts in minutes]
+    assert len(seconds) == 20
+    assert seconds == sorted(seconds, reverse=True)

@@ -1,78 +1,106 @@
-"""How far a long command is: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""Progress of a long command: a bar on a terminal, a line now and then elsewhere."""
 
 import sys
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 
 from rindices.cli.console import print_problems
 from rindices.errors import Problem
 
-_SECONDS_BETWEEN_LINES = 10.0  # seconds between lines where the output is not a terminal
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """Progress on standard error.
+    """Progress on standard error, with the time left.
+
+    The time left follows the pace since the start, not that of the last pieces: pieces that finish together would make
+    it jump.
 
     Parameters
     ----------
     title : str
-        What is going on.
+        Name of the task.
     """
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self._start = self._last = self._moved = time.monotonic()
+        self._start = self._last_line_at = self._advanced_at = time.monotonic()
         self._done = 0.0
-        self._line = ""
-        self._first: float | None = None
-        self._shown = -1.0
-        self._terminal = sys.stderr.isatty()
+        self._initially_done: float | None = None
+        self._last_line, self._last_done = "", -1.0
+        self._bar: RichProgress | None = None
 
     def update(self, done: float, total: int, piece: object = None) -> None:
-        """Tell that ``done`` of ``total`` pieces are finished; a part of a piece counts for the time left."""
+        """Report that ``done`` of ``total`` pieces are finished; a part of a piece counts for the time left."""
         now = time.monotonic()
-        if self._first is None:
-            self._first = done if piece is None else done - 1  # pieces of an earlier run, which took no time now
+        if self._initially_done is None:
+            self._initially_done = done if piece is None else done - 1  # from an earlier run, which took no time now
         if done != self._done:
-            self._done, self._moved = done, now
-        line = f"{self.title}: {int(done)} of {total}, {self._format_time_left(done - self._first, total - done, now)}"
-        if self._terminal:
-            typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
-        elif line != self._line and (
-            now - self._last >= _SECONDS_BETWEEN_LINES or (done == total and self._shown < total)
+            self._done, self._advanced_at = done, now
+        time_left = self._format_time_left(done - self._initially_done, total - done, now)
+        line = f"{int(done)} of {total}, {time_left}"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total, status=line)
+        elif line != self._last_line and (
+            now - self._last_line_at >= _SECONDS_BETWEEN_LINES or (done == total and self._last_done < total)
         ):
-            typer.echo(line, err=True)
-            self._last, self._shown, self._line = now, done, line
+            typer.echo(f"{self.title}: {line}", err=True)
+            self._last_line_at, self._last_done, self._last_line = now, done, line
 
-    def _format_time_left(self, fresh: float, rest: float, now: float) -> str:
+    def _format_time_left(self, advance: float, remaining: float, now: float) -> str:
         """Return the time left at the pace up to the last advance; waiting since then counts down."""
-        if fresh <= 0:
+        if advance <= 0:
             return "begun"
-        left = (self._moved - self._start) / fresh * rest - (now - self._moved)
-        return f"{_format_duration(max(left, 0.0))} left"
+        seconds = (self._advanced_at - self._start) / advance * remaining - (now - self._advanced_at)
+        return f"{_format_duration(max(seconds, 0.0))} left"
 
     def say(self, line: str) -> None:
-        """Print a line of its own, above the bar."""
-        typer.echo(f"\r\x1b[K{line}" if self._terminal else line, err=True)
+        """Print a line above the bar."""
+        self._pause()
+        typer.echo(line, err=True)
+        self._resume()
 
     def print_problems(self, problems: Iterable[Problem]) -> None:
         """Print problems above the bar."""
-        if self._terminal:
-            typer.echo("\r\x1b[K", err=True, nl=False)
+        self._pause()
         print_problems(problems)
+        self._resume()
+
+    def _pause(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _resume(self) -> None:
+        if self._bar is not None:
+            self._bar.start()
 
     def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._bar = _make_bar(self.title)
+            self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._terminal:
-            typer.echo("", err=True)
+        self._pause()
+
+
+def _make_bar(title: str) -> "RichProgress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[status]}"))
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task(title, total=None, status="begun")
+    return bar
 
 
 def _format_duration(seconds: float) -> str:

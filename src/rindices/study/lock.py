@@ -1,107 +1,97 @@
-"""One client a run folder: a file that says who holds it."""
+"""Exclusive lock on a run folder."""
 
-import fcntl
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+from filelock import FileLock, Timeout
 
 from rindices.errors import StudyError, describe_os_error
 
 
+class LockHolder(NamedTuple):
+    """The process that holds a lock, as its record says; None where that cannot be read."""
+
+    host: str | None = None
+    pid: int | None = None
+    since: str | None = None
+
+
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file while the block runs.
+    """Hold a lock while a block runs.
 
-    A lock that a dead process of this machine left is taken over. Whether a process of another machine is alive cannot
-    be known from here, so its lock stands until someone deletes it.
+    A lock of the operating system on a hidden file beside ``path`` keeps other processes away and ends with the
+    process. ``path`` records the holder. A record that a dead process of this machine left is replaced. Whether a
+    process of another machine is alive cannot be known from here, so its record must be deleted by hand.
+
+    Parameters
+    ----------
+    path : Path
+        File of the record; it exists while the lock is held.
+
+    Raises
+    ------
+    StudyError
+        If another process holds the lock, or the folder cannot be written to.
     """
-    _acquire_lock(path)
+    lock = FileLock(path.with_name(f".{path.name}"), blocking=False)
     try:
-        yield
+        lock.acquire()
+    except (Timeout, RuntimeError):  # RuntimeError: another lock of this very thread
+        raise StudyError(_format_in_use_message(path)) from None
+    except OSError as error:
+        raise StudyError(_format_unwritable_message(path, error)) from error
+    try:
+        _write_record(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
     finally:
-        path.unlink(missing_ok=True)
+        lock.release()
 
 
-def _acquire_lock(path: Path) -> None:
-    with _guard_lock_file(path):
-        holder = _read_holder(path)
-        if holder is not None and _is_holder_dead(holder):
-            path.unlink(missing_ok=True)
-        try:
-            file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-        except FileExistsError:
-            raise StudyError(_format_in_use_message(path, _read_holder(path) or {})) from None
-        except OSError as error:
-            raise StudyError(
-                f"cannot write to {path.parent} ({describe_os_error(error)}): make room or give another --out."
-            ) from error
-        try:
-            with os.fdopen(file, "w", encoding="utf-8") as opened:
-                json.dump(_describe_process(), opened)
-        except OSError as error:
-            path.unlink(missing_ok=True)
-            raise StudyError(
-                f"cannot write to {path.parent} ({describe_os_error(error)}): make room and run again."
-            ) from error
-
-
-def _describe_process() -> dict[str, Any]:
+def _write_record(path: Path) -> None:
+    """Record this process as the holder; refuse if the record of another machine is there."""
+    holder = read_holder(path)
+    if holder is not None and holder.host != socket.gethostname():
+        raise StudyError(_format_in_use_message(path))
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    return {"host": socket.gethostname(), "pid": os.getpid(), "born": _read_start_time(os.getpid()), "since": since}
-
-
-def _read_holder(path: Path) -> dict[str, Any] | None:
-    """Return who holds a lock; an empty record where that cannot be read."""
+    record = LockHolder(socket.gethostname(), os.getpid(), since)._asdict()
     try:
-        found = json.loads(path.read_text("utf-8"))
+        path.unlink(missing_ok=True)
+        with path.open("x", encoding="utf-8") as file:  # "x" neither follows a link nor truncates a file
+            json.dump(record, file)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise StudyError(_format_unwritable_message(path, error)) from error
+
+
+def read_holder(path: Path) -> LockHolder | None:
+    """Return the holder of a lock; None if there is no record, an empty one if it is not readable or a link."""
+    if path.is_symlink():
+        return LockHolder()
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        return LockHolder(*(record.get(name) for name in LockHolder._fields))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    except (OSError, ValueError, AttributeError):
+        return LockHolder()
 
 
-def _is_holder_dead(holder: dict[str, Any]) -> bool:
-    """Whether the holder was a process of this machine that is gone, or whose number another one has now."""
-    pid = holder.get("pid")
-    if holder.get("host") != socket.gethostname() or not isinstance(pid, int):
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return bool(holder.get("born") != _read_start_time(pid))
+def _format_in_use_message(path: Path) -> str:
+    holder = read_holder(path) or LockHolder()
+    process = f"process {holder.pid or '?'} on {holder.host or 'an unknown machine'}"
+    since = f"since {holder.since or 'an unknown time'}"
+    return f"{path.parent} is in use by {process} {since}: wait for it, or delete {path} if that process is gone."
 
 
-def _read_start_time(pid: int) -> str:
-    """Return when a process began, as the system tells it; empty where it does not."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return f"{boot}/{Path(f'/proc/{pid}/stat').read_text('utf-8').rpartition(')')[2].split()[19]}"
-    except (OSError, IndexError):
-        return ""
-
-
-def _format_in_use_message(path: Path, holder: dict[str, Any]) -> str:
-    who = f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown machine')}"
-    since = f"since {holder.get('since', 'an unknown time')}"
-    return f"{path.parent} is in use by {who} {since}: wait for it, or delete {path} if that process is gone."
-
-
-@contextmanager
-def _guard_lock_file(path: Path) -> Iterator[None]:
-    """Let one process of this machine at a time look at a lock and take it over."""
-    name = sha256(str(path.absolute()).encode()).hexdigest()[:16]
-    with (Path(tempfile.gettempdir()) / f"rindices-{os.getuid()}-{name}.guard").open("w") as guard:
-        with suppress(OSError):
-            fcntl.flock(guard, fcntl.LOCK_EX)
-        yield
+def _format_unwritable_message(path: Path, error: OSError) -> str:
+    return f"cannot write to {path.parent} ({describe_os_error(error)}): make room or give another --out."
