@@ -33,6 +33,7 @@ def change_file(path: Path, text: str, kind: str) -> None:
     """Write a new file, or add the lines of a diff between the lines that are there."""
     if kind == "python":
         assert not path.exists()
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
         return
     lines = text.splitlines(keepends=True)

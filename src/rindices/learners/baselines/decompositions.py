@@ -1,7 +1,8 @@
 """Unsupervised methods that the paper compares itself with (Table 1), as scikit-learn estimators.
 
-All follow the protocol of `Learner`. X holds regional volumes. The preparation of the paper's section B.4 is learnt
-from the controls in ``fit`` and applied in ``transform``. Shape letters: N people, R regions, M patterns.
+All follow the protocol of `Learner` and take ``n_patterns`` (M) and ``random_state``. X holds regional volumes. The
+preparation of the paper's section B.4 is learnt from the controls in ``fit`` and applied in ``transform``.
+Shape letters: N people, R regions, M patterns.
 
 ================= ============================== ==================== =============
 learner           prepared data                  decomposed           R-index
@@ -49,12 +50,6 @@ class _AtrophyBaseline(Learner):
 class NMFBaseline(_AtrophyBaseline):
     """Nonnegative matrix factorisation of the patients' atrophy.
 
-    Parameters
-    ----------
-    n_patterns : int, default=3
-        M.
-    random_state : int, RandomState or None, default=None
-
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
@@ -72,12 +67,7 @@ class NMFBaseline(_AtrophyBaseline):
 class OpNMFBaseline(_AtrophyBaseline):
     """Orthonormal projective NMF of the patients' atrophy.
 
-    Parameters
-    ----------
-    n_patterns : int, default=3
-        M.
-    random_state : int, RandomState or None, default=None
-        Used only where patients span fewer than M dimensions.
+    ``random_state`` is used only where patients span fewer than M dimensions.
 
     Attributes
     ----------
@@ -108,9 +98,6 @@ class LDABaseline(_AtrophyBaseline):
 
     Parameters
     ----------
-    n_patterns : int, default=3
-        M.
-    random_state : int, RandomState or None, default=None
     max_iter : int, default=100
         Passes over the patients. scikit-learn's default of 10 stops far from convergence on such long documents.
 
@@ -143,12 +130,7 @@ class FactorAnalysisBaseline(Learner):
 
     The sign of a factor is arbitrary. It is set so that patients are above controls on average.
 
-    Parameters
-    ----------
-    n_patterns : int, default=3
-        M.
-    random_state : int, RandomState or None, default=None
-        Ignored: the fit is deterministic.
+    ``random_state`` is ignored: the fit is deterministic.
 
     Attributes
     ----------
@@ -181,10 +163,6 @@ class DNMFBaseline(Learner):
 
     Parameters
     ----------
-    n_patterns : int, default=3
-        M.
-    random_state : int, RandomState or None, default=None
-        Seed of the start.
     within, between : float, default=0.1
         Weights of the scatter within and between the two groups.
 
