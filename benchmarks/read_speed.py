@@ -1,9 +1,9 @@
-"""Time to read and validate a table, compared with pandas.
+"""Speed of reading and validating a table against plain pandas.
 
 Usage: ``python benchmarks/read_speed.py [--people 100000] [--out benchmarks/results/read_speed.json]``
 
-Writes a CSV of MUSE volumes, then times ``pandas.read_csv`` and ``read_cohort`` of the same file in turn and takes the
-minimum of each, so that a busy machine affects both alike.
+Writes a CSV of MUSE volumes, then times ``pandas.read_csv`` and ``read_cohort`` of the same file alternately and takes
+the best of each, so that other load on the machine affects both.
 """
 
 import argparse
@@ -22,17 +22,17 @@ import rindices as ri
 from rindices.experiments.reference import load_reference
 
 
-def make_table(path: Path, people: int) -> None:
-    """Write a table of people x 139 regions."""
+def write_table(path: Path, people: int) -> None:
+    """Write a table of 139 regions."""
     volumes, _ = load_reference().draw(people, np.random.default_rng(0))
     volumes.insert(0, "ID", [f"sub-{k:07d}" for k in range(people)])
     volumes.round(2).to_csv(path, index=False)
 
 
-def time_call(call: Callable[[], object]) -> float:
-    """Return the seconds of a call."""
+def time_call(work: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
-    call()
+    work()
     return time.perf_counter() - start
 
 
@@ -43,28 +43,28 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "read_speed.json")
     parser.add_argument("--profile", action="store_true")
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "volumes.csv"
-        make_table(path, options.people)
+        write_table(path, arguments.people)
         pandas_seconds, rindices_seconds = [], []
-        for _ in range(options.repeats):
+        for _ in range(arguments.repeats):
             pandas_seconds.append(time_call(lambda: pd.read_csv(path)))
             rindices_seconds.append(time_call(lambda: ri.read_cohort(path)))
-        if options.profile:
+        if arguments.profile:
             with cProfile.Profile() as profile:
                 ri.read_cohort(path)
             pstats.Stats(profile).sort_stats("cumulative").print_stats(25)
         megabytes = path.stat().st_size / 1e6
     result = {
-        "people": options.people,
+        "people": arguments.people,
         "regions": 139,
         "megabytes": round(megabytes, 1),
         "pandas_seconds": round(min(pandas_seconds), 3),
         "rindices_seconds": round(min(rindices_seconds), 3),
         "ratio": round(min(rindices_seconds) / min(pandas_seconds), 3),
     }
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result))
 
 

@@ -3,7 +3,7 @@
     python benchmarks/scale.py
 
 Fills ``scale_template.md`` from ``results/step_scaling.json``, ``engine_overhead.json``, ``engine_speedup.json`` and
-``apply_speed.json``, and counts the tensor operations of a training step. Assumed numbers are constants below, and
+``apply_scale.json``, and counts the tensor operations of a training step. Assumed numbers are constants below, and
 the page names them.
 """
 
@@ -146,7 +146,7 @@ def format_page() -> str:
     steps, cost, applied = (
         Steps(read_result("step_scaling")),
         read_result("engine_overhead"),
-        read_result("apply_speed"),
+        read_result("apply_scale"),
     )
     set_ms = steps.hours(RULES[0], BASE["people"], BASE["regions"], STACK_SIZE) * HOUR_MS
     values = {
@@ -176,9 +176,10 @@ def format_page() -> str:
         "too_many_wide": steps.too_long(RULES[0], REGIONS[1]),
         "narrow": REGIONS[0],
         "capped": steps.hours(RULES[1], PEOPLE[-1], BASE["regions"], STACK_SIZE),
-        "rate": applied["people_per_second"],
+        "rate": applied["apply_people_per_second"],
         "heads": applied["members"],
-        "minutes": PEOPLE[-1] / applied["people_per_second"] / 60,
+        "cores": applied["cores"],
+        "seconds": PEOPLE[-1] / applied["apply_people_per_second"],
     }
     return TEMPLATE.read_text("utf-8").format(**values)
 

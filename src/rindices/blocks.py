@@ -1,4 +1,4 @@
-"""People in blocks of one size: a block stays in the cache, and nobody's numbers depend on who else is in the table."""
+"""Work on people in blocks of one size: a block fits the cache, and results do not depend on the other people."""
 
 from collections.abc import Callable
 
@@ -13,44 +13,55 @@ BLOCK_SIZE = 512
 def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray) -> FloatArray:
     """Apply a function of people block by block.
 
-    A matrix product adds up in another order when it has another number of rows, and the last digits move. So the last
-    block is filled up with its last person: a person's numbers are the same, bit for bit, alone, in a table and in any
-    piece of it.
+    The order of the sums in a matrix product, and so its last digits, depends on the number of rows. Therefore the last
+    block is padded with its last person: a person's numbers are the same, bit for bit, alone, in a table and in any
+    chunk of it.
 
     Parameters
     ----------
     function : callable
-        (B, ...) of each array to (B, ...); every row on its own.
-    arrays : (N, ...)
+        Maps a block (B, ...) of each array to (B, ...), each row independently of the others.
+    *arrays : (N, ...)
 
     Returns
     -------
     (N, ...)
     """
-    number = len(arrays[0])
-    if not number:
+    n_people = len(arrays[0])
+    if not n_people:
         return function(*arrays)
     first = function(*(_pad_block(array, 0) for array in arrays))
-    found = np.empty((number, *first.shape[1:]), first.dtype, order="F" if first.flags.f_contiguous else "C")
-    found[:BLOCK_SIZE] = first[:number]
-    for start in range(BLOCK_SIZE, number, BLOCK_SIZE):
-        part = found[start : start + BLOCK_SIZE]
-        part[...] = function(*(_pad_block(array, start) for array in arrays))[: len(part)]
-    return found
+    result = np.empty((n_people, *first.shape[1:]), first.dtype, order="F" if first.flags.f_contiguous else "C")
+    result[:BLOCK_SIZE] = first[:n_people]
+    for start in range(BLOCK_SIZE, n_people, BLOCK_SIZE):
+        block = result[start : start + BLOCK_SIZE]
+        block[...] = function(*(_pad_block(array, start) for array in arrays))[: len(block)]
+    return result
 
 
 def centred_matmul(people: FloatArray, weights: FloatArray, centre: FloatArray) -> FloatArray:
-    """Return (people - centre) @ weights, (B, R), (R, K), (R,) -> (B, K), fast where people lie column by column."""
-    found = weights.T @ people.T
-    found -= (centre @ weights)[:, None]
-    return found.T
+    """Return ``(people - centre) @ weights``, fast for people in column-major order.
+
+    Parameters
+    ----------
+    people : (B, R)
+    weights : (R, K)
+    centre : (R,)
+
+    Returns
+    -------
+    (B, K)
+    """
+    product = weights.T @ people.T
+    product -= (centre @ weights)[:, None]
+    return product.T
 
 
 def _pad_block(array: AnyArray, start: int) -> AnyArray:
-    # one layout, that of tables in memory: with another, sums may be rounded otherwise
-    kind = np.float64 if array.dtype.kind == "f" else array.dtype
-    rows = np.asfortranarray(array[start : start + BLOCK_SIZE], dtype=kind)
+    """Return one block of rows in column-major order, as tables lie in memory: the order of sums depends on it."""
+    dtype = np.float64 if array.dtype.kind == "f" else array.dtype
+    rows = np.asfortranarray(array[start : start + BLOCK_SIZE], dtype=dtype)
     if len(rows) == BLOCK_SIZE:
         return rows
-    filled = [rows, np.broadcast_to(rows[-1:], (BLOCK_SIZE - len(rows), *rows.shape[1:]))]
-    return np.asfortranarray(np.concatenate(filled))
+    padding = np.broadcast_to(rows[-1:], (BLOCK_SIZE - len(rows), *rows.shape[1:]))
+    return np.asfortranarray(np.concatenate([rows, padding]))

@@ -1,4 +1,4 @@
-"""One thread for arithmetic: sums come out the same on any number of cores, and the matrices are small anyway."""
+"""One thread for linear algebra, so that sums are the same on any number of cores; the matrices are small."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +8,6 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def limit_blas_threads() -> Iterator[None]:
-    """Keep the linear algebra of numpy to one thread; a decorator too."""
+    """Limit the linear algebra of numpy to one thread; also a decorator."""
     with threadpool_limits(1):
         yield

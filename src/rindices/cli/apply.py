@@ -24,7 +24,7 @@ _TRAINING_CODES = {
     ProblemCode.REPEATED_SCANS,
 }
 """Notes that matter only for training a model."""
-_SECONDS_BETWEEN_LINES = 10.0  # seconds between messages
+_SECONDS_BETWEEN_MESSAGES = 10.0
 
 
 def apply(
@@ -51,8 +51,8 @@ def apply(
 ) -> None:
     """Write the R-indices of new people; needs the regions and covariates that the model was trained on.
 
-    One table, or a folder of parquet or csv files that are pieces of one table, is read piece by piece: memory does not
-    grow with it, people keep their order, and the same command takes up a run that was interrupted.
+    One table, or a folder of parquet or csv files that together are one table, is read in chunks: memory does not grow
+    with it, people keep their order, and the same command resumes a run that was interrupted.
     """
     from rindices.model.fitted import load
     from rindices.tables.io.chunks import list_table_files
@@ -63,78 +63,77 @@ def apply(
         raise typer.BadParameter("give error or drop", param_hint="--on-missing")
     if new_sites not in ("refuse", "controls"):
         raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
-    learns = new_sites == "controls"
-    streams = not learns and len(tables) == 1 and list_table_files(tables[0]) is not None
-    _check_output_path(out, [model, *tables, *([participants] if participants else [])], streams)
+    learn_sites = new_sites == "controls"
+    in_chunks = not learn_sites and len(tables) == 1 and list_table_files(tables[0]) is not None
+    _check_output_path(out, [model, *tables, *([participants] if participants else [])], in_chunks)
     fitted = load(model)
-    roles = ColumnRoles(id_column, session, group if learns else None, site, fitted.covariates)
-    labels = (split_option(controls), split_option(patients)) if learns else ((), ())
-    asked = TableRequest(
-        tuple(tables), participants, roles, *labels, split_option(exclude), "any", on_missing, find_groups=learns
+    roles = ColumnRoles(id_column, session, group if learn_sites else None, site, fitted.covariates)
+    labels = (split_option(controls), split_option(patients)) if learn_sites else ((), ())
+    request = TableRequest(
+        tuple(tables), participants, roles, *labels, split_option(exclude), "any", on_missing, find_groups=learn_sites
     )
-    done = (
-        _apply_in_chunks(model, asked, out, workers)
-        if streams
-        else _apply_in_memory(fitted, asked, out, least if learns else None)
-    )
-    problems = [problem for problem in done.problems if problem.code not in _TRAINING_CODES]
-    print_problems(problems)
-    people, novel, _ = done.counted
-    if as_json:
-        print_json({"people": people, "novel": novel, "out": str(out), "rows_per_second": round(done.rows_per_second)})
+    if in_chunks:
+        result = _apply_in_chunks(model, request, out, workers)
     else:
-        again = f" ({done.resumed} of {done.parts} parts were there already)" if done.resumed else ""
+        result = _apply_in_memory(fitted, request, out, least if learn_sites else None)
+    problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
+    print_problems(problems)
+    people, novel, _ = result.counted
+    if as_json:
+        rate = round(result.rows_per_second)
+        print_json({"people": people, "novel": novel, "out": str(out), "rows_per_second": rate})
+    else:
+        again = f" ({result.resumed} of {result.parts} parts were there already)" if result.resumed else ""
         share = f"{novel:,} ({novel / max(people, 1):.1%}) of them unlike the training people"
         typer.echo(f"{people:,} people written to {out}, {share}{again}", err=True)
 
 
-def _check_output_path(out: Path, inputs: list[Path], streams: bool) -> None:
-    """Refuse a place for the results that is an input, or that cannot be one."""
+def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
+    """Refuse a path for the results that is an input, or that cannot be written."""
     if out.resolve() in [path.resolve() for path in inputs]:
         raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
     if any(path.is_dir() and path.resolve() in out.resolve().parents for path in inputs):
         raise typer.BadParameter(f"{out} is inside an input folder; give another place", param_hint="--out")
-    kinds = (".csv", ".tsv", ".parquet", "") if streams else (".csv", ".tsv", ".parquet")
-    if out.suffix not in kinds or not out.absolute().parent.is_dir() or (out.suffix and out.is_dir()):
+    suffixes = (".csv", ".tsv", ".parquet", "") if in_chunks else (".csv", ".tsv", ".parquet")
+    if out.suffix not in suffixes or not out.absolute().parent.is_dir() or (out.suffix and out.is_dir()):
         raise typer.BadParameter("give a .csv, .tsv or .parquet file in a folder that is there", param_hint="--out")
     if not out.suffix and out.is_file():
         raise typer.BadParameter(f"{out} is a file; give a folder, or a file with a suffix", param_hint="--out")
 
 
-def _apply_in_chunks(model: Path, asked: "TableRequest", out: Path, workers: int) -> "StreamResult":
-    """Apply in pieces, telling now and then how far it is."""
+def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: int) -> "StreamResult":
+    """Apply in chunks, with a message about the progress every few seconds."""
     from rindices.model.stream import apply_stream
 
     last = start = time.monotonic()
 
-    def tell(people: int) -> None:
+    def print_progress(people: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= _SECONDS_BETWEEN_LINES:
+        if now - last >= _SECONDS_BETWEEN_MESSAGES:
             typer.echo(f"{people:,} people, {people / (now - start):,.0f} a second", err=True)
             last = now
 
-    return apply_stream(model, asked, out, workers, tell=tell)
+    return apply_stream(model, request, out, workers, on_progress=print_progress)
 
 
-def _apply_in_memory(fitted: "FittedModel", asked: "TableRequest", out: Path, least: int | None) -> "StreamResult":
-    """Apply with all people in memory: to tables that must be joined, a folder of subjects, or with new sites.
+def _apply_in_memory(
+    fitted: "FittedModel", request: "TableRequest", out: Path, min_controls: int | None
+) -> "StreamResult":
+    """Apply to all people at once: for tables that are joined, a folder of subjects, or new sites.
 
-    Parameters
-    ----------
-    least : int or None
-        Controls that a new site must have; None where new sites are refused.
+    ``min_controls`` is the number of controls that a new site must have; None where new sites are refused.
     """
     from rindices.model.index_tables import write_indices
     from rindices.model.stream import StreamResult
     from rindices.tables.validation.validate import validate_table
 
     start = time.perf_counter()
-    result = validate_table(asked)
-    cohort = result.cohort_or_raise()
-    if least is not None:
-        fitted = fitted.with_sites(cohort, least)
-    indices, found, counted = fitted.assess(cohort)
+    validation = validate_table(request)
+    cohort = validation.cohort_or_raise()
+    if min_controls is not None:
+        fitted = fitted.with_sites(cohort, min_controls)
+    indices, problems, counted = fitted.assess(cohort)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
-    return StreamResult(counted, [*found, *result.problems], 1, 0, rate)
+    return StreamResult(counted, [*problems, *validation.problems], 1, 0, rate)

@@ -1,9 +1,8 @@
-"""R-indices as a table on disk, with what each column means beside it, as in BIDS."""
+"""R-indices as a file, with a data dictionary of its columns as in BIDS."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -16,7 +15,19 @@ _INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be 
 
 
 def write_indices(indices: pd.DataFrame, path: Path) -> None:
-    """Write R-indices as csv, tsv or parquet by suffix; a text table gets a data dictionary beside it, as in BIDS."""
+    """Write R-indices as csv, tsv or parquet.
+
+    Parameters
+    ----------
+    indices : DataFrame
+    path : Path
+        Its suffix decides the format. A text table gets a data dictionary in a .json file of the same name.
+
+    Raises
+    ------
+    ModelError
+        For another suffix, or if the file cannot be written.
+    """
     try:
         if path.suffix == ".parquet":
             _write_parquet(indices, path)
@@ -32,23 +43,23 @@ def write_indices(indices: pd.DataFrame, path: Path) -> None:
 
 
 def write_data_dictionary(path: Path, columns: Sequence[str]) -> None:
-    """Write what each column means beside a text table, unless another file is there."""
-    beside = path.with_suffix(".json")
-    if _may_write_dictionary(beside):
-        write_json(beside, describe_columns(columns))
+    """Write the data dictionary of a text table, unless there is a file of this name with other content."""
+    dictionary = path.with_suffix(".json")
+    if _may_write_dictionary(dictionary):
+        write_json(dictionary, describe_columns(columns))
 
 
 def _may_write_dictionary(path: Path) -> bool:
-    """Return whether a data dictionary may be written: there is none, or one of R-indices."""
+    """Return whether there is no such file, or a data dictionary of R-indices."""
     try:
         return not path.exists() or "r1" in json.loads(path.read_text("utf-8"))
     except (ValueError, TypeError):
         return False
 
 
-def describe_columns(columns: Sequence[str]) -> dict[str, Any]:
-    """Return what each column means."""
-    known = {
+def describe_columns(columns: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Return the data dictionary of columns of R-indices."""
+    fixed: dict[str, dict[str, object]] = {
         ID: {"Description": "Participant"},
         SESSION: {"Description": "Session"},
         GROUP: {"Description": "Group in training", "Levels": {"control": "reference group", "patient": "patient"}},
@@ -60,16 +71,16 @@ def describe_columns(columns: Sequence[str]) -> dict[str, Any]:
     }
     severity = "Severity of disease pattern {}; 0 is the average control, 1 the most severe patients; not cut there"
     ends = {"low": "Lower", "high": "Upper"}
-    found = {}
+    descriptions: dict[str, dict[str, object]] = {}
     for name in columns:
         index, _, end = name.partition("_")
-        if name in known:
-            found[name] = known[name]
+        if name in fixed:
+            descriptions[name] = fixed[name]
         elif end in ends:
-            found[name] = {"Description": _INTERVAL_DESCRIPTION.format(ends[end], index), "Units": "arbitrary"}
+            descriptions[name] = {"Description": _INTERVAL_DESCRIPTION.format(ends[end], index), "Units": "arbitrary"}
         else:
-            found[name] = {"Description": severity.format(name.removeprefix("r")), "Units": "arbitrary"}
-    return found
+            descriptions[name] = {"Description": severity.format(name.removeprefix("r")), "Units": "arbitrary"}
+    return descriptions
 
 
 def _write_parquet(indices: pd.DataFrame, path: Path) -> None:

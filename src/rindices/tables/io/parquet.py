@@ -9,11 +9,9 @@ import pandas as pd
 from rindices.errors import Findings, ProblemCode, TableError, join_names
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
-_SMALL_ROW_GROUP = 65_536  # rows of a group that is read at once
 _BUFFER_BYTES = 131_072  # bytes of a column: row groups may be larger than memory
 
 
@@ -59,26 +57,22 @@ def open_parquet(path: Path) -> "pq.ParquetFile":
         ) from error
 
 
-def read_batches(path: Path, columns: Sequence[str], groups: Sequence[int], rows: int) -> "Iterator[pa.RecordBatch]":
-    """Yield some columns, by their stripped names, of row groups, at most so many rows at a time.
+def read_batches(path: Path, columns: Sequence[str], groups: Sequence[int], rows: int) -> Iterator[pd.DataFrame]:
+    """Yield columns of row groups as frames of at most ``rows`` rows.
 
-    Groups are read one by one, together they would all be held; and not in batches where they are small, for that takes
-    longer.
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str
+        Stripped names.
+    groups : sequence of int
+        Row groups, which may be larger than memory.
+    rows : int
     """
     file = open_parquet(path)
-    spelt = {str(name).strip(): name for name in file.schema_arrow.names}
-    asked = [spelt[name] for name in columns]
-    for group in groups:
-        if file.metadata.row_group(group).num_rows <= _SMALL_ROW_GROUP:
-            table = file.read_row_group(group, columns=asked, use_threads=False)
-            yield from map(_strip_batch_names, table.to_batches(rows))
-            del table  # before the next one is read
-        else:
-            yield from map(_strip_batch_names, file.iter_batches(rows, [group], asked, use_threads=False))
-
-
-def _strip_batch_names(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    return batch.rename_columns([str(name).strip() for name in batch.schema.names])
+    names = {str(name).strip(): name for name in file.schema_arrow.names}
+    for batch in file.iter_batches(rows, list(groups), [names[column] for column in columns], use_threads=False):
+        yield strip_column_names(batch.to_pandas(split_blocks=True, ignore_metadata=True))
 
 
 def strip_column_names(frame: pd.DataFrame) -> pd.DataFrame:

@@ -4,8 +4,10 @@ import csv
 import re
 import warnings
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +18,8 @@ from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_err
 from rindices.tables.io.parquet import is_parquet, read_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    import _csv
+    from collections.abc import Collection, Iterator
 
 MAX_COLUMNS = 20_000
 _HEAD_BYTES = 4_000_000
@@ -24,6 +27,7 @@ _HEAD_LINES = 200
 _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
 _WHITESPACE_REGEX = r"\s+"
+_PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
 _COMMENT_REGEX = re.compile(r"\s*#|sep=.$", re.IGNORECASE)  # before the header: comments, and Excel's separator line
 _MAGIC_BYTES = {
     b"PK\x03\x04": "an Excel or zip file",
@@ -97,8 +101,10 @@ def read_frame(
         dialect = sniff_dialect(path, findings)
         header = list(dialect.header)
         _check_header(header, where, findings)
-        options = _build_read_options(dialect, as_text) | {"nrows": rows}
-        frame = _read_text(path, path.name, dialect, options, findings)
+        if rows is None:
+            frame = _read_text(path, path.name, dialect, _build_read_options(dialect, as_text), findings)
+        else:
+            frame = read_lines(_read_first_lines(path, dialect, rows), path, 0, dialect, as_text, findings, rows)
     if frame.empty:
         findings.fatal(
             ProblemCode.NO_ROWS, "the table has a header and no people", where, "Export it again with its rows"
@@ -245,26 +251,112 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
 
 
 def read_lines(
-    lines: bytes, path: Path, dialect: Dialect, as_text: "Collection[str]", head: bool, findings: Findings
+    content: bytes,
+    path: Path,
+    start: int,
+    dialect: Dialect,
+    as_text: "Collection[str]",
+    findings: Findings,
+    rows: int | None = None,
 ) -> pd.DataFrame:
-    """Read some lines of a text table, the first of which is the first of the file (``head``) or not."""
-    options = _build_read_options(dialect, as_text) | ({} if head else {"skiprows": 0})
-    return _read_text(lines, path.name, dialect, options, findings)
+    """Read lines of a text table in which each row is one line.
+
+    A stray quotation mark joins lines to one row, and their people would be lost. Therefore the rows are counted.
+
+    Parameters
+    ----------
+    content : bytes
+        The lines.
+    path : Path
+        The file that they come from.
+    start : int
+        Offset of the lines in the file; 0 for lines that include the header.
+    dialect : Dialect
+    as_text : collection of str
+        Columns that must stay text.
+    findings : Findings
+        Takes the problems.
+    rows : int, optional
+        Read at most this many.
+    """
+    skip = 0 if start else dialect.skip
+    options = _build_read_options(dialect, as_text) | {"skiprows": skip, "nrows": rows}
+    try:
+        frame = _parse_text(content, path.name, dialect, options, findings)
+    except _PARSER_ERRORS as error:
+        _refuse_joined_lines(content, path, start, dialect, findings)
+        _raise_row_error(error, content, path.name, dialect, findings, _count_lines(path, start))
+    expected = _count_filled_lines(content, dialect, skip)
+    if len(frame) != (expected if rows is None else min(expected, rows)):
+        _refuse_joined_lines(content, path, start, dialect, findings)
+        what = f"{expected:,} lines from line {_count_lines(path, start) + skip + 1:,} on are {len(frame):,} rows"
+        findings.fatal(ProblemCode.BAD_ROWS, what, path.name, "Export it again with one line per person")
+    return frame
+
+
+def _read_first_lines(path: Path, dialect: Dialect, rows: int) -> bytes:
+    """Return the lines up to the header and ``rows`` further lines that are not blank; UTF-16 is read to its end."""
+    if dialect.encoding == "utf-16":
+        return path.read_bytes()
+    with path.open("rb") as file:
+        lines = list(islice(file, dialect.skip))
+        while rows and (line := file.readline()):
+            lines.append(line)
+            rows -= bool(line.strip())
+    return b"".join(lines)
+
+
+def _count_filled_lines(content: bytes, dialect: Dialect, skip: int) -> int:
+    """Return the number of lines that pandas does not skip as blank."""
+    if dialect.encoding == "utf-16":
+        content = content.decode("utf-16").encode()
+    blanks = b" \t".replace(dialect.separator.encode(), b"")
+    return sum(bool(line.strip(blanks)) for line in content.splitlines()[skip:])
+
+
+def _count_lines(path: Path, end: int) -> int:
+    """Return the number of lines before an offset in a file."""
+    lines = 0
+    with path.open("rb") as file:
+        while file.tell() < end:
+            lines += file.read(min(1_000_000, end - file.tell())).count(b"\n")
+    return lines
+
+
+def _refuse_joined_lines(content: bytes, path: Path, start: int, dialect: Dialect, findings: Findings) -> None:
+    """Raise an error that names the first line which a quotation mark joins to the next, if there is one."""
+    line = 0
+    with _open_rows(content + b"\nend", dialect) as reader:
+        try:
+            joined = any(reader.line_num > (line := line + 1) for _ in reader)
+        except csv.Error:  # a cell without end
+            joined, line = True, line + 1
+    if joined:
+        number = f"{_count_lines(path, start) + line:,}"
+        what = f"line {number} opens a quotation mark that is not closed on this line"
+        cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
+        findings.fatal(ProblemCode.BAD_ROWS, what, path.name, cure)
 
 
 def _read_text(
     source: Path | bytes, where: str, dialect: Dialect, options: dict[str, Any], findings: Findings
 ) -> pd.DataFrame:
     try:
-        try:
-            return _parse_csv(source, dialect.encoding, options)
-        except UnicodeDecodeError:
-            findings.note(
-                ProblemCode.ENCODING_GUESSED, "the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8"
-            )
-            return _parse_csv(source, "latin-1", options)
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError) as error:
+        return _parse_text(source, where, dialect, options, findings)
+    except _PARSER_ERRORS as error:
         _raise_row_error(error, source, where, dialect, findings)
+
+
+def _parse_text(
+    source: Path | bytes, where: str, dialect: Dialect, options: dict[str, Any], findings: Findings
+) -> pd.DataFrame:
+    try:
+        return _parse_csv(source, dialect.encoding, options)
+    except UnicodeDecodeError:
+        findings.note(
+            ProblemCode.ENCODING_GUESSED, "the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8"
+        )
+        return _parse_csv(source, "latin-1", options)
 
 
 def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
@@ -305,7 +397,7 @@ def _parse_csv(source: Path | bytes, encoding: str, options: dict[str, Any]) -> 
 
 
 def _raise_row_error(
-    error: Exception, source: Path | bytes, where: str, dialect: Dialect, findings: Findings
+    error: Exception, source: Path | bytes, where: str, dialect: Dialect, findings: Findings, lines_before: int = 0
 ) -> NoReturn:
     """Say why the rows do not fit the header."""
     names = len(dialect.header)
@@ -313,7 +405,7 @@ def _raise_row_error(
     if isinstance(error, pd.errors.ParserWarning):
         what = f"the rows have more values than the header has names ({names})"
     elif long_row:
-        what = f"line {long_row[0]:,} has {long_row[1]} values, the header {names} names"
+        what = f"line {lines_before + long_row[0]:,} has {long_row[1]} values, the header {names} names"
     else:
         what = f"the rows cannot be read ({join_names(str(error).splitlines()[:1])})"
     cure = "Export it again with one name a column (in R: write.csv(row.names = FALSE))"
@@ -322,15 +414,22 @@ def _raise_row_error(
 
 def _find_long_row(source: Path | bytes, dialect: Dialect) -> tuple[int, int] | None:
     """Return the line and the number of values of the first row with more values than names, if there is one."""
-    content = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    with TextIOWrapper(content, dialect.encoding, errors="replace", newline="") as lines:
+    with _open_rows(source, dialect) as reader:
         blanks = dialect.separator == _WHITESPACE_REGEX
-        reader = csv.reader(lines, delimiter=" " if blanks else dialect.separator, skipinitialspace=True)
         try:
             rows = ((reader.line_num, len(row) - (blanks and row[-1:] == [""])) for row in reader)
             return next((row for row in rows if row[1] > len(dialect.header)), None)
         except csv.Error:
             return None
+
+
+@contextmanager
+def _open_rows(source: Path | bytes, dialect: Dialect) -> "Iterator[_csv.Reader]":
+    """Open a text for reading row by row with line numbers, which pandas does not tell."""
+    content = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    delimiter = " " if dialect.separator == _WHITESPACE_REGEX else dialect.separator
+    with TextIOWrapper(content, dialect.encoding, errors="replace", newline="") as lines:
+        yield csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
 
 
 def _drop_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:

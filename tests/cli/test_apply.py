@@ -1,0 +1,93 @@
+"""``rindices apply`` on large text tables: stray quotation marks lose nobody and cost no time."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import rindices as ri
+from rindices.cli.main import app
+from rindices.errors import RindicesError
+from rindices.experiments.tasks import TASKS
+from rindices.model import stream
+
+PEOPLE = 6_000
+COMMENT = "x" * 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model and a table of people with a column of comments, about 7 MB."""
+    folder = tmp_path_factory.mktemp("apply")
+    model = ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
+    model.save(folder / "m.safetensors")
+    cohort = ri.simulate_cohort(replace(TASKS["tiny"], n_controls=PEOPLE - 100, n_patients=100), seed=1).cohort
+    comments = pd.Series(COMMENT, index=range(PEOPLE), name="comment")
+    frame = pd.concat([cohort.people[["participant_id"]], comments, cohort.covariates, cohort.volumes.round(2)], axis=1)
+    frame.to_csv(folder / "people.csv", index=False)
+    return folder
+
+
+def apply(folder: Path, table: Path) -> tuple[Result, float]:
+    """Return the result of the command and the processor time that it took."""
+    start = time.process_time()
+    arguments = ["apply", folder / "m.safetensors", table, "--out", table.with_name("out.csv"), "--workers", 1]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    return result, time.process_time() - start
+
+
+def write_lines(folder: Path, tmp_path: Path, changes: dict[int, tuple[str, str]]) -> Path:
+    """Write the table with text replaced in some lines, counted from 1 as editors do."""
+    lines = (folder / "people.csv").read_text().splitlines(keepends=True)
+    for number, (old, new) in changes.items():
+        assert old in lines[number - 1]
+        lines[number - 1] = lines[number - 1].replace(old, new, 1)
+    path = tmp_path / "people.csv"
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("line", [20, 2_900, PEOPLE + 1])
+def test_a_stray_quotation_mark_is_refused_in_linear_time(
+    line: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = stream.ChunkSize(text_bytes=300_000)
+    monkeypatch.setattr(stream, "ChunkSize", lambda: size)
+    result, usual_seconds = apply(folder, write_lines(folder, tmp_path, {}))
+    assert result.exit_code == 0
+    (tmp_path / "out.csv").unlink()
+    result, seconds = apply(folder, write_lines(folder, tmp_path, {line: (",x", ',"x')}))
+    assert isinstance(result.exception, RindicesError)
+    assert f"people.csv: line {line:,} opens a quotation mark" in str(result.exception)
+    assert seconds < 2 * usual_seconds + 1
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("lines", [(20, 40), (20, 21), (2_900, 2_950)])
+def test_two_stray_quotation_marks_do_not_lose_the_people_between_them(
+    lines: tuple[int, int], folder: Path, tmp_path: Path
+) -> None:
+    first, second = lines
+    table = write_lines(folder, tmp_path, {first: (",x", ',"x'), second: ("x,", 'x",')})
+    result, _ = apply(folder, table)
+    assert isinstance(result.exception, RindicesError)
+    assert f"line {first:,} opens a quotation mark" in str(result.exception)
+
+
+def test_quotation_marks_within_a_line_are_read(folder: Path, tmp_path: Path) -> None:
+    changes = {10: (f",{COMMENT},", ',"a ""b"", c",'), 11: (f",{COMMENT},", ',5" x,'), 12: (f",{COMMENT},", ',"",')}
+    for name, replaced in (("plain", {}), ("quoted", changes)):
+        result, _ = apply(folder, write_lines(folder, tmp_path, {k: (old, new) for k, (old, new) in replaced.items()}))
+        assert result.exit_code == 0
+        (tmp_path / "out.csv").rename(tmp_path / f"{name}.csv")
+    assert (tmp_path / "plain.csv").read_bytes() == (tmp_path / "quoted.csv").read_bytes()
+
+
+def test_a_long_row_is_named_by_its_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = stream.ChunkSize(text_bytes=300_000)
+    monkeypatch.setattr(stream, "ChunkSize", lambda: size)
+    result, _ = apply(folder, write_lines(folder, tmp_path, {2_900: (",x", ",x,x")}))
+    assert "line 2,900 has" in str(result.exception)
