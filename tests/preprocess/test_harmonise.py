@@ -313,7 +313,7 @@ def test_commands_harmonise_and_add_sites(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output  # type: ignore[attr-defined]
     shown = json.loads(run("model", "show", str(model), "--json").stdout)  # type: ignore[attr-defined]
     assert shown["harmonise"]["sites"] == ["site1", "site2"]
-    assert "learnt from controls" in run("model", "show", str(model)).stdout  # type: ignore[attr-defined]
+    assert "estimated from controls" in run("model", "show", str(model)).stdout  # type: ignore[attr-defined]
     apply = ["apply", str(model), *tables("new"), "--site", "site", "--out", out]
     refused = run(*apply)
     assert isinstance(refused.exception, PreprocessingError)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""``rindices model``: what a model needs and holds."""
+"""``rindices model``: show, import and export models."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,6 @@ from rindices.study.recipes import RECIPES
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import ModelCard
-    from rindices.preprocess.harmonise import HarmoniserRecord
     from rindices.preprocess.residualise import CovariateRecord
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
@@ -26,54 +25,19 @@ def show(
     as_json: Json = False,
     as_card: Annotated[bool, typer.Option("--card", help="Print a model card in Markdown.")] = False,
 ) -> None:
-    """Say what a table must have to be used with a model, and where the model comes from."""
+    """Show what a table must have to be used with a model, and how the model was trained."""
+    from rindices.model.card import render_model_card
     from rindices.model.fitted import load
-    from rindices.model.schemas import SCHEMA_VERSION
 
     if as_json and as_card:
         raise typer.BadParameter("give --json or --card, not both")
     model = load(path)
-    card = model.card
-    codings = model.preprocessing.residualiser.to_dict()
     if as_card:
-        _print_card(model, codings)
-        return
-    if as_json:
-        own = {"schema": SCHEMA_VERSION, "n_patterns": model.n_patterns, "regions": list(model.regions)}
-        own |= {"intervals": _describe_intervals(model), "novelty": _describe_novelty(model), "sums": dict(model.sums)}
-        own |= {"units": card.unit, "covariates": codings}
-        rest = json.loads(json.dumps(card.to_dict(), sort_keys=True))
-        del rest["unit"]
-        print_json(own | {"harmonise": model.preprocessing.to_dict().get("harmonise"), **rest})
-        return
-    agreement = card.agreement and card.agreement.concordance
-    print_facts(
-        [
-            ("patterns", str(model.n_patterns)),
-            ("regions", f"{len(model.regions)} in {card.unit}: {join_names(model.regions)}"),
-            ("sums", f"{len(model.sums)} of the regions are sums of columns, made by apply" if model.sums else ""),
-            ("covariates", ", ".join(_describe_covariate(coding) for coding in codings) or "none"),
-            ("sites", _describe_sites(model.preprocessing.to_dict().get("harmonise"))),
-            (
-                "trained on",
-                ", ".join(f"{number:,} {who}" for who, number in card.trained_on.items()) or "not known",
-            ),
-            ("intervals", _describe_intervals(model) or "none: nothing is known of this model's error"),
-            ("novelty", _describe_novelty(model)),
-            (
-                "agreement",
-                f"{agreement:.3f} ({card.agreement_between or 'members'}), {len(model.heads)} members"
-                if agreement is not None
-                else "",
-            ),
-            ("test", _describe_test(card)),
-            ("recipe", _describe_recipe(card)),
-            ("training", _describe_training(card)),
-            ("made by", f"rindices {card.rindices_version}"),
-            ("licence", card.licence),
-            ("cite", card.citation),
-        ]
-    )
+        typer.echo(render_model_card(model, _list_card_facts(model)), nl=False)
+    elif as_json:
+        print_json(_make_json(model))
+    else:
+        print_facts(_list_facts(model))
 
 
 @app.command(
@@ -89,21 +53,21 @@ def import_(
     ] = None,
     regions: Annotated[
         Path | None,
-        typer.Option(help="Any other: file of its regions in order, one a line; 47+48 is a sum of MUSE codes."),
+        typer.Option(help="Any other: file of its regions in order, one per line; 47+48 is a sum of MUSE codes."),
     ] = None,
     covariates: Annotated[
         list[str] | None, typer.Option(help="Any other: its covariates in order, e.g. sex=F/M,age.")
     ] = None,
-    epoch: Annotated[int | None, typer.Option(help="Any other: which of its epochs, where it holds several.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="Any other: which of its epochs, if it has several.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn a checkpoint of the authors' package into a model; it is read, never run."""
+    """Convert a checkpoint of the authors' package into a model; no code in it is run."""
     from rindices.model.importers import import_checkpoint, import_published, read_region_list
 
     if (name is None) == (regions is None):
         raise typer.BadParameter("give --as NAME for a published model, or --regions FILE for any other")
     if out.suffix != ".safetensors" or out.resolve() == path.resolve() or not out.absolute().parent.is_dir():
-        raise typer.BadParameter("give a new .safetensors file in a folder that is there", param_hint="--out")
+        raise typer.BadParameter("give a new .safetensors file in a existing folder", param_hint="--out")
     if name is not None:
         model = import_published(path, name)
     else:
@@ -114,8 +78,9 @@ def import_(
         needs = {"n_patterns": model.n_patterns, "regions": len(model.regions), "covariates": list(model.covariates)}
         print_json({"out": str(out), **needs})
     else:
-        wanted = ", ".join(model.covariates) or "no covariates"
-        typer.echo(f"{model.n_patterns} R-indices from {len(model.regions)} regions and {wanted}: {out}", err=True)
+        covariate_names = ", ".join(model.covariates) or "no covariates"
+        regions_and_covariates = f"{len(model.regions)} regions and {covariate_names}"
+        typer.echo(f"{model.n_patterns} R-indices from {regions_and_covariates}: {out}", err=True)
 
 
 @app.command("export", epilog="Example: rindices model export model.safetensors --onnx model.onnx")
@@ -129,7 +94,7 @@ def export(
     from rindices.model.fitted import load
 
     if onnx.suffix != ".onnx" or not onnx.absolute().parent.is_dir():
-        raise typer.BadParameter("give an .onnx file in a folder that is there", param_hint="--onnx")
+        raise typer.BadParameter("give an .onnx file in a existing folder", param_hint="--onnx")
     names = export_onnx(load(path), onnx)
     if as_json:
         print_json({"out": str(onnx), **names})
@@ -137,28 +102,69 @@ def export(
         typer.echo(f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}", err=True)
 
 
-def _print_card(model: "FittedModel", codings: "list[CovariateRecord]") -> None:
-    from rindices.model.card import render_model_card
+def _make_json(model: "FittedModel") -> dict[str, object]:
+    """Return what ``show --json`` prints: what the model needs, then its card in the order of the file."""
+    from rindices.model.schemas import SCHEMA_VERSION
 
-    facts = {
-        "covariates": ", ".join(_describe_covariate(coding) for coding in codings) or "none",
-        "sites": _describe_sites(model.preprocessing.to_dict().get("harmonise")) or "not harmonised",
+    card = json.loads(json.dumps(model.card.to_dict(), sort_keys=True))
+    return {
+        "schema": SCHEMA_VERSION,
+        "n_patterns": model.n_patterns,
+        "regions": list(model.regions),
+        "intervals": _describe_intervals(model),
+        "novelty": _describe_novelty(model),
+        "sums": dict(model.sums),
+        "units": card.pop("unit"),
+        "covariates": model.preprocessing.residualiser.to_dict(),
+        "harmonise": model.preprocessing.to_dict().get("harmonise"),
+        **card,
+    }
+
+
+def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
+    """Return what ``show`` prints; facts without a value are not printed."""
+    card, agreement = model.card, ""
+    if card.agreement is not None and card.agreement.concordance is not None:
+        between = card.agreement_between or "members"
+        agreement = f"{card.agreement.concordance:.3f} ({between}), {len(model.heads)} members"
+    return [
+        ("patterns", str(model.n_patterns)),
+        ("regions", f"{len(model.regions)} in {card.unit}: {join_names(model.regions)}"),
+        ("sums", f"{len(model.sums)} of the regions are sums of columns, computed by apply" if model.sums else ""),
+        ("covariates", _describe_covariates(model)),
+        ("sites", _describe_sites(model)),
+        ("trained on", ", ".join(f"{number:,} {group}" for group, number in card.trained_on.items()) or "not known"),
+        ("intervals", _describe_intervals(model) or "none: the error of this model was not measured"),
+        ("novelty", _describe_novelty(model)),
+        ("agreement", agreement),
+        ("test", _describe_test(card)),
+        ("recipe", _describe_recipe(card)),
+        ("training", _describe_training(card)),
+        ("made by", f"rindices {card.rindices_version}"),
+        ("licence", card.licence),
+        ("cite", card.citation),
+    ]
+
+
+def _list_card_facts(model: "FittedModel") -> dict[str, str]:
+    return {
+        "covariates": _describe_covariates(model),
+        "sites": _describe_sites(model) or "not harmonised",
         "recipe": _describe_recipe(model.card),
         "intervals": _describe_intervals(model) or "none",
         "novelty": _describe_novelty(model),
     }
-    typer.echo(render_model_card(model, facts), nl=False)
 
 
 def _describe_intervals(model: "FittedModel") -> str | None:
-    """Return what intervals rest on; None where there are none."""
+    """Return how intervals were calibrated; None where there are none."""
     if model.intervals is None:
         return None
     return "90 %, from simulated truth on the training controls and the spread among members"
 
 
 def _describe_novelty(model: "FittedModel") -> str:
-    """Return what new people can be held against."""
+    """Return what new people are compared with."""
     if model.training is not None and len(model.training.distances):
         return "regions and covariates, against the training people"
     return "ranges of covariates alone: nothing else is known of the training people"
@@ -172,7 +178,7 @@ def _describe_recipe(card: "ModelCard") -> str:
 
 
 def _describe_test(card: "ModelCard") -> str:
-    """Return how many patterns the test found and how each fared with other people; empty for older models."""
+    """Return the number of patterns by the test and how each is reproduced; empty for older models."""
     if card.number_of_patterns is None:
         return ""
     halves = ", ".join(f"{pattern.name} {pattern.split_half:.2f}" for pattern in card.pattern_evidence)
@@ -180,16 +186,24 @@ def _describe_test(card: "ModelCard") -> str:
 
 
 def _describe_training(card: "ModelCard") -> str:
-    """Return how the training of the members went; empty where the recipe has nothing to say."""
+    """Return how the training of the members went; empty for recipes that do not report it."""
     recipe = None if card.recipe is None else RECIPES.get(card.recipe.name)
     if card.recipe is None or recipe is None:
         return ""
     return recipe.summarise_training(card.recipe.settings, card.member_steps)
 
 
-def _describe_sites(values: "HarmoniserRecord | None") -> str:
-    """Return the sites whose effects are known, and how they were learnt; empty where none were harmonised."""
-    return "" if values is None else f"{join_names(values['sites'])}, their effects learnt from {values['mode']}"
+def _describe_sites(model: "FittedModel") -> str:
+    """Return the sites whose effects are removed; empty if data were not harmonised."""
+    harmoniser = model.preprocessing.harmoniser
+    if harmoniser is None:
+        return ""
+    return f"{join_names(harmoniser.sites)}, their effects estimated from {harmoniser.mode}"
+
+
+def _describe_covariates(model: "FittedModel") -> str:
+    codings = model.preprocessing.residualiser.to_dict()
+    return ", ".join(_describe_covariate(coding) for coding in codings) or "none"
 
 
 def _describe_covariate(coding: "CovariateRecord") -> str:

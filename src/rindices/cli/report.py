@@ -1,4 +1,4 @@
-"""``rindices report``: rebuilds the report of a finished study."""
+"""``rindices report``: write the report of a finished study again."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")],
     as_json: Json = False,
 ) -> None:
-    """Write report.html again: with the associations that ``associate --out DIR`` left, with brain pictures, ..."""
+    """Write report.html again, for instance with associations (associate --out DIR) or brain pictures."""
     from rindices.report.page import write_report
 
     path = write_report(folder)

@@ -1,8 +1,7 @@
-"""The model card: what a model file knows of itself, as Markdown, with room for what only its makers know."""
+"""The model card in Markdown: facts from the model file, and gaps for its authors to fill."""
 
 from importlib.resources import files
 from string import Template
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +21,18 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     ----------
     model : FittedModel
     facts : dict of str
-        What is said in words elsewhere: ``covariates``, ``sites``, ``recipe``, ``intervals``, ``novelty``.
+        Descriptions of ``covariates``, ``sites``, ``recipe``, ``intervals`` and ``novelty``.
+
+    Returns
+    -------
+    str
+        Markdown.
     """
     card = model.card
     names = model.index_names
-    known = {name: _escape_cell(value) for name, value in facts.items()}
     text = Template(files("rindices.model").joinpath("card.md").read_text("utf-8"))
     return text.substitute(
-        known,
+        {name: _escape_cell(value) for name, value in facts.items()},
         title=f"{model.n_patterns} R-indices from {len(model.regions)} regions",
         version=card.rindices_version or UNKNOWN_TEXT,
         n_patterns=str(model.n_patterns),
@@ -41,7 +44,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         fingerprint=_escape_cell(card.fingerprint),
         licence=_escape_cell(card.licence or "_to be written_"),
         meaning=_describe_scale(card),
-        trained_on=_escape_cell(", ".join(f"{number:,} {who}" for who, number in card.trained_on.items())),
+        trained_on=_escape_cell(", ".join(f"{number:,} {group}" for group, number in card.trained_on.items())),
         source=_escape_cell(card.source),
         agreement=_escape_cell(_format_agreement(card)),
         patterns="\n".join(
@@ -52,15 +55,15 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     )
 
 
-def _escape_cell(value: Any) -> str:
+def _escape_cell(text: str) -> str:
     """Return text that stays in its cell of a table."""
-    return str(value or UNKNOWN_TEXT).replace("|", "\\|").replace("\n", " ")
+    return (text or UNKNOWN_TEXT).replace("|", "\\|").replace("\n", " ")
 
 
 def _describe_scale(card: ModelCard) -> str:
     if card.trained_on:
-        return "0 is the average control, 1 the patients' 98th percentile; values are not cut at either end."
-    return "Values are those of the imported model; their scale is its own."
+        return "0 is the average control, 1 the patients' 98th percentile; values below 0 or above 1 occur."
+    return "Values are those of the imported model, on its own scale."
 
 
 def _format_agreement(card: ModelCard) -> str:
@@ -69,7 +72,7 @@ def _format_agreement(card: ModelCard) -> str:
 
 
 def _list_largest_regions(model: FittedModel, pattern: int) -> str:
-    """Return the regions that change most in a pattern, with their change."""
+    """Return the regions with the largest changes in a pattern."""
     change = model.patterns[-1, pattern]
     order = np.argsort(-np.abs(change))[:_N_LARGEST_REGIONS]
-    return join_names([f"{model.regions[int(place)]} {change[place]:+.1f}" for place in order], _N_LARGEST_REGIONS)
+    return join_names([f"{model.regions[int(index)]} {change[index]:+.1f}" for index in order], _N_LARGEST_REGIONS)

@@ -1,11 +1,11 @@
-"""The finished model: save, load, apply. One file with everything a new table needs, and nothing that runs."""
+"""The fitted model: apply, save, load. Its file holds all that a new table needs, and no code."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -38,11 +38,11 @@ CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
     "heterogeneous disease-related imaging patterns. ICLR 2022."
 )
-_MAX_MEDIAN_SHIFT = 30.0  # control standard deviations: a table whose typical person is this far off has another scale
+_MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
 class ApplyResult(NamedTuple):
-    """R-indices of people, what their reader should know, and how many are novel."""
+    """R-indices of people, problems to report, and the number of novel people."""
 
     table: pd.DataFrame
     problems: list[Problem]
@@ -51,31 +51,30 @@ class ApplyResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """R-indices for anyone: preprocessing and the agreeing members of the chosen grid point.
+    """A model that computes R-indices: preprocessing and the agreeing members of the chosen setting.
 
     Attributes
     ----------
     preprocessing : Preprocessing
     heads : tuple of heads
-        The agreeing members' inference.
+        Inference of each member.
     orders : tuple of tuple of int
-        For each member the order of its columns that runs parallel to the first ones'.
+        For each member, the order that aligns its columns with those of the first member.
     patterns : (Q, M, R)
-        Consensus change of each region at the severities `SEVERITIES`, in control standard deviations.
-    training : Training or None
-        None where nothing is known of the training people, as in an imported model.
+        Consensus change of each region at the severities `SEVERITY_LEVELS`, in control standard deviations.
+    training : TrainingDistribution or None
+        None in an imported model, whose training people are unknown.
     card : ModelCard
-        Everything else that is known: unit, source, groups, recipe, seed, agreement, fingerprint, versions, citation.
-        It can be read like a dictionary, too: ``model.card["agreement"]``.
+        Unit, source, recipe, seed, agreement, fingerprint, versions, citation. It can also be read like a dictionary:
+        ``model.card["agreement"]``.
     selection : SelectionRecord or None
-        How the grid point was chosen; not stored in the file. It can be read like a dictionary, too.
+        How the setting was chosen; not stored in the file. It can also be read like a dictionary.
     sums : mapping
-        Regions that are sums of a table's columns, and of which.
-    intervals : Intervals or None
-        How far off R-indices are; None where it was not measured.
+        Regions that are sums of columns of a table, and their columns.
+    intervals : CalibratedIntervals or None
+        Calibration of the intervals of R-indices; None if the error was not measured.
     patterns_se : (Q, M, R) or None
-        Standard error of ``patterns``, over people or over trainings as ``card.interval_over`` says; None for a
-        model that does not know it.
+        Standard error of ``patterns``, over people or over trainings (``card.interval_over``).
     """
 
     preprocessing: Preprocessing
@@ -113,149 +112,206 @@ class FittedModel:
         return tuple(coding.name for coding in self.preprocessing.residualiser.codings)
 
     def apply(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the R-indices of people, new or not.
+        """Return the R-indices of people.
 
         Parameters
         ----------
         cohort : Cohort
-            Regions are matched by name, in any order. Missing, extra or wrongly scaled regions are refused by name.
+            Regions are matched by name, in any order.
 
         Returns
         -------
         DataFrame
-            ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``; where the model knows them,
-            the ends of the intervals, ``r1_low``, ``r1_high`` and so on, and ``novelty``, the tail probability of so
-            unusual a person; ``novel`` and ``novel_because``.
+            ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``; the ends of their intervals,
+            ``r1_low``, ``r1_high`` and so on, and ``novelty``, the tail probability of the distance from the training
+            people, where the model has them; ``novel`` and ``novel_because``.
+
+        Raises
+        ------
+        ModelError
+            If regions are missing, are not in the model, or have another unit.
+        PreprocessingError
+            If the adjustment cannot be done for these people.
         """
         return self.assess(cohort).table
 
     def assess(self, cohort: Cohort) -> ApplyResult:
-        """Do as `apply`, and say what a reader should know of these people."""
+        """Return the R-indices of people with the problems to report.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            As for `apply`.
+
+        Returns
+        -------
+        ApplyResult
+        """
         combined, notes = add_summed_regions(cohort, self.sums)
         self._check_regions(combined)
         problems = self._review_or_raise(combined)
-        found = self._infer(combined, whole=True)
-        problems = [*make_table_warning(found.counted), *self._note_missing_outputs(), *notes, *problems]
-        return found._replace(problems=problems)
+        result = self._infer(combined, is_whole_table=True)
+        problems = [*make_table_warning(result.counted), *self._note_missing_outputs(), *notes, *problems]
+        return result._replace(problems=problems)
 
     def assess_chunk(self, cohort: Cohort) -> ApplyResult:
-        """Do as `assess` for more people of a table whose first ones were assessed.
+        """Return the R-indices of a later chunk of a table.
 
-        What is said of a table as a whole (its unit, its typical person, how many are novel) was said of the first
-        ones, or is said of the sum of all pieces; a piece is not judged on its own.
+        Checks of the table (its unit, its median, the share of novel people) are made on its first chunk or on all
+        chunks together, not on this one.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            As for `apply`.
+
+        Returns
+        -------
+        ApplyResult
         """
         combined, _ = add_summed_regions(cohort, self.sums)
-        self._review_or_raise(combined, whole=False)
-        return self._infer(combined, whole=False)
+        self._review_or_raise(combined, is_whole_table=False)
+        return self._infer(combined, is_whole_table=False)
 
-    def _review_or_raise(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
-        """Return what the adjustment finds in these people; refuse those it cannot do."""
-        problems = self.preprocessing.review(cohort, whole)
+    def _review_or_raise(self, cohort: Cohort, is_whole_table: bool = True) -> list[Problem]:
+        """Return the problems that the adjustment finds; raise its errors."""
+        problems = self.preprocessing.review(cohort, is_whole_table)
         errors = [problem for problem in problems if problem.severity is Severity.ERROR]
         if errors:
             raise PreprocessingError(errors)
         return problems
 
-    def _infer(self, cohort: Cohort, whole: bool) -> ApplyResult:
-        """Return the table of people with the regions of the model, and their novelty."""
+    def _infer(self, cohort: Cohort, is_whole_table: bool) -> ApplyResult:
+        """Return the R-indices and the novelty of people who have the regions of the model."""
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
-        def prepared(rows: IntArray) -> FloatArray:
+        def prepare_rows(rows: IntArray) -> FloatArray:
             return apply_in_blocks(self.preprocessing.prepare_block, *(array[rows] for array in inputs))
 
-        if whole:
-            self._check_scale(prepared(np.arange(len(volumes))))
-        members, distances = self._measured(inputs)
-        found = self._reference.assess(volumes, covariates, distances, prepared)
-        names = [name for name in (ID, SESSION) if name in cohort.people]
-        columns = {name: cohort.people[name].array for name in names} | self._columns(members)
-        columns |= {} if found.tail is None else {"novelty": found.tail}
-        columns |= {"novel": found.novel, "novel_because": found.texts}
-        return ApplyResult(pd.DataFrame(columns), [], NoveltyCount.of(found))
+        if is_whole_table:
+            self._check_scale(prepare_rows(np.arange(len(volumes))))
+        members, distances = self._compute_members_and_distances(inputs)
+        novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
+        ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
+        tail = {} if novelty.tail is None else {"novelty": novelty.tail}
+        flags = {"novel": novelty.novel, "novel_because": novelty.texts}
+        table = pd.DataFrame({**ids, **self._make_index_columns(members), **tail, **flags})
+        return ApplyResult(table, [], NoveltyCount.of(novelty))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
-        """Return the model with the effects of sites it has not seen, learnt from their own controls.
+        """Return the model with the effects of new sites, estimated from their controls.
 
         Parameters
         ----------
         cohort : Cohort
             With groups and sites.
         least : int
-            Controls that a new site must have; a site with fewer is refused by name.
+            Minimum number of controls at a new site.
+
+        Returns
+        -------
+        FittedModel
+
+        Raises
+        ------
+        PreprocessingError
+            If a site has too few controls.
         """
         combined, _ = add_summed_regions(cohort, self.sums)
         self._check_regions(combined)
         return replace(self, preprocessing=self.preprocessing.with_sites(combined, least))
 
     def infer(self, values: FloatArray) -> FloatArray:
-        """Return the consensus R-indices of prepared people: (N, R) -> (N, M)."""
-        return _average_members(self.infer_members(values))
-
-    def infer_members(self, values: FloatArray) -> FloatArray:
-        """Return each member's R-indices of prepared people, in the consensus's order: (N, R) -> (S, N, M)."""
-        return self._ordered(apply_in_blocks(self._inference, values))
-
-    def _measured(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray | None]:
-        """Return each member's R-indices (S, N, M) and distances from training (N,), all in one go over the people.
+        """Return the consensus R-indices of preprocessed people.
 
         Parameters
         ----------
-        inputs : sequence of (N, ...)
-            As the preprocessing takes them.
-        """
-        training = self.training if self._reference.has_distances else None
+        values : (N, R)
 
-        def one_block(*block: AnyArray) -> FloatArray:
+        Returns
+        -------
+        (N, M)
+        """
+        return _average_members(self.infer_members(values))
+
+    def infer_members(self, values: FloatArray) -> FloatArray:
+        """Return each member's R-indices of preprocessed people, with patterns in the order of the consensus.
+
+        Parameters
+        ----------
+        values : (N, R)
+
+        Returns
+        -------
+        (S, N, M)
+        """
+        return self._align_members(apply_in_blocks(self._infer_block, values))
+
+    def _compute_members_and_distances(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray | None]:
+        """Return each member's R-indices (S, N, M) and distances from training (N,), in one pass over the people."""
+        training = self.training if self._novelty_detector.has_distances else None
+
+        def compute_block(*block: AnyArray) -> FloatArray:
             values = self.preprocessing.prepare_block(*block)
-            members = self._inference(values)
+            members = self._infer_block(values)
             if training is None:
                 return members
             return np.concatenate([members.T, training.compute_block_distances(values)[None]]).T
 
-        found = apply_in_blocks(one_block, *inputs)
+        columns = apply_in_blocks(compute_block, *inputs)
         if training is None:
-            return self._ordered(found), None
-        return self._ordered(found[:, :-1]), found[:, -1]
+            return self._align_members(columns), None
+        return self._align_members(columns[:, :-1]), columns[:, -1]
 
-    def _ordered(self, found: FloatArray) -> FloatArray:
-        """Return members' R-indices that stand side by side (N, S * M) as (S, N, M), in the consensus's order."""
-        columns = found.T.reshape(len(self.heads), self.n_patterns, len(found))
-        ordered = np.stack([own[list(order)] for own, order in zip(columns, self.orders, strict=True)])
-        return ordered.transpose(0, 2, 1)
+    def _align_members(self, columns: FloatArray) -> FloatArray:
+        """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""
+        members = columns.T.reshape(len(self.heads), self.n_patterns, len(columns))
+        aligned = np.stack([member[list(order)] for member, order in zip(members, self.orders, strict=True)])
+        return aligned.transpose(0, 2, 1)
 
-    def _columns(self, members: FloatArray) -> dict[str, Any]:
-        """Return the R-indices of members (S, N, M) as one, with intervals, by the name of their column."""
+    def _make_index_columns(self, members: FloatArray) -> dict[str, FloatArray]:
+        """Return the consensus of members (S, N, M) and the ends of its intervals, by name of the column."""
         indices = _average_members(members)
-        columns: dict[str, Any] = dict(zip(self.index_names, indices.T, strict=True))
+        columns = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            ends = self.intervals.compute_bounds(indices, _average_members(np.square(members - indices)))
-            for name, low, high in zip(self.index_names, *(end.T for end in ends), strict=True):
+            bounds = self.intervals.compute_bounds(indices, _average_members(np.square(members - indices)))
+            for name, low, high in zip(self.index_names, *(bound.T for bound in bounds), strict=True):
                 columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns
 
     def _note_missing_outputs(self) -> list[Problem]:
-        """Return what the table of R-indices lacks because the model does not know it."""
-        lacking = [] if self.intervals is not None else ["intervals (its error was never measured)"]
+        """Return a note about columns that the table of R-indices lacks."""
+        missing = [] if self.intervals is not None else ["intervals (its error was never measured)"]
         if self.training is None or not len(self.training.distances):
-            lacking.append("novelty of regions (its training people are not known); ranges of covariates are checked")
-        what = f"this model has no {' and no '.join(lacking)}"
-        return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_OUTPUTS)] if lacking else []
+            missing.append("novelty of regions (its training people are not known); ranges of covariates are checked")
+        what = f"this model has no {' and no '.join(missing)}"
+        return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_OUTPUTS)] if missing else []
 
     @cached_property
-    def _inference(self) -> Callable[[FloatArray], FloatArray]:
+    def _infer_block(self) -> Callable[[FloatArray], FloatArray]:
         return make_inference_function(self.heads)
 
     @cached_property
-    def _reference(self) -> NoveltyDetector:
+    def _novelty_detector(self) -> NoveltyDetector:
         mean, codings = self.preprocessing.standardiser.mean, self.preprocessing.residualiser.codings
         return NoveltyDetector(self.regions, mean, codings, self.card.covariate_ranges, self.training)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to one ``.safetensors`` file."""
+        """Write the model to one ``.safetensors`` file.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        ModelError
+            If the file cannot be written.
+        """
         arrays = dict(self.preprocessing.to_arrays())
-        for place, head in enumerate(self.heads):
-            arrays |= {f"member{place}.{name}": array for name, array in head.to_arrays().items()}
+        for index, head in enumerate(self.heads):
+            arrays |= {f"member{index}.{name}": array for name, array in head.to_arrays().items()}
         arrays |= {"patterns": self.patterns}
         if self.patterns_se is not None:
             arrays |= {"patterns_se": self.patterns_se}
@@ -274,7 +330,7 @@ class FittedModel:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model; a damaged, hostile or foreign file is refused with one line."""
+        """Read a model; see `load`."""
         return cls(**read_model_parts(Path(path)))
 
     def _check_regions(self, cohort: Cohort) -> None:
@@ -293,22 +349,36 @@ class FittedModel:
             raise ModelError(f"the table is in {cohort.unit}, the model was trained on {unit}: convert the table.")
 
     def _check_scale(self, values: FloatArray) -> None:
-        off = np.abs(np.median(values, axis=0) - CONTROL_MEAN) / CONTROL_SD
-        wrong = np.flatnonzero(off > _MAX_MEDIAN_SHIFT)
-        if wrong.size:
-            names = [f"{self.regions[int(place)]} ({off[place]:.0f} sd)" for place in wrong]
-            raise ModelError(
-                f"{wrong.size} regions are scaled differently than in training: {join_names(names)}. Check their unit."
-            )
+        shift = np.abs(np.median(values, axis=0) - CONTROL_MEAN) / CONTROL_SD
+        shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
+        if shifted.size:
+            names = [f"{self.regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
+            number = f"{shifted.size} regions are scaled differently than in training"
+            raise ModelError(f"{number}: {join_names(names)}. Check their unit.")
 
 
 def _average_members(members: FloatArray) -> FloatArray:
-    """Return the mean (N, M) of members (S, N, M), added one by one: numpy may add otherwise where N is 1."""
+    """Return the mean (N, M) of members (S, N, M), summed in the same order for any N, unlike `numpy.mean`."""
     return np.asarray(reduce(np.add, members) / len(members))
 
 
 def load(path: str | PathLike[str]) -> FittedModel:
-    """Read a model from its file."""
+    """Read a model from its file.
+
+    Parameters
+    ----------
+    path : path
+        Written by `FittedModel.save`, by this or an earlier version.
+
+    Returns
+    -------
+    FittedModel
+
+    Raises
+    ------
+    ModelError
+        If the file is damaged, or is not a model.
+    """
     return FittedModel.load(path)
 
 

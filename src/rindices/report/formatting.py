@@ -6,7 +6,6 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from rindices.errors import capitalise_first, format_count
 from rindices.model.records import GroupSummary, SettingRecord
@@ -34,7 +33,6 @@ def make_environment() -> Environment:
         "setting": describe_setting,
         "signed": format_signed,
         "spell": spell_number,
-        "svg": Markup,
         "thousands": "{:,}".format,
     }
     return environment

@@ -1,0 +1,45 @@
+"""Every package that the source imports is declared in pyproject.toml."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PART_OF = {"dask": "distributed"}
+"""Packages that a declared one always brings."""
+
+
+def list_imported_packages() -> set[str]:
+    names = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module)
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"rindices"}
+
+
+def list_declared_packages() -> tuple[set[str], set[str]]:
+    """Return the packages of the core, and those of the extras for users."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    users = [text for name in ("parquet", "cluster", "brain", "onnx") for text in extras[name]]
+    lists = (project["dependencies"], users)
+    core, optional = ({re.split(r"[<>=~!;\[ ]", text)[0].lower() for text in texts} for texts in lists)
+    return core, optional
+
+
+def test_every_imported_package_is_declared() -> None:
+    core, optional = list_declared_packages()
+    distributions = packages_distributions()
+    for name in sorted(list_imported_packages()):
+        names = {distribution.lower() for distribution in distributions.get(name, [name])} | {PART_OF.get(name, name)}
+        assert names & (core | optional), f"{name} is imported, but none of {sorted(names)} is declared"
+
+
+def test_the_report_needs_the_core_alone() -> None:
+    assert "pillow" in list_declared_packages()[0]
