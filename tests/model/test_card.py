@@ -1,4 +1,4 @@
-"""The model card says what the file knows, and marks what it cannot know."""
+"""The model card has the facts of the file, and marks what its authors must add."""
 
 from pathlib import Path
 
@@ -20,15 +20,15 @@ def test_card_holds_the_facts(name: str) -> None:
     card = done.stdout
     assert card.startswith(f"# Model card: {model.n_patterns} R-indices from {len(model.regions)} regions\n")
     assert f"`{model.card['fingerprint']}`" in card
-    for who, number in model.card["trained_on"].items():
-        assert f"{number:,} {who}" in card
+    for group, number in model.card["trained_on"].items():
+        assert f"{number:,} {group}" in card
     for region in model.regions:
         assert f"`{region}`" in card
     assert model.card["citation"] in card
     concordance = model.card["agreement"]["concordance"]
     assert ("| agreement | not known |" if concordance is None else f"{concordance:.3f} (c-index") in card
     assert "_To be written" in card
-    assert "$" not in card  # every place was filled
+    assert "$" not in card  # every placeholder was filled
 
 
 def test_largest_changes_are_named_in_order() -> None:
@@ -43,6 +43,6 @@ def test_largest_changes_are_named_in_order() -> None:
     assert [float(text) for _, text in named] == pytest.approx([change[region] for region, _ in named], abs=0.05)
 
 
-def test_card_or_json() -> None:
+def test_card_and_json_exclude_each_other() -> None:
     path = str(FIXTURES / "schema2-contrastive.safetensors")
     assert CliRunner().invoke(app, ["model", "show", path, "--card", "--json"]).exit_code == 2

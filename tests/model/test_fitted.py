@@ -1,4 +1,4 @@
-"""A model travels as one file, applies as it fitted, and refuses what does not match, by name."""
+"""A model is one file, applies as it was fitted, and names what does not match."""
 
 import json
 import re
@@ -20,30 +20,32 @@ from rindices.model.safetensors_io import read_metadata
 
 
 @pytest.fixture(scope="module")
-def made() -> SimulatedCohort:
+def simulated() -> SimulatedCohort:
     return ri.simulate_cohort("tiny", seed=0)
 
 
 @pytest.fixture(scope="module")
-def model(made: SimulatedCohort) -> ri.FittedModel:
-    return ri.fit(made.cohort, 3, members=3, recipe="contrastive", workers=1)
+def model(simulated: SimulatedCohort) -> ri.FittedModel:
+    return ri.fit(simulated.cohort, 3, members=3, recipe="contrastive", workers=1)
 
 
 def indices(frame: pd.DataFrame) -> np.ndarray:
     return frame[[name for name in frame if re.fullmatch(r"r\d+", name)]].to_numpy()
 
 
-def test_it_finds_the_truth(made: SimulatedCohort, model: ri.FittedModel) -> None:
+def test_r_indices_are_close_to_the_true_severities(simulated: SimulatedCohort, model: ri.FittedModel) -> None:
     from rindices.selection.agreement import pattern_c_index
 
-    found = indices(model.apply(made.cohort))[made.cohort.is_patient]
-    assert pattern_c_index(made.truth, found).mean > 0.82
+    inferred = indices(model.apply(simulated.cohort))[simulated.cohort.is_patient]
+    assert pattern_c_index(simulated.truth, inferred).mean > 0.82
 
 
-def test_saved_and_loaded(made: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
+def test_a_saved_model_is_equal_after_loading(
+    simulated: SimulatedCohort, model: ri.FittedModel, tmp_path: Path
+) -> None:
     model.save(tmp_path / "m.safetensors")
     again = ri.load(tmp_path / "m.safetensors")
-    pd.testing.assert_frame_equal(again.apply(made.cohort), model.apply(made.cohort))
+    pd.testing.assert_frame_equal(again.apply(simulated.cohort), model.apply(simulated.cohort))
     np.testing.assert_array_equal(again.patterns, model.patterns)
     assert model.training is not None
     assert again.training is not None
@@ -56,24 +58,26 @@ def test_saved_and_loaded(made: SimulatedCohort, model: ri.FittedModel, tmp_path
     assert (tmp_path / "n.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
 
 
-def test_what_the_file_tells(model: ri.FittedModel, tmp_path: Path) -> None:
+def test_metadata_of_the_file(model: ri.FittedModel, tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
-    told = read_metadata(tmp_path / "m.safetensors")
+    metadata = read_metadata(tmp_path / "m.safetensors")
     expected = {"schema", "regions", "unit", "covariates", "recipe", "seed", "agreement", "fingerprint", "versions"}
-    assert expected | {"citation", "rindices_version", "trained_on"} <= set(told)
-    assert told["recipe"] == {"recipe": "contrastive", "values": {}}
+    assert expected | {"citation", "rindices_version", "trained_on"} <= set(metadata)
+    assert metadata["recipe"] == {"recipe": "contrastive", "values": {}}
 
 
-def test_order_of_columns_and_people_does_not_matter(made: SimulatedCohort, model: ri.FittedModel) -> None:
-    whole = indices(model.apply(made.cohort))
-    turned = replace(made.cohort, volumes=made.cohort.volumes.iloc[:, ::-1])
+def test_order_of_columns_and_people_does_not_matter(simulated: SimulatedCohort, model: ri.FittedModel) -> None:
+    whole = indices(model.apply(simulated.cohort))
+    turned = replace(simulated.cohort, volumes=simulated.cohort.volumes.iloc[:, ::-1])
     np.testing.assert_array_equal(indices(model.apply(turned)), whole)
-    some = np.arange(3, 90, 7)
-    np.testing.assert_allclose(indices(model.apply(made.cohort.take(some))), whole[some], atol=1e-12)
+    rows = np.arange(3, 90, 7)
+    np.testing.assert_allclose(indices(model.apply(simulated.cohort.take(rows))), whole[rows], atol=1e-12)
 
 
-def test_with_numpy_alone_from_csv_and_parquet(made: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
-    write_cohort(made, tmp_path)
+def test_with_numpy_alone_from_csv_and_parquet(
+    simulated: SimulatedCohort, model: ri.FittedModel, tmp_path: Path
+) -> None:
+    write_cohort(simulated, tmp_path)
     model.save(tmp_path / "m.safetensors")
     shuffled = (
         pd.read_csv(tmp_path / "volumes.csv").sample(frac=1, axis=1, random_state=0).sample(frac=1, random_state=1)
@@ -95,27 +99,27 @@ run()
         arguments += ["--participants", str(tmp_path / "participants.tsv"), "--out", str(out)]
         done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        found = pd.read_csv(out, sep="\t").set_index("participant_id").sort_index()  # people stay in the order of rows
-        np.testing.assert_allclose(indices(found), indices(model.apply(made.cohort)), atol=1e-6)
+        applied = pd.read_csv(out, sep="\t").set_index("participant_id").sort_index()
+        np.testing.assert_allclose(indices(applied), indices(model.apply(simulated.cohort)), atol=1e-6)
 
 
-def test_regions_that_do_not_match_are_named(made: SimulatedCohort, model: ri.FittedModel) -> None:
-    volumes = made.cohort.volumes
+def test_regions_that_do_not_match_are_named(simulated: SimulatedCohort, model: ri.FittedModel) -> None:
+    volumes = simulated.cohort.volumes
     with pytest.raises(ModelError, match="1 regions are missing: MUSE_47"):
-        model.apply(replace(made.cohort, volumes=volumes.drop(columns="MUSE_47")))
+        model.apply(replace(simulated.cohort, volumes=volumes.drop(columns="MUSE_47")))
     with pytest.raises(ModelError, match=r"not regions of this model: extra.*--exclude extra"):
-        model.apply(replace(made.cohort, volumes=volumes.assign(extra=1.0)))
+        model.apply(replace(simulated.cohort, volumes=volumes.assign(extra=1.0)))
     with pytest.raises(ModelError, match="table is in ml, the model was trained on mm3"):
-        model.apply(replace(made.cohort, unit="ml"))
+        model.apply(replace(simulated.cohort, unit="ml"))
     with pytest.raises(ModelError, match="scaled differently than in training: MUSE_47"):
-        model.apply(replace(made.cohort, volumes=volumes.assign(MUSE_47=volumes["MUSE_47"] * 1000)))
+        model.apply(replace(simulated.cohort, volumes=volumes.assign(MUSE_47=volumes["MUSE_47"] * 1000)))
 
 
-def test_people_without_covariates(made: SimulatedCohort, tmp_path: Path) -> None:
-    write_cohort(made, tmp_path)
-    asked = {"group": "group", "covariates": ["age", "sex", "icv"]}
+def test_people_without_covariates(simulated: SimulatedCohort, tmp_path: Path) -> None:
+    write_cohort(simulated, tmp_path)
+    columns = {"group": "group", "covariates": ["age", "sex", "icv"]}
     ri.fit(
-        ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **asked),
+        ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **columns),
         2,
         members=1,
         recipe="contrastive",
@@ -145,32 +149,32 @@ def test_people_without_covariates(made: SimulatedCohort, tmp_path: Path) -> Non
     assert len(pd.read_csv(tmp_path / "r.csv")) == 179
 
 
-def test_what_a_model_does_not_know_is_said(made: SimulatedCohort, model: ri.FittedModel) -> None:
-    def said(some: ri.FittedModel) -> list[str]:
-        return [p.what for p in some.assess(made.cohort).problems if "this model has no" in p.what]
+def test_missing_outputs_are_noted(simulated: SimulatedCohort, model: ri.FittedModel) -> None:
+    def list_notes(model: ri.FittedModel) -> list[str]:
+        return [p.what for p in model.assess(simulated.cohort).problems if "this model has no" in p.what]
 
-    assert said(model) == []
+    assert list_notes(model) == []
     assert model.training is not None
     unmeasured = replace(model, training=replace(model.training, distances=np.zeros(0)))
     for less in (unmeasured, replace(model, training=None)):
-        assert said(less)[0].startswith("this model has no novelty of regions")
-        assert "novelty" not in less.apply(made.cohort)
-    (both,) = said(replace(model, training=None, intervals=None))
+        assert list_notes(less)[0].startswith("this model has no novelty of regions")
+        assert "novelty" not in less.apply(simulated.cohort)
+    (both,) = list_notes(replace(model, training=None, intervals=None))
     assert both.startswith("this model has no intervals (its error was never measured) and no novelty of regions")
 
 
-def test_data_dictionary(made: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
-    write_indices(model.apply(made.cohort), tmp_path / "r.tsv")
+def test_data_dictionary(simulated: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
+    write_indices(model.apply(simulated.cohort), tmp_path / "r.tsv")
     described = json.loads((tmp_path / "r.json").read_text())
     ends = [f"r{k}_{end}" for k in (1, 2, 3) for end in ("low", "high")]
     assert list(described) == ["participant_id", "r1", "r2", "r3", *ends, "novelty", "novel", "novel_because"]
     assert described["r2"]["Description"].startswith("Severity of disease pattern 2")
     assert described["r2_low"]["Description"].startswith("Lower end of the 90 % interval of r2")
     with pytest.raises(ModelError, match=r"\.csv, \.tsv or \.parquet"):
-        write_indices(model.apply(made.cohort), tmp_path / "r.xlsx")
+        write_indices(model.apply(simulated.cohort), tmp_path / "r.xlsx")
 
 
-def test_the_head_is_the_network() -> None:
+def test_inference_with_numpy_equals_torch() -> None:
     """Inference with numpy equals torch's own, g2 after g1."""
     torch = pytest.importorskip("torch")
     from rindices.learners.surreal import networks
@@ -198,12 +202,12 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
-def test_old_files_load_for_ever(path: Path) -> None:
+def test_files_of_earlier_schemas_load(path: Path) -> None:
     from scripts.make_model_fixture import small_cohort
 
     expected = pd.read_csv(path.with_suffix(".csv"), keep_default_na=False)
-    found = ri.load(path).apply(small_cohort())[expected.columns]
-    pd.testing.assert_frame_equal(found, expected, rtol=1e-9, check_dtype=False)
+    applied = ri.load(path).apply(small_cohort())[expected.columns]
+    pd.testing.assert_frame_equal(applied, expected, rtol=1e-9, check_dtype=False)
 
 
 def test_every_schema_has_its_fixtures() -> None:
@@ -213,16 +217,17 @@ def test_every_schema_has_its_fixtures() -> None:
     assert {path.stem for path in FIXTURES.glob("*.safetensors")} == kinds
 
 
-def test_one_person_has_the_same_numbers_as_among_others(made: SimulatedCohort) -> None:
+def test_one_person_has_the_same_numbers_as_among_others(simulated: SimulatedCohort) -> None:
     """With one pattern, one person's members lie side by side, and numpy's mean would add them in another order."""
-    single = ri.fit(made.cohort, 1, members=9, recipe="contrastive", workers=1)
-    everyone = single.apply(made.cohort)
+    single = ri.fit(simulated.cohort, 1, members=9, recipe="contrastive", workers=1)
+    everyone = single.apply(simulated.cohort)
     for row in range(0, 60, 3):
-        alone = single.apply(made.cohort.take(np.array([row])))
+        alone = single.apply(simulated.cohort.take(np.array([row])))
         pd.testing.assert_frame_equal(alone, everyone.iloc[[row]].reset_index(drop=True), check_exact=True)
 
 
-def test_volumes_of_any_kind_of_number(made: SimulatedCohort, model: ri.FittedModel) -> None:
-    kinds = dict.fromkeys(made.cohort.regions[:2], "Float64") | dict.fromkeys(made.cohort.regions[2:4], "object")
-    other = replace(made.cohort, volumes=made.cohort.volumes.astype(kinds))
-    pd.testing.assert_frame_equal(model.apply(other), model.apply(made.cohort))
+def test_volumes_of_any_kind_of_number(simulated: SimulatedCohort, model: ri.FittedModel) -> None:
+    regions = simulated.cohort.regions
+    kinds = dict.fromkeys(regions[:2], "Float64") | dict.fromkeys(regions[2:4], "object")
+    other = replace(simulated.cohort, volumes=simulated.cohort.volumes.astype(kinds))
+    pd.testing.assert_frame_equal(model.apply(other), model.apply(simulated.cohort))
