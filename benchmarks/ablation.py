@@ -15,7 +15,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import DEFAULT_RECIPE, Recipe, get_recipe, recipe_to_dict
+from rindices.learners.surreal.recipe import DEFAULT_RECIPE, Recipe, get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
 from rindices.selection.choose import compute_consensus, find_agreeing_members
 
@@ -49,8 +49,8 @@ ROWS: dict[str, Recipe] = {
 def measure_recipe(label: str, task: str, members: int, data: Path) -> dict[str, Any]:
     """Train members of one recipe on one task and score them."""
     case = get_suite_tasks(TASKS[task], data)[task](0)
-    width, values = case.truth.shape[1], recipe_to_dict(ROWS[label])
-    trained = train_surreal_members(case.X, case.y, width, range(members), 0, values, evidence=False)
+    width = case.truth.shape[1]
+    trained = train_surreal_members(case.X, case.y, width, range(members), 0, ROWS[label], evidence=False)
     indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in trained])
     _, agreeing, orders = find_agreeing_members(indices)
     return {

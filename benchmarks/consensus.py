@@ -19,7 +19,7 @@ from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
 from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
 from rindices.learners.ensemble import Member, fit_contrastive_members
 from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
+from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
 from rindices.selection.choose import compute_consensus, find_agreeing_members
 
@@ -48,16 +48,14 @@ def score_task(task: str, seed: int, train: Train, members: int) -> dict[str, fl
 
 def make_paper_trainer(steps: int) -> Train:
     """Train members by recipe paper for a fixed number of steps."""
-    values = recipe_to_dict(
-        get_recipe(
-            "paper", learning_rate=8e-4, min_steps=steps, max_steps=steps, reconstruction_bar=1.0, monotonicity_bar=1.0
-        )
+    recipe = get_recipe(
+        "paper", learning_rate=8e-4, min_steps=steps, max_steps=steps, reconstruction_bar=1.0, monotonicity_bar=1.0
     )
 
     def train(case: BenchmarkCase, numbers: Sequence[int], seed: int) -> list[Member]:
         stacks = [numbers[start : start + 5] for start in range(0, len(numbers), 5)]
         width = case.truth.shape[1]
-        return [m for stack in stacks for m in train_surreal_members(case.X, case.y, width, stack, seed, values)]
+        return [m for stack in stacks for m in train_surreal_members(case.X, case.y, width, stack, seed, recipe)]
 
     return train
 

@@ -31,10 +31,10 @@ STEPS, RATIOS = (200, 400, 800), (DEFAULT_RECIPE.discriminator_ratio, 1.0)
 def make_starts(data: TrainingData, width: int, seed: int) -> dict[int, LinearStart]:
     """Return the usual start with two whitenings, and four wrong ones."""
     subsample = draw_subsample(data.y, DEFAULT_RECIPE.share, np.random.default_rng(seed))
-    start = data.start(subsample, width, seed)
+    start = data.fit_start(subsample, width, seed)
     rotation = np.linalg.qr(np.random.default_rng(seed + 1).standard_normal((width, width)))[0]
     ica_recipe = DEFAULT_RECIPE.replace(start="ica", conditioning="controls")
-    ica = TrainingData(ica_recipe, data.prepared, data.head, data.shifts, data.y).start(subsample, width, seed)
+    ica = TrainingData(ica_recipe, data.prepared, data.head, data.shifts, data.y).fit_start(subsample, width, seed)
     wrong = [0.0 * start.patterns, 0.7 * start.patterns, start.patterns @ (0.7 * np.eye(width) + 0.3 * rotation)]
     others = [start._replace(patterns=patterns) for patterns in wrong]
     whitened_by_controls = start._replace(whitening_covariance=ica.whitening_covariance)
@@ -49,7 +49,7 @@ def measure_discrimination(task: str, ratio: float, seed: int) -> dict[str, obje
     case = get_suite_tasks(TASKS[task])[task](seed)
     width = case.truth.shape[1]
     recipe = DEFAULT_RECIPE.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
-    data = TrainingData.of(case.X, case.y, width, recipe)
+    data = TrainingData.from_people(case.X, case.y, width, recipe)
     x, y = (torch.as_tensor(data.scale_group(label), dtype=torch.float32) for label in (0, 1))
     plan = TrainingPlan(width, recipe, seed=seed, members=tuple(range(len(KINDS))))
     state = make_training_state(plan.members, plan, x, y, make_starts(data, width, seed))

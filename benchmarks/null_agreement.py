@@ -19,7 +19,7 @@ from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.ensemble import fit_contrastive_members
 from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
+from rindices.learners.surreal.recipe import get_recipe
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import members_agreement
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoint, choose_grid_point
@@ -27,7 +27,7 @@ from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoi
 SIZES = ((80, 100), (150, 200), (492, 900))
 WIDTHS = (1, 2, 3, 5)
 MEMBERS = 4
-AT_START = recipe_to_dict(get_recipe("default", start_steps=1, held_steps=1, max_steps=1, check_every=1))
+AT_START = get_recipe("default", start_steps=1, held_steps=1, max_steps=1, check_every=1)
 
 
 def measure_agreement(kind: str, task: str, size: tuple[int, int], width: int, seed: int) -> tuple[float, float, bool]:

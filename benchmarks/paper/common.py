@@ -14,7 +14,7 @@ from joblib import Parallel, delayed, parallel_config
 from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.ensemble import Member
 from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import get_recipe, recipe_to_dict
+from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
 from rindices.selection.choose import compute_consensus, find_agreeing_members
 
@@ -29,14 +29,14 @@ def measure_recipe(
 ) -> dict[str, Any]:
     """Train members of recipe default with changes on one cohort and score them."""
     case = get_suite_tasks("stress" if task not in get_suite_tasks("paper") else "paper")[task](seed)
-    values = recipe_to_dict(get_recipe("default", **changes))
+    recipe = get_recipe("default", **changes)
     start = time.perf_counter()
     stacks = [(range(MEMBERS_WITH_EVIDENCE), evidence), (range(MEMBERS_WITH_EVIDENCE, members), False)]
     width = case.truth.shape[1]
     trained = [
         member
         for numbers, with_evidence in stacks
-        for member in train_surreal_members(case.X, case.y, width, numbers, seed, values, evidence=with_evidence)
+        for member in train_surreal_members(case.X, case.y, width, numbers, seed, recipe, evidence=with_evidence)
     ]
     return {
         "label": label,

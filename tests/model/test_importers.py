@@ -1,7 +1,6 @@
 """Import of checkpoints: equality with the stored weights, refusal of changed files, no code execution."""
 
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError
-from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
 from rindices.model.importers import PUBLISHED_MODELS, import_checkpoint, import_published, list_published_regions
 
 N_REGIONS, N_PATTERNS = 12, 2
@@ -300,24 +298,6 @@ def test_tampered_checkpoints_are_refused(name: str, tmp_path: Path) -> None:
     assert len(str(result.exception).splitlines()) == 1
     assert "c.saved_model" in str(result.exception)
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    valid = tmp_path / "valid"
-    torch.save(make_checkpoint(), valid)
-    size = valid.stat().st_size
-    contents = [valid.read_bytes()[:end] for end in (0, 1, 100, size // 2, size - 1)]
-    contents += [pickle.dumps(ShellCommand(tmp_path / "mark")), b"PK\x03\x04 and no more", b"\x00" * 1000]
-    for content in contents:
-        (tmp_path / "c").write_bytes(content)
-        with pytest.raises(ModelError, match=r"^c "):
-            read_upstream_checkpoint(tmp_path / "c")
-    torch.save(make_checkpoint(), tmp_path / "c", _use_new_zipfile_serialization=False)
-    with pytest.raises(ModelError, match="not a file that torch wrote"):
-        read_upstream_checkpoint(tmp_path / "c")
-    with pytest.raises(ModelError, match="cannot be read"):
-        read_upstream_checkpoint(tmp_path / "absent")
-    assert not (tmp_path / "mark").exists()
 
 
 def test_another_checkpoint_is_not_taken_for_a_published_one(tmp_path: Path) -> None:

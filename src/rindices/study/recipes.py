@@ -115,15 +115,18 @@ def _resolve_surreal(name: str, changes: Mapping[str, Any], correlated: bool) ->
 
 def _train_surreal(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.surreal.ensemble_training import train_surreal_members
+    from rindices.learners.surreal.recipe import recipe_from_dict
 
-    values = json.loads(work.values)
-    return train_surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, values, checkpoint)
+    recipe = recipe_from_dict(json.loads(work.values))
+    return train_surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, recipe, checkpoint)
 
 
 def _estimate_surreal_seconds(X: FloatArray, y: IntArray, work: MemberSet) -> float:
     from rindices.learners.surreal.ensemble_training import estimate_seconds_per_member
+    from rindices.learners.surreal.recipe import recipe_from_dict
 
-    return estimate_seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), work.values)
+    recipe = recipe_from_dict(json.loads(work.values))
+    return estimate_seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), recipe)
 
 
 def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:

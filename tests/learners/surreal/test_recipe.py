@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import pytest
 
@@ -107,3 +108,28 @@ def test_values_of_earlier_versions_are_read(name: str) -> None:
     assert recipe_from_dict({key: value for key, value in values.items() if key != "averaging"}) == chosen
     with pytest.raises(RindicesError, match="'averaging' was removed"):
         recipe_from_dict(values | {"averaging": 0.99})
+
+
+def test_rates_decay_after_the_held_steps() -> None:
+    recipe = get_recipe("default", held_steps=30, max_steps=60)
+    assert [recipe.rate_factor(step) for step in (1, 30)] == [1.0, 1.0]
+    factors = [recipe.rate_factor(step) for step in range(31, 61)]
+    assert all(a > b for a, b in pairwise(factors))
+    assert 0 < factors[-1] < 0.01 < 0.99 < factors[0] < 1
+    assert recipe.replace(decay="constant").rate_factor(59) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"start": "warm"}, "start is 'warm'"),
+        ({"share": 0.0}, "share is 0.0"),
+        ({"averaging": 0.9}, "'averaging' was removed"),
+        ({"held_steps": 5_000}, "held_steps is 5000"),
+        ({"inverse": "g"}, "g reads volumes"),
+        ({"start": "ica"}, "conditioning='controls'"),
+    ],
+)
+def test_fields_that_exclude_each_other_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(RindicesError, match=message):
+        get_recipe("default", **wrong)

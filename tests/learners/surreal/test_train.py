@@ -1,13 +1,6 @@
-"""The loop: outcomes, histories, checkpoints, workers."""
+"""The training loop: outcomes, histories, workers, a frozen f."""
 
 from __future__ import annotations
-
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,42 +8,25 @@ import torch
 
 from rindices.errors import RindicesError
 from rindices.learners.outcome import TrainingOutcome
-from rindices.learners.surreal import checkpoint, networks
-from rindices.learners.surreal.batches import make_batch_sampler
 from rindices.learners.surreal.losses import LossTerms
 from rindices.learners.surreal.recipe import get_recipe
-from rindices.learners.surreal.train import train_stacks
-from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan
-
-SHORT = get_recipe("paper", min_steps=20, max_steps=60, check_every=10)
-PEOPLE = (
-    1 + 0.1 * np.random.default_rng(0).standard_normal((40, 9)),
-    1 + 0.1 * np.random.default_rng(1).standard_normal((90, 9)),
-)
-
-
-def same(first: list[TrainedMember], second: list[TrainedMember]) -> bool:
-    return all(
-        a.member == b.member
-        and a.outcome is b.outcome
-        and np.array_equal(a.history, b.history)
-        and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
-        for a, b in zip(first, second, strict=True)
-    )
+from rindices.learners.surreal.train import decide_outcomes, run_steps, train_stacks
+from rindices.learners.surreal.training_state import TrainingPlan
+from tests.learners.surreal.helpers import BRIEF, PEOPLE, SHORT, are_equal, make_data, make_starts, make_warm_state
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
     plan = TrainingPlan(2, SHORT, members=(0, 1, 2), stack=2)
     first = train_stacks(*PEOPLE, plan)
-    assert same(first, train_stacks(*PEOPLE, plan))
-    assert same(first, train_stacks(*PEOPLE, plan, workers=2))
+    assert are_equal(first, train_stacks(*PEOPLE, plan))
+    assert are_equal(first, train_stacks(*PEOPLE, plan, workers=2))
     other = train_stacks(*PEOPLE, TrainingPlan(2, SHORT, seed=1, members=(0, 1, 2), stack=2))
-    assert not same(first, other)
+    assert not are_equal(first, other)
 
 
 def test_a_member_does_not_depend_on_the_other_stacks() -> None:
     both = train_stacks(*PEOPLE, TrainingPlan(2, SHORT, members=(0, 1), stack=1))
-    assert same(both[1:], train_stacks(*PEOPLE, TrainingPlan(2, SHORT, members=(1,))))
+    assert are_equal(both[1:], train_stacks(*PEOPLE, TrainingPlan(2, SHORT, members=(1,))))
 
 
 def test_a_member_that_never_meets_the_bars_reaches_the_limit() -> None:
@@ -90,65 +66,6 @@ def test_a_diverging_member_is_named_and_the_others_go_on() -> None:
     assert only.steps == 10
 
 
-@pytest.mark.parametrize("stack", [1, 3])
-def test_resuming_continues_number_for_number(tmp_path: Path, stack: int) -> None:
-    plan = TrainingPlan(2, SHORT, members=(0, 1, 2), stack=stack)
-    straight = train_stacks(*PEOPLE, plan)
-    path = tmp_path / "members.safetensors"
-
-    class StopHereError(Exception):
-        pass
-
-    def interrupt(_members: tuple[int, ...], steps: int, _terms: LossTerms) -> None:
-        if steps == 50:
-            raise StopHereError
-
-    with pytest.raises(StopHereError):
-        train_stacks(*PEOPLE, plan, path=path, save_every=20, look=interrupt)
-    assert path.exists()
-    assert same(straight, train_stacks(*PEOPLE, plan, path=path, save_every=20))
-    assert same(straight, train_stacks(*PEOPLE, plan, path=path))  # all done: nothing to train
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-
-
-def test_another_plan_or_other_data_are_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "members.safetensors"
-    train_stacks(*PEOPLE, TrainingPlan(2, SHORT), path=path)
-    with pytest.raises(RindicesError, match="seed"):
-        train_stacks(*PEOPLE, TrainingPlan(2, SHORT, seed=5), path=path)
-    with pytest.raises(RindicesError, match="data"):
-        train_stacks(PEOPLE[0] + 1, PEOPLE[1], TrainingPlan(2, SHORT), path=path)
-    path.write_bytes(b"not a checkpoint")
-    with pytest.raises(RindicesError, match="delete it"):
-        train_stacks(*PEOPLE, TrainingPlan(2, SHORT), path=path)
-
-
-KILLED = """
-import sys
-import numpy as np
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_train import PEOPLE, SHORT, TrainingPlan, train_stacks
-plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
-train_stacks(*PEOPLE, plan, path=Path(sys.argv[1]), save_every=50)
-"""
-
-
-def test_a_killed_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "members.safetensors"
-    here = Path(__file__).parent
-    source = Path(checkpoint.__file__).parents[3]
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), str(here)], env=environment)
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
-    assert same(train_stacks(*PEOPLE, plan), train_stacks(*PEOPLE, plan, path=path))
-
-
 def test_bad_tables_are_refused_with_a_cure() -> None:
     controls, patients = PEOPLE
     with pytest.raises(RindicesError, match="same regions"):
@@ -161,48 +78,38 @@ def test_bad_tables_are_refused_with_a_cure() -> None:
         train_stacks(controls[0], patients, TrainingPlan(2, SHORT))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"patterns": 0}, {"stack": 0}, {"members": ()}, {"members": (1, 1)}, {"dtype": "int8"}],
-)
-def test_impossible_plans_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(RindicesError, match="plan"):
-        TrainingPlan(**({"patterns": 2} | wrong))  # type: ignore[arg-type]
-
-
-def test_a_pass_visits_each_person_once() -> None:
-    controls, patients = torch.arange(10.0)[:, None], 100 + torch.arange(30.0)[:, None]
-    batches = make_batch_sampler(controls, patients, members=2)
-    streams = [torch.Generator().manual_seed(seed) for seed in (0, 1)]
-    people, seen = torch.zeros(2, 10, 2), []
-    for _ in range(6):
-        batches.fill(people, streams)
-        seen.append(people[:, :, 0].clone())
-    patients_seen = torch.cat([batch[:, 5:] for batch in seen], dim=1).sort(dim=1).values
-    assert torch.equal(patients_seen, (100 + torch.arange(30.0)).repeat(2, 1))
-    first_pass = torch.cat([batch[:, :5] for batch in seen[:2]], dim=1)
-    assert torch.equal(first_pass.sort(dim=1).values, torch.arange(10.0).repeat(2, 1))
-    assert not torch.equal(first_pass[0], first_pass[1])
-
-
-def test_inference_gives_one_number_per_pattern() -> None:
-    (only,) = train_stacks(*PEOPLE, TrainingPlan(3, SHORT))
-    weights = networks.allocate_weights(networks.NetworkSizes(9, 3), 1, torch.zeros(()))
-    for name, tensor in networks.named_weights(weights.networks).items():
-        tensor[0].copy_(only.weights[name])
-    y = torch.as_tensor(PEOPLE[1], dtype=torch.float32)
-    assert networks.infer_r_indices(weights.networks, y[None]).shape == (1, 90, 3)
-
-
 def test_threads_of_the_machine_change_no_byte() -> None:
     plan = TrainingPlan(2, SHORT, members=(0, 1))
     before = torch.get_num_threads()
-    found = []
+    trained = []
     try:
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            found.append(train_stacks(*PEOPLE, plan))
+            trained.append(train_stacks(*PEOPLE, plan))
     finally:
         torch.set_num_threads(before)
-    assert same(found[0], found[1])
-    assert same(found[0], found[2])
+    assert are_equal(trained[0], trained[1])
+    assert are_equal(trained[0], trained[2])
+
+
+def test_f_is_frozen_and_then_released_gently() -> None:
+    data = make_data(BRIEF.replace(telling_bar=0))
+    state = make_warm_state(data, make_starts(data))
+    f = torch.cat([w.flatten() for w in state.stack.weights.networks.f])
+    g = state.stack.weights.networks.g1.weight.clone()
+    run_steps(state, 30)
+    frozen = torch.cat([w.flatten() for w in state.stack.weights.networks.f])
+    assert torch.equal(f, frozen)
+    assert not torch.equal(g, state.stack.weights.networks.g1.weight)
+    run_steps(state, 1)
+    moved = torch.cat([w.flatten() for w in state.stack.weights.networks.f]) - frozen
+    assert 0 < moved.abs().max() <= 3 * BRIEF.learning_rate  # with fresh moments it would be 16 times the rate
+
+
+def test_a_warm_member_stops_when_the_discriminator_is_at_chance() -> None:
+    terms = LossTerms(*(torch.full((2,), 0.5) for _ in LossTerms._fields))
+    at_chance = torch.tensor([True, False])
+    assert decide_outcomes(terms, 20, BRIEF, at_chance) == [None, None]  # f is frozen
+    assert decide_outcomes(terms, 30, BRIEF, at_chance) == [TrainingOutcome.CONVERGED, None]
+    assert decide_outcomes(terms, 60, BRIEF, at_chance) == [TrainingOutcome.CONVERGED, TrainingOutcome.CONVERGED]
+    assert decide_outcomes(terms, 60, get_recipe("paper", min_steps=0, max_steps=60))[0] is TrainingOutcome.STEP_LIMIT

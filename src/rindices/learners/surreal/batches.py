@@ -1,4 +1,4 @@
-"""Batches of controls and patients: shuffled passes, each member in its own order."""
+"""Batches of controls and patients: shuffled passes, in an order of each member's own."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from rindices.learners.surreal.networks import append_ones
 
 @dataclass
 class BatchSampler:
-    """Where S members stand in their passes over the people.
+    """Position of S members in their passes over the people.
 
-    A pass visits each person once, in random order; people left over when no full
-    batch remains wait for the next pass. Controls and patients pass at their own pace.
+    A pass visits each person once, in random order. People left over when no full batch remains wait for the next
+    pass. Controls and patients have separate passes.
 
     Parameters
     ----------
     table : Tensor
         Controls, then patients, each row ending in a one, (N, R + 1).
     orders : list of Tensor
-        For controls and for patients, rows of ``table`` in the order of the current
-        pass, (S, N_cn) and (S, N_pt).
+        For controls and for patients, rows of ``table`` in the order of the current pass, (S, N_cn) and (S, N_pt).
     cursors : list of int
-        People already taken from each order.
+        Number of people already taken from each order.
     unseen : list of Tensor
         For controls and for patients, rows of ``table`` that a member never sees, (S, U_cn) and (S, U_pt).
     """
@@ -40,46 +39,49 @@ class BatchSampler:
     unseen: list[Tensor]
 
     def fill(self, people: Tensor, streams: Sequence[torch.Generator]) -> None:
-        """The next batch of every member: B controls, then B patients, (S, 2 B, R + 1)."""
-        size = people.shape[1] // 2
-        rows = torch.cat([self._next_rows(group, size, streams) for group in (0, 1)], dim=1)
+        """Write the next batch of every member: B controls, then B patients, (S, 2 B, R + 1)."""
+        batch = people.shape[1] // 2
+        rows = torch.cat([self._next_rows(group, batch, streams) for group in (0, 1)], dim=1)
         torch.index_select(self.table, 0, rows.flatten(), out=people.flatten(0, 1))
 
-    def _next_rows(self, group: int, size: int, streams: Sequence[torch.Generator]) -> Tensor:
+    def _next_rows(self, group: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
         order, start = self.orders[group], self.cursors[group]
-        if start + size > order.shape[1]:
-            self._shuffle(order, streams)
+        if start + batch > order.shape[1]:
+            for row, stream in zip(order, streams, strict=True):
+                row.copy_(row[torch.randperm(len(row), generator=stream).to(row.device)])
             start = 0
-        self.cursors[group] = start + size
-        return order[:, start : start + size]
+        self.cursors[group] = start + batch
+        return order[:, start : start + batch]
 
-    @staticmethod
-    def _shuffle(order: Tensor, streams: Sequence[torch.Generator]) -> None:
-        for row, stream in zip(order, streams, strict=True):
-            row.copy_(row[torch.randperm(len(row), generator=stream).to(row.device)])
-
-    def keep(self, places: Sequence[int]) -> BatchSampler:
-        """The same for only the members at these places of the S axis."""
-        index = torch.tensor(list(places), dtype=torch.long, device=self.table.device)
+    def select(self, positions: Sequence[int]) -> BatchSampler:
+        """Return the sampler of the members at these positions of the S axis."""
+        index = torch.tensor(list(positions), dtype=torch.long, device=self.table.device)
         orders, unseen = ([rows[index] for rows in groups] for groups in (self.orders, self.unseen))
         return BatchSampler(self.table, orders, list(self.cursors), unseen)
 
 
 def make_batch_sampler(
-    controls: Tensor, patients: Tensor, members: int, seats: Sequence[Subsample] | None = None
+    controls: Tensor, patients: Tensor, members: int, subsamples: Sequence[Subsample] | None = None
 ) -> BatchSampler:
-    """Members at the start, before the first shuffle; without seats everyone sees all people.
+    """Return a sampler before the first shuffle; without subsamples every member sees all people.
 
-    Rows of the seats count controls first, then patients.
+    Parameters
+    ----------
+    controls, patients : Tensor
+        (N_cn, R) and (N_pt, R).
+    members : int
+        S.
+    subsamples : sequence of Subsample, optional
+        People of each member; rows count controls first, then patients.
     """
     table = append_ones(torch.cat([controls, patients]))
-    everyone = np.arange(len(table))
-    own = seats or [Subsample(everyone, everyone[:0])] * members
+    all_rows = np.arange(len(table))
+    per_member = subsamples or [Subsample(all_rows, all_rows[:0])] * members
 
-    def by_group(rows: Sequence[IntArray]) -> list[Tensor]:
+    def split_by_group(rows: Sequence[IntArray]) -> list[Tensor]:
         groups = ([r[r < len(controls)] for r in rows], [r[r >= len(controls)] for r in rows])
         return [torch.as_tensor(np.stack(group), device=table.device) for group in groups]
 
-    orders = by_group([seat.seen for seat in own])
+    orders = split_by_group([subsample.seen for subsample in per_member])
     cursors = [order.shape[1] for order in orders]
-    return BatchSampler(table, orders, cursors, by_group([seat.unseen for seat in own]))
+    return BatchSampler(table, orders, cursors, split_by_group([subsample.unseen for subsample in per_member]))

@@ -1,7 +1,7 @@
 """Checkpoints of a training: one safetensors file, replaced atomically.
 
-The file holds everything the next number depends on: weights, Adam's moments, random
-streams, the order of people and the place in it, histories, and members already done.
+The file holds all that the next number depends on: weights, Adam's moments, random streams, the order of people and
+the position in it, histories, and the members that have stopped.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -24,13 +24,24 @@ from rindices.errors import RindicesError
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.surreal.losses import LossTerms
 from rindices.learners.surreal.recipe import recipe_to_dict
-from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, TrainingState, select_members
+from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, TrainingState
 
 CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/1"
+TrainingIdentity = Mapping[str, object]
+"""Plan and data by name, as JSON values; a checkpoint resumes only the training that wrote it."""
 
 
-def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> dict[str, Any]:
-    """What a checkpoint must match to be resumed: the plan and the data."""
+class _StackRecord(TypedDict):
+    """Progress of one stack, as JSON."""
+
+    steps: int
+    members: list[int]
+    cursors: list[int]
+    trained: list[tuple[int, str, int]]  # number, outcome, steps
+
+
+def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> TrainingIdentity:
+    """Return what a checkpoint must match to be resumed: the plan and the data."""
     digest = hashlib.sha256()
     for people in (controls, patients):
         digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
@@ -39,100 +50,96 @@ def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) ->
     return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
 
 
-def save(path: Path, groups: Sequence[TrainingState], identity: dict[str, Any]) -> None:
-    """Write all groups; a crash leaves the old file or the new one, never a part."""
+def save_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
+    """Write the state of all stacks; after a crash the file is the old one or the new one."""
     tensors = {
         f"{number}/{name}": tensor.detach().cpu().contiguous()
-        for number, group in enumerate(groups)
-        for name, tensor in _collect_tensors(group).items()
+        for number, state in enumerate(states)
+        for name, tensor in _collect_tensors(state).items()
     }
-    states = json.dumps([_collect_json_state(group) for group in groups])
-    metadata = {"identity": json.dumps(identity), "states": states}
-    write_atomically(path, to_bytes(tensors, metadata))
+    records = json.dumps([_make_record(state) for state in states])
+    write_atomically(path, to_bytes(tensors, {"identity": json.dumps(identity), "states": records}))
 
 
-def load(path: Path, groups: Sequence[TrainingState], identity: dict[str, Any]) -> None:
-    """Bring fresh groups to where the checkpoint left them."""
+def load_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
+    """Restore stacks before their first step, in place; refuse the checkpoint of another training."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise RindicesError(f"{path} is not a checkpoint ({error}); delete it to start anew.") from error
+        raise RindicesError(f"{path} is not a checkpoint ({error}); delete it to start again.") from error
     _check_identity(path, json.loads(metadata.get("identity", "{}")), identity)
-    for number, (group, state) in enumerate(zip(groups, json.loads(metadata["states"]), strict=True)):
-        prefix = f"{number}/"
-        own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-        _restore_state(group, state, own)
+    for number, (state, record) in enumerate(zip(states, json.loads(metadata["states"]), strict=True)):
+        _restore_state(state, record, _select_prefix(tensors, f"{number}/"))
 
 
-def _check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    differing = [key for key in wanted if found.get(key) != wanted[key]]
+def _select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _check_identity(path: Path, saved: TrainingIdentity, expected: TrainingIdentity) -> None:
+    differing = [key for key in expected if saved.get(key) != expected[key]]
     if differing:
-        what = ", ".join(f"{key} ({found.get(key)} there, {wanted[key]} here)" for key in differing)
-        raise RindicesError(f"{path} belongs to another training: {what}. Use another file or delete this one.")
+        details = ", ".join(f"{key} ({saved.get(key)} there, {expected[key]} here)" for key in differing)
+        raise RindicesError(f"{path} belongs to another training: {details}. Use another file or delete this one.")
 
 
-def _iter_live_tensors(group: TrainingState) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of the running members, which are restored in place."""
-    stack = group.stack
-    yield "count", stack.count
-    for name in ("weights", "first", "second"):
-        flat = getattr(stack, name)
-        yield f"{name}.generator", flat.generator
-        yield f"{name}.discriminator", flat.discriminator
-    for name in ("phi", "phi_first", "phi_second"):
-        yield name, getattr(stack, name)
-    for name, order in zip(("controls", "patients"), group.batches.orders, strict=True):
+def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of the members in training, which are restored in place."""
+    stack = state.stack
+    yield "count", stack.step_count
+    flat = {"weights": stack.weights, "first": stack.first_moments, "second": stack.second_moments}
+    for name, weights in flat.items():
+        yield f"{name}.generator", weights.generator
+        yield f"{name}.discriminator", weights.discriminator
+    yield "phi", stack.phi
+    yield "phi_first", stack.phi_first_moment
+    yield "phi_second", stack.phi_second_moment
+    for name, order in zip(("controls", "patients"), state.batches.orders, strict=True):
         yield f"order.{name}", order
 
 
-def _collect_tensors(group: TrainingState) -> dict[str, Tensor]:
-    tensors = dict(_iter_live_tensors(group))
-    for member, stream in zip(group.stack.members, group.stack.streams, strict=True):
+def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
+    tensors = dict(_iter_live_tensors(state))
+    for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
         tensors[f"stream.{member}"] = stream.get_state()
-        tensors[f"seen.{member}"] = _convert_history(group.seen[member])
-    for done in group.trained:
-        tensors[f"seen.{done.member}"] = torch.from_numpy(done.history)
-        tensors[f"correlation.{done.member}"] = done.correlation
-        tensors |= {f"done.{done.member}.{name}": w for name, w in done.weights.items()}
+        history = torch.tensor(state.history[member], dtype=torch.float64)
+        tensors[f"seen.{member}"] = history.view(-1, 1 + len(LossTerms._fields))
+    for trained in state.trained:
+        tensors[f"seen.{trained.member}"] = torch.from_numpy(trained.history)
+        tensors[f"correlation.{trained.member}"] = trained.correlation
+        tensors |= {f"done.{trained.member}.{name}": weight for name, weight in trained.weights.items()}
     return tensors
 
 
-def _convert_history(rows: list[list[float]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64).view(-1, 1 + len(LossTerms._fields))
-
-
-def _collect_json_state(group: TrainingState) -> dict[str, Any]:
+def _make_record(state: TrainingState) -> _StackRecord:
     return {
-        "steps": group.steps,
-        "members": list(group.stack.members),
-        "cursors": group.batches.cursors,
-        "trained": [[done.member, done.outcome.value, done.steps] for done in group.trained],
+        "steps": state.steps,
+        "members": list(state.stack.members),
+        "cursors": state.batches.cursors,
+        "trained": [(trained.member, trained.outcome.value, trained.steps) for trained in state.trained],
     }
 
 
-def _restore_state(group: TrainingState, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    here = group.stack.members
-    select_members(group, [here.index(member) for member in state["members"]])
-    group.steps, group.batches.cursors = state["steps"], state["cursors"]
-    for name, tensor in _iter_live_tensors(group):
+def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str, Tensor]) -> None:
+    members = state.stack.members
+    state.select_members([members.index(member) for member in record["members"]])
+    state.steps, state.batches.cursors = record["steps"], record["cursors"]
+    for name, tensor in _iter_live_tensors(state):
         tensor.copy_(tensors[name])
-    for member, stream in zip(group.stack.members, group.stack.streams, strict=True):
+    for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
         stream.set_state(tensors[f"stream.{member}"])
-    group.seen = {member: tensors[f"seen.{member}"].tolist() for member in group.stack.members}
-    group.trained = [_restore_trained_member(entry, tensors) for entry in state["trained"]]
-
-
-def _restore_trained_member(entry: list[Any], tensors: dict[str, Tensor]) -> TrainedMember:
-    member, outcome, steps = entry
-    prefix = f"done.{member}."
-    weights = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-    return TrainedMember(
-        member,
-        TrainingOutcome(outcome),
-        steps,
-        weights,
-        tensors[f"correlation.{member}"],
-        tensors[f"seen.{member}"].numpy(),
-    )
+    state.history = {member: tensors[f"seen.{member}"].tolist() for member in state.stack.members}
+    state.trained = [
+        TrainedMember(
+            member,
+            TrainingOutcome(outcome),
+            steps,
+            _select_prefix(tensors, f"done.{member}."),
+            tensors[f"correlation.{member}"],
+            tensors[f"seen.{member}"].numpy(),
+        )
+        for member, outcome, steps in record["trained"]
+    ]

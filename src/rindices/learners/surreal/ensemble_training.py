@@ -1,13 +1,11 @@
-"""Trained members as the rest of the package knows them: inference and patterns as numpy arrays."""
+"""Train the members of an ensemble, and turn them into heads and patterns of numpy arrays."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,30 +25,31 @@ from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, Head, 
 from rindices.learners.subsampling import Subsample, draw_subsample, split_into_halves
 from rindices.learners.surreal import networks
 from rindices.learners.surreal.networks import Transformation, append_ones
-from rindices.learners.surreal.recipe import Recipe, recipe_from_dict
+from rindices.learners.surreal.recipe import Recipe
 from rindices.learners.surreal.threads import one_thread
 from rindices.learners.surreal.train import run_steps, train_stacks
 from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, make_training_state
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 
-_COPIES_PER_CONTROL = 10  # of every control, each with its own severities, for the inverse
-_FIRST_HALF_MEMBER = 1000  # numbers of the members on halves begin here
+_COPIES_PER_CONTROL = 10  # each with its own severities, to refit the inverse
+_FIRST_HALF_MEMBER = 1000  # first number of the members trained on halves
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The people as a recipe sees them, controls first.
+    """People as a recipe sees them, controls first.
 
     Attributes
     ----------
     recipe : Recipe
     prepared : (N, R)
-        As they come: controls have mean 1 and standard deviation 0.1.
+        Standardised people: controls have mean 1 and standard deviation 0.1.
     head : ContrastiveHead
-        Turns prepared people into shifts; of zero weights.
+        Head with zero weights, which turns prepared people into shifts.
     shifts : (N, R)
-        In control standard deviations.
+        Shifts in control standard deviations.
     y : (N,)
+        0 control, 1 patient.
     """
 
     recipe: Recipe
@@ -60,8 +59,8 @@ class TrainingData:
     y: IntArray
 
     @classmethod
-    def of(cls, X: FloatArray, y: IntArray, n_patterns: int, recipe: Recipe) -> TrainingData:
-        """From prepared people (N, R) in any order."""
+    def from_people(cls, X: FloatArray, y: IntArray, n_patterns: int, recipe: Recipe) -> TrainingData:
+        """Return the training data of prepared people (N, R) in any order."""
         order = np.argsort(y, kind="stable")
         people, labels = X[order], y[order]
         head = initialise_contrastive_head(people, labels == 1, n_patterns, recipe.straighten)
@@ -74,13 +73,13 @@ class TrainingData:
         return recipe.warm_start or recipe.share < 1 or recipe.conditioning != "none" or recipe.inverse == "refit"
 
     def scale_group(self, label: int) -> FloatArray:
-        """Controls (0) or patients (1) on the scale that the networks expect, (N, R)."""
+        """Return controls (0) or patients (1) on the scale that the networks expect, (N, R)."""
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self.shifts[self.y == label])
 
-    def start(self, seats: Subsample, n_patterns: int, seed: int) -> LinearStart:
-        """Where a member with these people starts."""
+    def fit_start(self, subsample: Subsample, n_patterns: int, seed: int) -> LinearStart:
+        """Return the start of a member that sees this subsample."""
         recipe = self.recipe
-        return fit_linear_start(self.shifts, self.y, seats, n_patterns, recipe.start, recipe.conditioning, seed)
+        return fit_linear_start(self.shifts, self.y, subsample, n_patterns, recipe.start, recipe.conditioning, seed)
 
 
 @one_thread()
@@ -90,7 +89,7 @@ def train_surreal_members(
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
-    values: dict[str, Any],
+    recipe: Recipe,
     checkpoint: Path | None = None,
     evidence: bool = True,
 ) -> list[Member]:
@@ -102,162 +101,171 @@ def train_surreal_members(
         Prepared people; controls have mean 1 and standard deviation 0.1.
     y : (N,)
         0 control, 1 patient.
-    values : dict
-        The recipe, see :func:`.recipe.as_values`.
+    n_patterns : int
+        M.
+    numbers : sequence of int
+        Numbers of the members.
+    seed : int
+        Seed of the run.
+    recipe : Recipe
+        Hyper-parameters.
     checkpoint : Path, optional
-        File to keep the state in while training, and to resume from.
+        File to save the state to while training, and to resume from.
     evidence : bool
-        Whether warm members bring evidence from disjoint halves of the people.
+        Whether to measure the agreement of fits on disjoint halves, for members with a warm start.
     """
-    chosen = recipe_from_dict(values)
-    room = TrainingData.of(X, y, n_patterns, chosen)
-    plan = TrainingPlan(n_patterns, chosen, seed=seed, members=tuple(numbers), stack=len(numbers))
-    members = train_members(room, plan, checkpoint)
-    if not (evidence and chosen.warm_start):
+    data = TrainingData.from_people(X, y, n_patterns, recipe)
+    plan = TrainingPlan(n_patterns, recipe, seed=seed, members=tuple(numbers), stack=len(numbers))
+    members = train_members(data, plan, checkpoint)
+    if not (evidence and recipe.warm_start):
         return members
-    trained_on = any(member.steps > chosen.held_steps for member in members)
+    f_was_trained = any(member.steps > recipe.held_steps for member in members)
     return [
-        member._replace(evidence=_measure_split_half_agreement(room, plan, member.number, trained_on))
+        member._replace(evidence=_measure_split_half_agreement(data, plan, member.number, f_was_trained))
         for member in members
     ]
 
 
 @one_thread()
 def train_members(
-    room: TrainingData, plan: TrainingPlan, checkpoint: Path | None = None, workers: int = 1, device: str = "cpu"
+    data: TrainingData, plan: TrainingPlan, checkpoint: Path | None = None, workers: int = 1, device: str = "cpu"
 ) -> list[Member]:
-    """Train members, where the recipe asks for it each on its own people and from its own start."""
-    if not room.needs_starts:
-        controls, patients = room.prepared[room.y == 0], room.prepared[room.y == 1]
+    """Train the members of a plan, each on its subsample and from its start if the recipe asks for it."""
+    if not data.needs_starts:
+        controls, patients = data.prepared[data.y == 0], data.prepared[data.y == 1]
         trained = train_stacks(controls, patients, plan, path=checkpoint, workers=workers, device=device)
         return [make_member(member, controls) for member in trained]
     starts = {}
     for number in plan.members:
         rng = np.random.default_rng([plan.seed, number])
-        seats = draw_subsample(room.y, plan.recipe.share, rng)
-        starts[number] = room.start(seats, plan.patterns, int(rng.integers(2**31 - 1)))
-    return _train_from_starts(room, plan, starts, path=checkpoint, workers=workers, device=device)
+        subsample = draw_subsample(data.y, plan.recipe.share, rng)
+        starts[number] = data.fit_start(subsample, plan.patterns, int(rng.integers(2**31 - 1)))
+    return _train_from_starts(data, plan, starts, checkpoint, workers, device)
 
 
 def _train_from_starts(
-    room: TrainingData, plan: TrainingPlan, starts: Mapping[int, LinearStart], **how: Any
+    data: TrainingData,
+    plan: TrainingPlan,
+    starts: Mapping[int, LinearStart],
+    checkpoint: Path | None = None,
+    workers: int = 1,
+    device: str = "cpu",
 ) -> list[Member]:
-    trained = train_stacks(room.scale_group(0), room.scale_group(1), plan, starts=starts, **how)
-    return [_make_member_from_start(member, room, starts[member.member], plan.seed) for member in trained]
+    people = data.scale_group(0), data.scale_group(1)
+    trained = train_stacks(*people, plan, starts=starts, path=checkpoint, workers=workers, device=device)
+    return [_make_member_from_start(member, data, starts[member.member], plan.seed) for member in trained]
 
 
-def _make_member_from_start(trained: TrainedMember, room: TrainingData, start: LinearStart, seed: int) -> Member:
-    """A trained member that reads shifts, with the inverse that its recipe asks for.
+def _make_member_from_start(trained: TrainedMember, data: TrainingData, start: LinearStart, seed: int) -> Member:
+    """Return a trained member with the inverse that its recipe asks for.
 
-    Where D let f go at once, f is what its start taught it, and the start's own inverse is the exact one.
+    If f was never trained after its start, the inverse of the start itself is used, which is exact.
     """
-    if room.recipe.inverse == "g":  # then nothing was straightened, and the scaled people are the prepared ones
-        return make_member(trained, room.scale_group(0))
+    if data.recipe.inverse == "g":  # then nothing was straightened, and the scaled people are the prepared ones
+        return make_member(trained, data.scale_group(0))
     rng = np.random.default_rng([seed, trained.member, 3])
-    if room.recipe.warm_start and trained.steps <= room.recipe.held_steps:
+    if data.recipe.warm_start and trained.steps <= data.recipe.held_steps:
         weights, shifts = compute_start_weights(start, rng), compute_start_curves(start, SEVERITY_LEVELS)
     else:
-        weights, shifts = refit_inverse(trained, room, start, rng), _compute_shift_curves(trained, room.scale_group(0))
-    head, curves = _make_scaled_head(weights, room), room.head.to_control_sd(shifts)
+        weights, shifts = refit_inverse(trained, data, start, rng), _compute_shift_curves(trained, data.scale_group(0))
+    head, curves = _make_scaled_head(weights, data), data.head.to_control_sd(shifts)
     return Member(trained.member, trained.outcome, trained.steps, head, curves)
 
 
-def _make_scaled_head(weights: FloatArray, room: TrainingData) -> ContrastiveHead:
-    """A head with these weights (R, M); R-index 1 is the patients' 98th percentile."""
-    return replace(room.head, weights=weights / compute_unit_severity(room.shifts[room.y == 1] @ weights))
+def _make_scaled_head(weights: FloatArray, data: TrainingData) -> ContrastiveHead:
+    """Return a head with these weights (R, M), scaled so that R-index 1 is the patients' 98th percentile."""
+    return replace(data.head, weights=weights / compute_unit_severity(data.shifts[data.y == 1] @ weights))
 
 
 @torch.inference_mode()
 def refit_inverse(
-    trained: TrainedMember, room: TrainingData, start: LinearStart, rng: np.random.Generator
+    trained: TrainedMember, data: TrainingData, start: LinearStart, rng: np.random.Generator
 ) -> FloatArray:
-    """The regression of z on f(x, z), in closed form: weights (R, M) of people's shifts.
+    """Return the regression of z on f(x, z) in closed form: weights (R, M) of people's shifts.
 
-    f changes the controls that the member has seen; the normal variation is that of the start, which has more people
-    to learn it from.
+    f changes the controls that the member has seen. The normal variation is that of the start, which is estimated from
+    more people.
     """
     seen = start.subsample.seen
-    controls = np.repeat(room.shifts[seen[room.y[seen] == 0]], _COPIES_PER_CONTROL, axis=0)
-    if room.recipe.correlated:
+    controls = np.repeat(data.shifts[seen[data.y[seen] == 0]], _COPIES_PER_CONTROL, axis=0)
+    if data.recipe.correlated:
         correlation = np.asarray(trained.correlation.numpy(), np.float64)
         factor = np.linalg.cholesky(correlation + 1e-6 * np.eye(len(correlation)))
         z = draw_from_copula(np.asarray(factor), len(controls), rng)
     else:
         z = rng.random((len(controls), start.patterns.shape[1]))
     x = torch.as_tensor(CONTROL_MEAN + CONTROL_SD * controls)[None]
-    drawn = append_ones(torch.as_tensor(z))[None]
-    change = networks.apply_transformation(_extract_transformation(trained), x, drawn).change[0].numpy() / CONTROL_SD
+    z_rows = append_ones(torch.as_tensor(z))[None]
+    change = networks.apply_transformation(_extract_transformation(trained), x, z_rows).change[0].numpy() / CONTROL_SD
     return compute_inverse_weights(z, change, start.noise)
 
 
 def _measure_split_half_agreement(
-    room: TrainingData, plan: TrainingPlan, number: int, trained_on: bool
+    data: TrainingData, plan: TrainingPlan, number: int, f_was_trained: bool
 ) -> SplitHalfAgreement:
-    """How well two members agree that have no person in common, on all patients.
+    """Return the agreement, on all patients, of two fits that have no person in common.
 
-    They go as far as the members went: where D found nothing that f could still learn, a half is its start.
+    They are trained as far as the members were: if f was never trained after its start, the starts are compared.
     """
     rng = np.random.default_rng([plan.seed, number, 4])
-    starts = [
-        room.start(seats, plan.patterns, int(rng.integers(2**31 - 1))) for seats in split_into_halves(room.y, rng)
-    ]
+    halves = split_into_halves(data.y, rng)
+    starts = [data.fit_start(half, plan.patterns, int(rng.integers(2**31 - 1))) for half in halves]
     heads: Sequence[Head]
-    if trained_on:
-        own = {_FIRST_HALF_MEMBER + 2 * number + half: start for half, start in enumerate(starts)}
-        pair = _train_from_starts(room, replace(plan, members=tuple(own), stack=2), own)
-        heads = [member.head for member in pair]
+    if f_was_trained:
+        numbered = {_FIRST_HALF_MEMBER + 2 * number + half: start for half, start in enumerate(starts)}
+        half_plan = replace(plan, members=tuple(numbered), stack=2)
+        heads = [member.head for member in _train_from_starts(data, half_plan, numbered)]
     else:
-        heads = [_make_scaled_head(compute_start_weights(start, rng), room) for start in starts]
-    first, second = (head.infer(room.prepared[room.y == 1]) for head in heads)
+        heads = [_make_scaled_head(compute_start_weights(start, rng), data) for start in starts]
+    first, second = (head.infer(data.prepared[data.y == 1]) for head in heads)
     return compute_split_half_agreement(first, second)
 
 
 def make_member(trained: TrainedMember, controls: FloatArray) -> Member:
-    """A trained member with its patterns on these controls, (N, R)."""
+    """Return a member that infers by g, with its patterns on these controls (N, R)."""
     curves = _compute_shift_curves(trained, controls)
     return Member(trained.member, trained.outcome, trained.steps, extract_head(trained), curves)
 
 
 def extract_head(trained: TrainedMember) -> SurrealHead:
-    """G of a member."""
+    """Return g of a trained member."""
     weights = {name: tensor.numpy() for name, tensor in trained.weights.items()}
-    layers = {f"g2_{kind}{place}": weights[f"g2.{kind}{place}"] for kind in ("weight", "bias") for place in (1, 2, 3)}
+    layers = {f"g2_{kind}{layer}": weights[f"g2.{kind}{layer}"] for kind in ("weight", "bias") for layer in (1, 2, 3)}
     return SurrealHead(g1=weights["g1.weight"], **layers)
 
 
 def _extract_transformation(trained: TrainedMember) -> Transformation:
-    """The weights of f in double precision, with a member axis."""
+    """Return the weights of f in double precision, with a member axis."""
     return Transformation(*(trained.weights[f"f.{name}"].double()[None] for name in Transformation._fields))
 
 
 @torch.inference_mode()
 def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> FloatArray:
-    """Mean change of controls (N, R) under each pattern alone, (Q, M, R), in control standard deviations."""
+    """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in control sd."""
     f = _extract_transformation(trained)
     n_patterns = f.gate.shape[1] - 1
     x = torch.as_tensor(controls, dtype=torch.float64)[None]
     curves = []
     for severity in SEVERITY_LEVELS:
-        alone = append_ones(severity * torch.eye(n_patterns, dtype=torch.float64)).repeat(len(controls), 1)[None]
-        change = networks.apply_transformation(f, x, alone).change.view(len(controls), n_patterns, -1)
+        singles = append_ones(severity * torch.eye(n_patterns, dtype=torch.float64)).repeat(len(controls), 1)[None]
+        change = networks.apply_transformation(f, x, singles).change.view(len(controls), n_patterns, -1)
         curves.append(change.mean(dim=0).numpy() / CONTROL_SD)
     return np.stack(curves)
 
 
 @one_thread()
 def estimate_seconds_per_member(
-    X: FloatArray, y: IntArray, n_patterns: int, members: int, values: str, steps: int = 20
+    X: FloatArray, y: IntArray, n_patterns: int, members: int, recipe: Recipe, steps: int = 20
 ) -> float:
-    """Seconds that a member will take to its last step, from timing a few on this machine."""
-    chosen = recipe_from_dict(json.loads(values))
-    if chosen.warm_start:
+    """Return the estimated seconds per member of a stack, from timing a few steps or one warm start."""
+    if recipe.warm_start:
         start = time.perf_counter()
-        train_surreal_members(X, y, n_patterns, (0,), 0, json.loads(values))
+        train_surreal_members(X, y, n_patterns, (0,), 0, recipe)
         return time.perf_counter() - start
-    plan = TrainingPlan(n_patterns, chosen, members=tuple(range(members)), stack=members)
+    plan = TrainingPlan(n_patterns, recipe, members=tuple(range(members)), stack=members)
     controls, patients = (torch.as_tensor(X[y == label], dtype=torch.float32) for label in (0, 1))
-    group = make_training_state(plan.members, plan, controls, patients)
-    run_steps(group, steps)
+    state = make_training_state(plan.members, plan, controls, patients)
+    run_steps(state, steps)
     start = time.perf_counter()
-    run_steps(group, steps)
-    return (time.perf_counter() - start) / steps * chosen.max_steps / members
+    run_steps(state, steps)
+    return (time.perf_counter() - start) / steps * recipe.max_steps / members

@@ -1,7 +1,7 @@
-"""Severities z of a step, and the learnt copula between the patterns.
+"""Severities z of a step, and the copula between the patterns.
 
-A step needs K = 3 + M severity vectors for each person, kept in one tensor
-(S, B, K, M) so that f decodes them in one product:
+A step needs K = 3 + M severity vectors per person. They are in one tensor (S, B, K, M), so that f decodes them in one
+product:
 
 ===========  =====================================================================
 ``z[0]``     z, uniform on [0, 1]^M
@@ -10,15 +10,13 @@ A step needs K = 3 + M severity vectors for each person, kept in one tensor
 ``z[3 + i]`` a^i, equal to z in component i and zero elsewhere (decomposition)
 ===========  =====================================================================
 
-With a copula, z = Phi(L e) with e standard normal and L a lower triangular factor with
-rows of norm one: each component stays uniform and L L^T is their correlation before
-Phi. The gradient reaches L through Phi.
+With a copula, z = Phi(L e) with e standard normal and L a lower triangular factor with rows of norm one: each component
+stays uniform, and L L^T is the correlation before Phi. The gradient reaches L through Phi.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -32,27 +30,37 @@ FIRST_SINGLE_INDEX = 3
 
 
 def count_severity_vectors(patterns: int) -> int:
-    """K, severity vectors per person and step."""
+    """Return K, the number of severity vectors per person and step."""
     return FIRST_SINGLE_INDEX + patterns
 
 
 def make_member_generator(seed: int, member: int) -> torch.Generator:
-    """The random stream of one member of one training."""
+    """Return the random stream of one member of one training."""
     mixed = np.random.SeedSequence((seed, member)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(mixed[0] >> np.uint64(1)))
 
 
-class SeverityBuffers(Protocol):
-    """Places for the severities of a step, by role."""
+class RowsByRole:
+    """Views of rows (S, B * K, C), one for each role of their severities.
 
-    drawn: Tensor  # (S, B, M)
-    higher: Tensor  # (S, B, M)
-    near_zero: Tensor  # (S, B, M)
-    singles: Tensor  # (S, B, M, M)
+    Parameters
+    ----------
+    rows : Tensor
+        The K rows of a person are adjacent.
+    batch : int
+        B.
+    """
+
+    def __init__(self, rows: Tensor, batch: int) -> None:
+        by_person = torch.unflatten(rows, 1, (batch, -1))
+        self.drawn = by_person[:, :, DRAWN_INDEX]  # (S, B, C)
+        self.higher = by_person[:, :, HIGHER_INDEX]  # (S, B, C)
+        self.near_zero = by_person[:, :, NEAR_ZERO_INDEX]  # (S, B, C)
+        self.singles = by_person[:, :, FIRST_SINGLE_INDEX:]  # (S, B, M, C)
 
 
 def draw_severities(
-    z: SeverityBuffers,
+    z: RowsByRole,
     draws: Tensor,
     generators: Sequence[torch.Generator],
     near_zero: float,
@@ -62,12 +70,11 @@ def draw_severities(
 
     Parameters
     ----------
-    z : Severities
-        Written to. Entries of the single-pattern rows off the pattern are left alone
-        and must be zero.
+    z : RowsByRole
+        Written to. Entries of the single-pattern rows outside their pattern are not written and must be zero.
     draws : Tensor
-        Scratch on the CPU, (S, 3, B, M). With a copula ``draws[:, 0]`` keeps the
-        normal numbers e behind z, for :func:`copula_gradient`.
+        Buffer on the CPU, (S, 3, B, M). With a copula, ``draws[:, 0]`` holds the normal numbers e behind z, for
+        :func:`copula_gradient`.
     generators : sequence of torch.Generator
         One per member.
     near_zero : float
@@ -89,22 +96,19 @@ def draw_severities(
 
 
 def copula_factor(phi: Tensor) -> Tensor:
-    """L from free numbers: lower triangle, positive diagonal, rows of norm one.
-
-    (S, M, M) -> (S, M, M).
-    """
+    """Return L for free parameters phi: lower triangle, positive diagonal, rows of norm one; (S, M, M)."""
     diagonal = phi.diagonal(dim1=1, dim2=2).abs()
     return functional.normalize(phi.tril(-1) + torch.diag_embed(diagonal), dim=2)
 
 
 def copula_correlation(phi: Tensor) -> Tensor:
-    """Correlation L L^T behind the severities: (S, M, M) -> (S, M, M)."""
+    """Return the correlation L L^T behind the severities: (S, M, M) -> (S, M, M)."""
     factor = copula_factor(phi)
     return factor @ factor.mT
 
 
 def copula_divergence(factor: Tensor) -> Tensor:
-    """KL of the independent severities from the learnt ones: (S, M, M) -> (S,)."""
+    """Return the KL divergence of independent severities from those of the copula: (S, M, M) -> (S,)."""
     identity = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
     inverse = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
     log_det = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
@@ -113,17 +117,17 @@ def copula_divergence(factor: Tensor) -> Tensor:
 
 
 def copula_gradient(phi: Tensor, normals: Tensor, d_z: Tensor, divergence: float) -> Tensor:
-    """Gradient of the copula's free numbers.
+    """Return the gradient of the copula's free parameters.
 
     Parameters
     ----------
     phi : Tensor
-        Free numbers, (S, M, M).
+        Free parameters, (S, M, M).
     normals : Tensor
         e, (S, B, M).
     d_z : Tensor
-        Gradient of the adversarial loss with respect to z, (S, B, M). Only this loss
-        speaks of the population; the others would bend z to suit f.
+        Gradient of the adversarial loss with respect to z, (S, B, M). Only this loss depends on the distribution of
+        patients; the others would fit z to f.
     divergence : float
         Weight of the divergence from independence.
     """

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rindices.errors import InputError, did_you_mean
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
-
-RecipeValues = dict[str, Any]
-"""All values of a recipe by name, as they are written to JSON."""
 
 
 def _list_field_names(cls: type) -> list[str]:
@@ -298,10 +296,6 @@ def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any
     **changes
         As for :meth:`Recipe.replace`. A ``max_steps`` below the recipe's ``min_steps`` or ``held_steps`` lowers these
         as well, unless they are given.
-
-    Returns
-    -------
-    Recipe
     """
     if "max_steps" in changes:
         for name in ("min_steps", "held_steps"):
@@ -313,12 +307,12 @@ def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any
     return learning.replace(copula_after=learning.held_steps) if never_learnt else learning
 
 
-def recipe_to_dict(recipe: Recipe) -> RecipeValues:
+def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
     """Return all values of a recipe for JSON; :func:`recipe_from_dict` is the inverse."""
     return dataclasses.asdict(recipe) | {name: removed.value for name, removed in REMOVED_FIELDS.items()}
 
 
-def recipe_from_dict(values: RecipeValues) -> Recipe:
+def recipe_from_dict(values: Mapping[str, Any]) -> Recipe:
     """Return the recipe with these values, also if an earlier version wrote them."""
     for name, removed in REMOVED_FIELDS.items():
         if values.get(name, removed.value) != removed.value:

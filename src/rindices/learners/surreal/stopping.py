@@ -1,4 +1,4 @@
-"""D on people that a member has not seen: the honest word on whether there is anything left to learn."""
+"""Stopping rule of warm starts: D on held-out people."""
 
 from __future__ import annotations
 
@@ -13,40 +13,43 @@ from rindices.learners.surreal.networks import append_ones
 from rindices.learners.surreal.training_state import TrainingState
 
 CHANCE_LOSS = 2 * math.log(2)
-"""Loss of a D that knows nothing."""
-_DRAWS_PER_CONTROL = 4  # synthesised patients for each unseen control
+"""Loss of a D that cannot tell synthesised from real patients."""
+_DRAWS_PER_CONTROL = 4  # synthesised patients for each held-out control
 
 
-def discriminator_at_chance(group: TrainingState) -> Tensor | None:
-    """Whether D cannot tell unseen patients from synthesised ones, (S,); None where nobody is unseen or asks."""
-    bar = group.work.recipe.telling_bar
-    if not bar or not group.batches.unseen[0].shape[1] or not group.batches.unseen[1].shape[1]:
+def discriminator_at_chance(state: TrainingState) -> Tensor | None:
+    """Return whether D cannot tell held-out patients from synthesised ones, (S,).
+
+    None if the recipe has no such rule or nobody is held out.
+    """
+    bar = state.work.recipe.telling_bar
+    if not bar or not all(rows.shape[1] for rows in state.batches.unseen):
         return None
-    return held_out_discrimination_loss(group) >= bar * CHANCE_LOSS
+    return held_out_discrimination_loss(state) >= bar * CHANCE_LOSS
 
 
 @torch.inference_mode()
-def held_out_discrimination_loss(group: TrainingState) -> Tensor:
-    """D's loss on people whom the member has not seen, (S,)."""
-    stack, batches = group.stack, group.batches
+def held_out_discrimination_loss(state: TrainingState) -> Tensor:
+    """Return D's loss on the people that each member has not seen, (S,)."""
+    stack, batches = state.stack, state.batches
     nets, table = stack.weights.networks, batches.table
     x, real = (table[rows.flatten()].view(*rows.shape, -1) for rows in batches.unseen)
     x = x[..., :-1].repeat_interleave(_DRAWS_PER_CONTROL, dim=1)
-    z = torch.stack([_draw_severities(group, place, x.shape[1]) for place in range(len(stack.members))])
-    made = append_ones(x + networks.apply_transformation(nets.f, x, append_ones(z)).change)
+    z = torch.stack([_draw_severities(state, position, x.shape[1]) for position in range(len(stack.members))])
+    fake = append_ones(x + networks.apply_transformation(nets.f, x, append_ones(z)).change)
     if stack.conditioner is not None:
-        made, real = (torch.bmm(people, stack.conditioner) for people in (made, real))
-    return losses.discrimination_loss(*(networks.apply_perceptron(nets.d, people).top for people in (made, real)))
+        fake, real = (torch.bmm(people, stack.conditioner) for people in (fake, real))
+    return losses.discrimination_loss(*(networks.apply_perceptron(nets.d, people).top for people in (fake, real)))
 
 
-def _draw_severities(group: TrainingState, place: int, number: int) -> Tensor:
-    """Severities for one member at this step, (U, M), from a stream of their own."""
-    phi = group.stack.phi
-    entropy = (group.seed, group.stack.members[place], group.steps, 1)
+def _draw_severities(state: TrainingState, position: int, count: int) -> Tensor:
+    """Return severities for one member at this step, (U, M), from a stream of their own."""
+    phi = state.stack.phi
+    entropy = (state.seed, state.stack.members[position], state.steps, 1)
     rng = np.random.default_rng(np.random.SeedSequence(entropy))
-    shape = (number, phi.shape[1])
-    if not group.work.recipe.correlated:
+    shape = (count, phi.shape[1])
+    if not state.work.recipe.correlated:
         return torch.as_tensor(rng.random(shape)).to(phi)
     normals = torch.as_tensor(rng.standard_normal(shape)).to(phi)
-    z: Tensor = torch.special.ndtr(normals @ latents.copula_factor(phi)[place].T)
+    z: Tensor = torch.special.ndtr(normals @ latents.copula_factor(phi)[position].T)
     return z

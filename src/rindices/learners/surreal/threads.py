@@ -1,4 +1,4 @@
-"""One thread for torch too."""
+"""Limit torch and BLAS to one thread."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from rindices import threads
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch and the linear algebra of numpy to one thread; a decorator too."""
+    """Limit torch and numpy's linear algebra to one thread; also works as a decorator."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

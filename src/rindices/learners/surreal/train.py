@@ -1,7 +1,7 @@
-"""The training loop: members step until they converge, diverge or run out of steps.
+"""The training loop: members step until they converge, diverge or reach the step limit.
 
-Members are trained in small stacks. Stacks never meet, so a member's numbers do not
-depend on the other stacks, on their order or on the number of workers.
+Members are trained in small stacks. Stacks are independent, so the numbers of a member do not depend on the other
+stacks, on their order or on the number of workers.
 """
 
 from __future__ import annotations
@@ -20,115 +20,102 @@ from torch import Tensor
 from rindices.errors import RindicesError
 from rindices.learners.contrastive.linear_start import LinearStart
 from rindices.learners.outcome import TrainingOutcome
-from rindices.learners.surreal import checkpoint, latents, networks, step
+from rindices.learners.surreal import latents, networks, step
+from rindices.learners.surreal.checkpoint import describe_training, load_checkpoint, save_checkpoint
 from rindices.learners.surreal.losses import LossTerms
 from rindices.learners.surreal.recipe import Recipe
 from rindices.learners.surreal.stopping import discriminator_at_chance
-from rindices.learners.surreal.training_state import (
-    TrainedMember,
-    TrainingPlan,
-    TrainingState,
-    make_training_state,
-    select_members,
-)
+from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, TrainingState, make_training_state
 
 LossCallback = Callable[[tuple[int, ...], int, LossTerms], None]
-"""Told at every look: the members of a stack, the steps they took, their losses."""
+"""Called at every check with the members of a stack, the steps they took and their losses."""
 
 
 @torch.inference_mode()
-def run_steps(group: TrainingState, steps: int) -> LossTerms:
-    """Take so many steps; the losses of the last."""
-    for ahead in reversed(range(steps)):
-        number = group.steps + steps - ahead
-        group.work.pace, group.work.f_frozen = (
-            group.work.recipe.rate_factor(number),
-            number <= group.work.recipe.held_steps,
-        )
-        group.batches.fill(group.work.people, group.stack.streams)
-        terms = step.take_step(group.stack, group.work, look=not ahead)
-    group.steps += steps
+def run_steps(state: TrainingState, steps: int) -> LossTerms:
+    """Take a number of steps and return the losses of the last one."""
+    work, recipe = state.work, state.work.recipe
+    for number in range(state.steps + 1, state.steps + steps + 1):
+        work.rate_factor, work.f_frozen = recipe.rate_factor(number), number <= recipe.held_steps
+        state.batches.fill(work.people, state.stack.streams)
+        terms = step.take_step(state.stack, work, with_losses=number == state.steps + steps)
+    state.steps += steps
     assert terms is not None
     return terms
 
 
 def decide_outcomes(
-    terms: LossTerms, steps: int, recipe: Recipe, fooled: Tensor | None = None
+    terms: LossTerms, steps: int, recipe: Recipe, at_chance: Tensor | None = None
 ) -> list[TrainingOutcome | None]:
-    """Which members are to stop, and why; one entry per member.
+    """Return the outcome of each member that must stop, and None for the others.
 
-    A warm member starts at a solution: it has converged when D is at chance, or when its steps are spent.
+    A member with a warm start has converged when D is at chance on held-out people, or at the step limit: it started
+    at a solution. Any other member has converged when its losses are below the paper's bars.
     """
     table = torch.stack(terms)
-    sound = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
+    finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
     if recipe.warm_start:
-        ready = torch.zeros_like(sound) if fooled is None or steps < recipe.held_steps else fooled
-        at_the_end = TrainingOutcome.CONVERGED
+        converged = torch.zeros_like(finite) if at_chance is None or steps < recipe.held_steps else at_chance
+        at_limit = TrainingOutcome.CONVERGED
     else:
-        ready, at_the_end = _below_bars(terms, steps, recipe), TrainingOutcome.STEP_LIMIT
+        below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+        converged, at_limit = below & (steps >= recipe.min_steps), TrainingOutcome.STEP_LIMIT
 
-    def outcome(is_sound: bool, is_ready: bool) -> TrainingOutcome | None:
-        if not is_sound:
+    def decide(is_finite: bool, has_converged: bool) -> TrainingOutcome | None:
+        if not is_finite:
             return TrainingOutcome.DIVERGED
-        if is_ready:
+        if has_converged:
             return TrainingOutcome.CONVERGED
-        return at_the_end if steps >= recipe.max_steps else None
+        return at_limit if steps >= recipe.max_steps else None
 
-    return [outcome(*pair) for pair in zip(sound.tolist(), ready.tolist(), strict=True)]
-
-
-def _below_bars(terms: LossTerms, steps: int, recipe: Recipe) -> Tensor:
-    """The paper's rule of stopping, (S,)."""
-    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
-    return below & (steps >= recipe.min_steps)
+    return [decide(*pair) for pair in zip(finite.tolist(), converged.tolist(), strict=True)]
 
 
-def release_stopped_members(group: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
-    """Record the losses and let go of the members that are to stop."""
-    for row, member in zip(torch.stack(terms).T.tolist(), group.stack.members, strict=True):
-        group.seen[member].append([float(group.steps), *row])
-    outcomes = decide_outcomes(terms, group.steps, recipe, discriminator_at_chance(group))
-    for place, outcome in enumerate(outcomes):
+def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
+    """Record the losses, and move members that must stop to ``state.trained``."""
+    for row, member in zip(torch.stack(terms).T.tolist(), state.stack.members, strict=True):
+        state.history[member].append([float(state.steps), *row])
+    outcomes = decide_outcomes(terms, state.steps, recipe, discriminator_at_chance(state))
+    for position, outcome in enumerate(outcomes):
         if outcome is not None:
-            group.trained.append(_make_trained_member(group, place, outcome))
-    staying = [place for place, outcome in enumerate(outcomes) if outcome is None]
-    if len(staying) < len(outcomes):
-        select_members(group, staying)
+            state.trained.append(_make_trained_member(state, position, outcome))
+    running = [position for position, outcome in enumerate(outcomes) if outcome is None]
+    if len(running) < len(outcomes):
+        state.select_members(running)
 
 
-def _make_trained_member(group: TrainingState, place: int, outcome: TrainingOutcome) -> TrainedMember:
-    stack, member = group.stack, group.stack.members[place]
+def _make_trained_member(state: TrainingState, position: int, outcome: TrainingOutcome) -> TrainedMember:
+    stack, member = state.stack, state.stack.members[position]
     weights = networks.named_weights(stack.weights.networks)
     return TrainedMember(
         member,
         outcome,
-        group.steps,
-        {name: tensor[place].detach().cpu().clone() for name, tensor in weights.items()},
-        latents.copula_correlation(stack.phi)[place].cpu().clone(),
-        np.array(group.seen.pop(member)),
+        state.steps,
+        {name: tensor[position].detach().cpu().clone() for name, tensor in weights.items()},
+        latents.copula_correlation(stack.phi)[position].cpu().clone(),
+        np.array(state.history.pop(member)),
     )
 
 
 def train_stack(
-    group: TrainingState,
+    state: TrainingState,
     recipe: Recipe,
     until: int,
-    look: LossCallback | None = None,
+    on_check: LossCallback | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Train a stack to the first look at or after step ``until``, or till its last member stops.
+    """Train a stack to the first check at or after step ``until``, or until its last member stops.
 
-    Looks fall on multiples of ``recipe.check_every`` whatever ``until`` is, so that
-    interruptions leave no trace.
+    Checks are at multiples of ``recipe.check_every`` whatever ``until`` is, so that an interruption changes no number.
     """
     every = recipe.check_every
-    while group.running and group.steps < until and not (stop is not None and stop.is_set()):
-        members = group.stack.members
-        next_look = min((group.steps // every + 1) * every, recipe.max_steps)
-        terms = run_steps(group, next_look - group.steps)
-        release_stopped_members(group, terms, recipe)
-        if look is not None:
-            look(members, group.steps, terms)
+    while state.running and state.steps < until and not (stop is not None and stop.is_set()):
+        members = state.stack.members
+        next_check = min((state.steps // every + 1) * every, recipe.max_steps)
+        terms = run_steps(state, next_check - state.steps)
+        release_stopped_members(state, terms, recipe)
+        if on_check is not None:
+            on_check(members, state.steps, terms)
 
 
 def train_stacks(
@@ -140,7 +127,7 @@ def train_stacks(
     workers: int = 1,
     path: Path | None = None,
     save_every: int = 2_000,
-    look: LossCallback | None = None,
+    on_check: LossCallback | None = None,
     starts: Mapping[int, LinearStart] | None = None,
 ) -> list[TrainedMember]:
     """Train all members of a plan.
@@ -149,63 +136,63 @@ def train_stacks(
     ----------
     controls, patients : array
         Regions scaled as 1 + 0.1 x (v - control mean) / control sd, (N, R) each.
-    plan : Plan
-        What to train.
+    plan : TrainingPlan
+        Members, recipe and seed.
     device : str
-        Of the arithmetic; random numbers always come from the CPU.
+        Device of the arithmetic; random numbers always come from the CPU.
     workers : int
         Threads, each with one stack at a time. The numbers do not depend on it.
     path : Path, optional
-        File for checkpoints. If it exists training resumes from it, number for number.
+        Checkpoint file. If it exists, training resumes from it with the same numbers.
     save_every : int
         Steps between checkpoints.
-    look : callable, optional
+    on_check : callable, optional
         See ``LossCallback``; called from the worker threads.
-    starts : mapping of int to Start, optional
-        Where each member starts, for recipes that need it.
+    starts : mapping of int to LinearStart, optional
+        Start of each member, for recipes that need one.
 
     Returns
     -------
-    list of Trained
+    list of TrainedMember
         In the order of ``plan.members``.
+
+    Raises
+    ------
+    RindicesError
+        If a table is not people x regions or has missing values, or the checkpoint belongs to another training.
     """
     dtype = getattr(torch, plan.dtype)
     x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
     _validate_inputs(x, y)
-    identity = checkpoint.describe_training(plan, x, y)
-    groups = [make_training_state(members, plan, x, y, starts) for members in split_into_stacks(plan)]
+    identity = describe_training(plan, x, y)
+    states = [make_training_state(members, plan, x, y, starts) for members in split_into_stacks(plan)]
     if path is not None and path.exists():
-        checkpoint.load(path, groups, identity)
+        load_checkpoint(path, states, identity)
     stop = threading.Event()
-    with ThreadPoolExecutor(workers, initializer=_limit_to_one_thread) as pool:
-        while any(group.running for group in groups):
-            until = min(group.steps for group in groups if group.running) + save_every
-            train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, look=look, stop=stop)
-            running = [pool.submit(train_until, group) for group in groups]
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        while any(state.running for state in states):
+            until = min(state.steps for state in states if state.running) + save_every
+            train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, on_check=on_check, stop=stop)
+            futures = [pool.submit(train_until, state) for state in states]
             try:
-                for future in running:
+                for future in futures:
                     future.result()
-            except KeyboardInterrupt:  # stop at the next look, keep what was done
+            except KeyboardInterrupt:  # stop at the next check and save what was done
                 stop.set()
-                wait(running)
+                wait(futures)
                 if path is not None:
-                    checkpoint.save(path, groups, identity)
+                    save_checkpoint(path, states, identity)
                 raise
             if path is not None:
-                checkpoint.save(path, groups, identity)
-    done = {member.member: member for group in groups for member in group.trained}
-    return [done[member] for member in plan.members]
+                save_checkpoint(path, states, identity)
+    trained = {member.member: member for state in states for member in state.trained}
+    return [trained[member] for member in plan.members]
 
 
 def split_into_stacks(plan: TrainingPlan) -> list[tuple[int, ...]]:
-    """The members of each stack."""
+    """Return the numbers of the members of each stack."""
     starts = range(0, len(plan.members), plan.stack)
     return [plan.members[start : start + plan.stack] for start in starts]
-
-
-def _limit_to_one_thread() -> None:
-    """One thread a stack: sums come out the same on any machine, and workers do not compete for cores."""
-    torch.set_num_threads(1)
 
 
 def _validate_inputs(controls: Tensor, patients: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What a training is given, holds while it runs, and gives back."""
+"""Input of a training (plan), its running state, and its output (trained members)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class TrainedMember:
     ----------
     member : int
         Its number within the run.
-    outcome : Outcome
+    outcome : TrainingOutcome
         Why it stopped.
     steps : int
-        After how many steps.
+        Steps it took.
     weights : dict of str to Tensor
-        Its weights by name, without a member axis; see :func:`.networks.named`.
+        Its weights by name, without a member axis; see :func:`.networks.named_weights`.
     correlation : Tensor
-        Learnt correlation behind the severities, (M, M); the identity if not learnt.
+        Correlation of the copula between the severities, (M, M); the identity without a copula.
     history : ndarray
-        One row per look: the step, then the terms in the order of :class:`.Terms`.
+        One row per check: the step, then the losses in the order of :class:`.losses.LossTerms`.
     """
 
     member: int
@@ -48,7 +48,7 @@ class TrainedMember:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is trained, and how; two equal plans give equal numbers.
+    """All that decides the numbers of a training, besides the data.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ class TrainingPlan:
     recipe : Recipe
         Hyper-parameters.
     seed : int
-        Of the run; each member derives its own stream.
+        Seed of the run; each member derives its own stream from it.
     members : tuple of int
         Numbers of the members to train.
     stack : int
-        Members per stack, trained by the same products. Five keep a CPU core busy and
-        its cache warm; on a GPU take all.
+        Members per stack, trained by the same matrix products. Five keep a CPU core busy and fit into its cache; on a
+        GPU use all.
     dtype : str
         "float32" or "float64".
     """
@@ -82,27 +82,33 @@ class TrainingPlan:
             f"A member is named twice in {self.members}.": len(set(self.members)) < len(self.members),
             f"dtype is {self.dtype!r}; use 'float32' or 'float64'.": self.dtype not in ("float32", "float64"),
         }
-        for message, holds in problems.items():
-            if holds:
+        for message, present in problems.items():
+            if present:
                 raise RindicesError(f"Training plan: {message}")
 
 
 @dataclass
 class TrainingState:
-    """One stack with its place in the data, its buffers and what it has seen."""
+    """One stack in training: members, position in the data, buffers, and what has been recorded."""
 
     stack: MemberStack
     batches: BatchSampler
     work: Workspace
     steps: int = 0
     seed: int = 0
-    seen: dict[int, list[list[float]]] = field(default_factory=dict)
+    history: dict[int, list[list[float]]] = field(default_factory=dict)  # rows of losses of each running member
     trained: list[TrainedMember] = field(default_factory=list)
 
     @property
     def running(self) -> bool:
         """Whether a member is still in training."""
         return bool(self.stack.members)
+
+    def select_members(self, positions: Sequence[int]) -> None:
+        """Continue with the members at these positions of the S axis only."""
+        self.stack, self.batches = self.stack.select(positions), self.batches.select(positions)
+        work = self.work
+        self.work = Workspace(work.sizes, len(positions), work.batch, work.recipe, work.people)
 
 
 def make_training_state(
@@ -112,26 +118,25 @@ def make_training_state(
     patients: Tensor,
     starts: Mapping[int, LinearStart] | None = None,
 ) -> TrainingState:
-    """A stack at its start.
+    """Return a stack before its first step.
 
     Parameters
     ----------
-    starts : mapping of int to Start, optional
-        Where each member starts, for recipes that need it (`.contrastive.linear_start`).
+    members : sequence of int
+        Numbers of the members of this stack.
+    plan : TrainingPlan
+        Recipe and seed.
+    controls, patients : Tensor
+        (N_cn, R) and (N_pt, R).
+    starts : mapping of int to LinearStart, optional
+        Start of each member, for recipes that need one.
     """
     sizes = NetworkSizes(controls.shape[1], plan.patterns)
-    own = [starts[member] for member in members] if starts else []
+    stack_starts = [starts[member] for member in members] if starts else []
     stack = make_member_stack(members, sizes, plan.recipe, plan.seed, controls)
-    batches = make_batch_sampler(controls, patients, len(members), [start.subsample for start in own])
-    if own:
-        warm_start_members(stack, batches, own, plan.recipe, plan.seed)
+    batches = make_batch_sampler(controls, patients, len(members), [start.subsample for start in stack_starts])
+    if stack_starts:
+        warm_start_members(stack, batches, stack_starts, plan.recipe, plan.seed)
     batch = plan.recipe.batch_size(*(order.shape[1] for order in batches.orders))
     work = Workspace(sizes, len(members), batch, plan.recipe, controls)
-    return TrainingState(stack, batches, work, seed=plan.seed, seen={member: [] for member in members})
-
-
-def select_members(group: TrainingState, places: Sequence[int]) -> None:
-    """Go on with only the members at these places of the S axis."""
-    group.stack, group.batches = group.stack.keep(places), group.batches.keep(places)
-    work = group.work
-    group.work = Workspace(work.sizes, len(places), work.batch, work.recipe, work.people)
+    return TrainingState(stack, batches, work, seed=plan.seed, history={member: [] for member in members})

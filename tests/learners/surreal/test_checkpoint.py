@@ -1,0 +1,108 @@
+"""Checkpoints: resuming gives the same numbers, and another training is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+import rindices
+from rindices.errors import RindicesError
+from rindices.learners.surreal.losses import LossTerms
+from rindices.learners.surreal.train import train_stacks
+from rindices.learners.surreal.training_state import TrainingPlan
+from tests.learners.surreal.helpers import BRIEF, PEOPLE, SHORT, are_equal, make_data, make_starts
+
+KILLED = """
+import sys
+import numpy as np
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from rindices.learners.surreal.train import train_stacks
+from rindices.learners.surreal.training_state import TrainingPlan
+from tests.learners.surreal.helpers import PEOPLE, SHORT
+plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
+train_stacks(*PEOPLE, plan, path=Path(sys.argv[1]), save_every=50)
+"""
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+def test_resuming_continues_number_for_number(tmp_path: Path, stack: int) -> None:
+    plan = TrainingPlan(2, SHORT, members=(0, 1, 2), stack=stack)
+    straight = train_stacks(*PEOPLE, plan)
+    path = tmp_path / "members.safetensors"
+
+    class StopHereError(Exception):
+        pass
+
+    def interrupt(_members: tuple[int, ...], steps: int, _terms: LossTerms) -> None:
+        if steps == 50:
+            raise StopHereError
+
+    with pytest.raises(StopHereError):
+        train_stacks(*PEOPLE, plan, path=path, save_every=20, on_check=interrupt)
+    assert path.exists()
+    assert are_equal(straight, train_stacks(*PEOPLE, plan, path=path, save_every=20))
+    assert are_equal(straight, train_stacks(*PEOPLE, plan, path=path))  # all done: nothing to train
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_another_plan_or_other_data_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "members.safetensors"
+    train_stacks(*PEOPLE, TrainingPlan(2, SHORT), path=path)
+    with pytest.raises(RindicesError, match="seed"):
+        train_stacks(*PEOPLE, TrainingPlan(2, SHORT, seed=5), path=path)
+    with pytest.raises(RindicesError, match="data"):
+        train_stacks(PEOPLE[0] + 1, PEOPLE[1], TrainingPlan(2, SHORT), path=path)
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(RindicesError, match="delete it"):
+        train_stacks(*PEOPLE, TrainingPlan(2, SHORT), path=path)
+
+
+def test_a_killed_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "members.safetensors"
+    tests = Path(__file__).parents[3]
+    source = Path(rindices.__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), str(tests)], env=environment)
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
+    assert are_equal(train_stacks(*PEOPLE, plan), train_stacks(*PEOPLE, plan, path=path))
+
+
+def test_an_interrupted_warm_training_resumes_number_for_number(tmp_path: Path) -> None:
+    data = make_data(BRIEF.replace(telling_bar=0))
+    plan, starts = TrainingPlan(2, data.recipe, members=(0, 1)), make_starts(data)
+    people = data.scale_group(0), data.scale_group(1)
+    straight = train_stacks(*people, plan, starts=starts)
+    path = tmp_path / "members.safetensors"
+
+    def interrupt(_members: tuple[int, ...], steps: int, _terms: LossTerms) -> None:
+        if steps == 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_stacks(*people, plan, starts=starts, path=path, save_every=20, on_check=interrupt)
+    assert are_equal(straight, train_stacks(*people, plan, starts=starts, path=path, save_every=20))
+
+
+def test_a_checkpoint_keeps_the_names_of_earlier_versions(tmp_path: Path) -> None:
+    path = tmp_path / "members.safetensors"
+    train_stacks(*PEOPLE, TrainingPlan(2, SHORT, members=(0, 1)), path=path)
+    with safe_open(path, framework="pt") as file:
+        names, metadata = set(file.keys()), file.metadata()
+    flat = {f"0/{kind}.{part}" for kind in ("weights", "first", "second") for part in ("generator", "discriminator")}
+    assert names >= flat | {"0/count", "0/phi", "0/phi_first", "0/phi_second", "0/order.controls", "0/seen.0"}
+    assert json.loads(metadata["identity"])["recipe"]["averaging"] == 0.0
+    assert json.loads(metadata["states"])[0].keys() == {"steps", "members", "cursors", "trained"}
