@@ -46,11 +46,6 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
     dict of str to list of str
         Names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M) and, if the model has them, the bounds of the
         intervals ``low`` and ``high`` (N, M) and ``novelty`` (N, 1).
-
-    Raises
-    ------
-    ModelError
-        If the package onnx is missing or the file cannot be written.
     """
     graph = _GraphBuilder()
     values = _add_preprocessing(graph, model)

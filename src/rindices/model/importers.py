@@ -75,22 +75,7 @@ def list_published_regions() -> tuple[str, ...]:
 
 
 def import_published(path: Path, name: str) -> FittedModel:
-    """Import one of the published checkpoints.
-
-    Parameters
-    ----------
-    path : Path
-    name : {'ad_2rindices', 'brain_aging_5rindices'}
-
-    Returns
-    -------
-    FittedModel
-
-    Raises
-    ------
-    ModelError
-        If the name is unknown, or the file is not that checkpoint.
-    """
+    """Import one of `PUBLISHED_MODELS`; a file with other numbers is refused."""
     if name not in PUBLISHED_MODELS:
         raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
     published = PUBLISHED_MODELS[name]
@@ -120,15 +105,6 @@ def import_checkpoint(
         In the order of training. ``age`` is a number; ``sex=F/M`` has two categories that were coded 0 and 1.
     epoch : int, optional
         Saved epoch to import; needed if there are several.
-
-    Returns
-    -------
-    FittedModel
-
-    Raises
-    ------
-    ModelError
-        If the checkpoint cannot be read, or does not match the regions or covariates.
     """
     from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
 

@@ -47,23 +47,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
-    """Return the arrays of a file, after checking their names, types, shapes and values.
-
-    Parameters
-    ----------
-    path : Path
-    expected : mapping of str to tuple of int
-        Shape of each array; the file must have these arrays and no others.
-
-    Returns
-    -------
-    dict of str to ndarray
-
-    Raises
-    ------
-    ModelError
-        If the file cannot be read, or an array is missing, unexpected, of another shape or not finite.
-    """
+    """Return the arrays of a file, which must be those of the expected shapes, finite floats and no others."""
     header = {name: entry for name, entry in read_header(path).items() if name != "__metadata__"}
     missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
     if missing or extra:

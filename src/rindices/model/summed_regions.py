@@ -18,19 +18,7 @@ def add_summed_regions(cohort: Cohort, sums: RegionSums) -> tuple[Cohort, list[P
     """Replace columns by their sums.
 
     A sum that the table has as a column is left as it is. A sum with a missing column is not computed, and is reported
-    as a missing region later.
-
-    Parameters
-    ----------
-    cohort : Cohort
-    sums : mapping of str to sequence of str
-        Columns that each region is the sum of.
-
-    Returns
-    -------
-    Cohort
-    list of Problem
-        A note, if sums were computed.
+    as a missing region later. The list contains a note if sums were computed.
     """
     volumes = cohort.volumes
     computed = {

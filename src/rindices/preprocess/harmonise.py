@@ -91,11 +91,6 @@ class Harmoniser:
             (R,) names of the regions, for error messages.
         patient : (N,), optional
             Mask of the patients, if people of both groups are passed. The group difference is then preserved too.
-
-        Raises
-        ------
-        PreprocessingError
-            If a site has one person, if sites are collinear with the design, or if a region is constant within sites.
         """
         unique, site_index, counts = np.unique(np.asarray(sites, dtype=str), return_inverse=True, return_counts=True)
         names = tuple(unique.tolist())
@@ -167,16 +162,7 @@ class Harmoniser:
         sites : sequence of str
             (N,) site of each control; sites of the harmoniser are left as they are.
         min_controls : int
-            Controls that a new site must have.
-
-        Returns
-        -------
-        Harmoniser
-
-        Raises
-        ------
-        PreprocessingError
-            If a new site has fewer controls.
+            Controls that a new site must have; a site with fewer is refused by name.
         """
         site_names = np.asarray(sites, dtype=str)
         new = sorted(set(site_names.tolist()) - set(self.sites))

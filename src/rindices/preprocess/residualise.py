@@ -154,11 +154,6 @@ class Residualiser:
         volumes : (N, R)
             Volumes of controls.
         covariates : (N, C)
-
-        Raises
-        ------
-        PreprocessingError
-            If there are too few controls for so many design columns.
         """
         codings = derive_codings(covariates)
         design = build_design_matrix(codings, covariates)

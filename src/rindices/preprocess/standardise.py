@@ -32,11 +32,6 @@ class Standardiser:
             Volumes of controls, adjusted for covariates.
         regions : sequence of str
             (R,) names of the regions, for error messages.
-
-        Raises
-        ------
-        PreprocessingError
-            If there are fewer than two controls, or a region is constant in them.
         """
         if len(volumes) < 2:
             raise PreprocessingError(f"{len(volumes)} controls are too few to standardise by: at least 2 are needed.")
@@ -66,17 +61,6 @@ class Standardiser:
 
 
 def find_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> list[str]:
-    """Return the names of regions that are constant up to rounding.
-
-    Parameters
-    ----------
-    mean, sd : (R,)
-    regions : sequence of str
-        (R,) names.
-
-    Returns
-    -------
-    list of str
-    """
+    """Return the names of regions whose sd (R,) is 0 up to rounding of the mean (R,)."""
     varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
     return [region for region, vary in zip(regions, varies, strict=True) if not vary]

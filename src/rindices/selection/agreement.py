@@ -24,18 +24,6 @@ from scipy.stats import kendalltau
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 
-__all__ = [
-    "Agreement",
-    "MembersAgreement",
-    "PatternCIndex",
-    "agreement",
-    "align_columns",
-    "c_index",
-    "c_index_matrix",
-    "members_agreement",
-    "pattern_c_index",
-]
-
 _CORRELATION_WEIGHT = 1e-9  # correlation decides between matchings of equal concordance
 
 
@@ -288,7 +276,7 @@ def _correlate_differences(first: FloatArray, second: FloatArray) -> float:
 
 
 def _validate_vector(values: ArrayLike, name: str) -> FloatArray:
-    column = _convert_to_floats(values, name)
+    column = _convert_to_floats(values, f"{name} is not a table of numbers; convert its columns first.")
     if column.ndim != 1:
         raise InputError(
             f"{name} has shape {column.shape}; the c-index takes one number per person. "
@@ -298,7 +286,7 @@ def _validate_vector(values: ArrayLike, name: str) -> FloatArray:
 
 
 def _validate_matrix(values: ArrayLike, name: str) -> FloatArray:
-    table = _convert_to_floats(values, name)
+    table = _convert_to_floats(values, f"{name} is not a table of numbers; convert its columns first.")
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[1] == 0:
         raise InputError(f"{name} has shape {table.shape}; give people in rows, patterns in columns.")
@@ -306,34 +294,26 @@ def _validate_matrix(values: ArrayLike, name: str) -> FloatArray:
 
 
 def _validate_stack(members: ArrayLike) -> FloatArray:
-    try:
-        stack = np.asarray(members, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            "members differ in shape or are not numbers; give (members, people, patterns), "
-            "every member with the same number of patterns, on the same people."
-        ) from None
+    layout = "give (members, people, patterns), every member with the same people and number of patterns"
+    stack = _convert_to_floats(members, f"members differ in shape or are not numbers; {layout}.")
     if stack.ndim != 3 or len(stack) < 2:
-        raise InputError(
-            f"members have shape {stack.shape}; give (members, people, patterns) with at least two members."
-        )
+        raise InputError(f"members have shape {stack.shape}; {layout}, and at least two members.")
     return stack
 
 
-def _convert_to_floats(values: ArrayLike, name: str) -> FloatArray:
+def _convert_to_floats(values: ArrayLike, message: str) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} is not a table of numbers; convert its columns first.") from None
+        raise InputError(message) from None
 
 
 def _check_finite(values: FloatArray, name: str) -> FloatArray:
     """Raise an error for fewer than two people and for values that are not finite."""
     if len(values) < 2:
         raise InputError(f"{name} has {len(values)} people; an order needs at least two.")
-    bad = ~np.isfinite(values)
-    if bad.any():
-        rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))
+    rows = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+    if rows.size:
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise InputError(f"{name} is not finite in {len(rows)} rows: {shown}. Drop or fill those people first.")
     return values

@@ -78,14 +78,6 @@ def draw_permuted_labels(
 
     Observed and drawn labels are equally many exchanges away from one hidden set of labels, so that none is special.
 
-    Parameters
-    ----------
-    patient : (N,)
-        Observed labels.
-    scheme : PermutationScheme
-    n_draws : int
-    rng : Generator
-
     Yields
     ------
     (N,)
