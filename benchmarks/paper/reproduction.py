@@ -105,25 +105,27 @@ def list_wide_tables() -> list[list[str]]:
     ]
 
 
-TEXT = """# The paper, reproduced
-Five numbers in a cell are the tasks basic, overlap, scarce, noise, mild: pattern-c-index, mean over cohorts. The people
-of the paper are not public; the cohorts here are simulated from a log-normal model of healthy volumes
+TEXT = """# Reproduction of the paper
+Cells with five numbers have the mean pattern-c-index over cohorts of the tasks basic, overlap, scarce, noise and mild. The
+data of the paper are not public. The cohorts here are simulated from a log-normal model of healthy volumes
 (`rindices simulate`), on which NMF and factor analysis score as in the paper.
 
 {table}
 
-The sections on AD data (5.2, B.7 to B.9) need people that are not public.
+The sections on AD data (5.2, B.7 to B.9) need data that are not public.
 
-## What the rows mean
-- **surreal** is recipe `default`, ten members, everything chosen without the truth. **contrastive** is one closed-form
-  fit. **Recipe paper** is the published training: random start, its rate of 2e-4, its stopping rule, lambda 0.2.
-- **Figure 2, B.2, B.3**: under recipe `default` D lets nearly all members go before f has moved, so no weight of the
-  objective can matter. To see what the weights do, D's judgement is switched off there (`telling_bar = 0`) and members
-  take all their adversarial steps. B.3 is also run from a random start, where only the losses hold f in place.
-- **B.3 says zeta = 0 for "no cn loss"**. In the objective (equation 11) zeta weighs the reconstruction; the cn loss is
-  weighed by eta. It is read as a misprint for eta.
-- **Section 4.3** chooses M by agreement; here by the agreement of fits on disjoint halves of the people, since members
-  that share people agree on noise too ([why](../benchmarks/results/null_agreement.md)).
+## Notes on the rows
+- **surreal** is the recipe `default` with ten members. All choices are made without the truth. **contrastive** is one
+  closed-form fit. **Recipe paper** is the published training: random start, learning rate 2e-4, its stopping rule,
+  lambda 0.2.
+- **Figure 2, B.2, B.3**: in the recipe `default`, the discriminator D lets nearly all members stop before the
+  transformation f has changed, so the weights of the objective have no effect. To show their effect, this stopping rule
+  is switched off here (`telling_bar = 0`), and members take all their adversarial steps. B.3 is also run from a random
+  start, where only the losses constrain f.
+- **B.3 has zeta = 0 for "no cn loss"**. In the objective (equation 11), zeta is the weight of the reconstruction, and eta
+  is the weight of the cn loss. We read zeta as a misprint of eta.
+- **Section 4.3** chooses M by agreement. Here it is the agreement of fits on disjoint halves of the people, because
+  members that share people agree on noise too ([why](../benchmarks/results/null_agreement.md)).
 
 ## Figure 2
 ![Accuracy and agreement over lambda](../benchmarks/paper/results/figure2.png)
@@ -132,7 +134,7 @@ The sections on AD data (5.2, B.7 to B.9) need people that are not public.
 
 def main() -> None:
     """Write the page."""
-    lines = ["| paper's table | command | ours | paper's |", "|---|---|---|---|"]
+    lines = ["| in the paper | command | here | paper |", "|---|---|---|---|"]
     rows = [*list_table_1(), *list_full_length(), *list_wide_tables(), *list_bounds_and_supervised()]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     OUT.write_text(TEXT.format(table="\n".join(lines)), "utf-8")
