@@ -1,5 +1,7 @@
 """``rindices apply`` on large text tables: stray quotation marks lose nobody and cost no time."""
 
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -91,3 +93,12 @@ def test_a_long_row_is_named_by_its_line(folder: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(stream, "ChunkSize", lambda: size)
     result, _ = apply(folder, write_lines(folder, tmp_path, {2_900: (",x", ",x,x")}))
     assert "line 2,900 has" in str(result.exception)
+
+
+def test_text_in_chunks_needs_no_pyarrow(folder: Path, tmp_path: Path) -> None:
+    table = write_lines(folder, tmp_path, {})
+    assert apply(folder, table)[0].exit_code == 0
+    program = "import sys; sys.modules['pyarrow'] = None; from rindices.cli.main import run; run()"
+    arguments = ["apply", folder / "m.safetensors", table, "--out", tmp_path / "without.csv", "--workers", "1"]
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True)
+    assert (tmp_path / "without.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()

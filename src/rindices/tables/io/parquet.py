@@ -1,18 +1,18 @@
-"""Parquet tables: read at once, or row group by row group."""
+"""Parquet tables: read into memory, or in batches of rows."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pandas as pd
 
-from rindices.errors import Findings, ProblemCode, TableError, join_names
+from rindices.errors import Findings, ProblemCode, join_names
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
-_BUFFER_BYTES = 131_072  # bytes of a column: row groups may be larger than memory
+_BUFFER_BYTES = 131_072  # per column, because a row group may be larger than memory
 
 
 def is_parquet(path: Path) -> bool:
@@ -20,8 +20,27 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in PARQUET_SUFFIXES
 
 
-def read_parquet(path: Path, most_columns: int, findings: Findings, rows: int | None = None) -> pd.DataFrame:
+def read_parquet(path: Path, max_columns: int, findings: Findings, rows: int | None = None) -> pd.DataFrame:
     """Read a table, or its first rows; a named index becomes columns, and names of columns are stripped."""
+    with open_parquet(path, findings) as file:
+        import pyarrow as pa
+
+        width = len(file.schema_arrow.names)
+        if width > max_columns:
+            what = f"the table has {width:,} columns; at most {max_columns:,} are read"
+            findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what, path.name)
+        try:
+            frame = pd.read_parquet(path) if rows is None else _read_first_rows(file, rows)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            _refuse_file(path, error, findings)
+    named_index = [name for name in frame.index.names if name]
+    frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
+    return strip_column_names(frame)
+
+
+def open_parquet(path: Path, findings: Findings | None = None) -> "pq.ParquetFile":
+    """Open a file to read its row groups one by one; raises `TableError` if that is not possible."""
+    findings = findings or Findings()
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -29,32 +48,14 @@ def read_parquet(path: Path, most_columns: int, findings: Findings, rows: int | 
         cure = "pip install 'rindices[parquet]'"
         findings.fatal(ProblemCode.MISSING_PACKAGE, "reading parquet needs pyarrow", path.name, cure)
     try:
-        width = len(pq.read_schema(path).names)
-        if width > most_columns:
-            what = f"the table has {width:,} columns; at most {most_columns:,} are read"
-            findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what, path.name)
-        frame = pd.read_parquet(path) if rows is None else _read_first_rows(path, rows)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        what = f"this is not a readable parquet file ({join_names([error])})"
-        findings.fatal(ProblemCode.FILE_UNREADABLE, what, path.name, "Write it again")
-    named_index = [name for name in frame.index.names if name]
-    frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
-    return strip_column_names(frame)
-
-
-def open_parquet(path: Path) -> "pq.ParquetFile":
-    """Open a file whose row groups are read one by one."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise TableError(f"{path.name}: reading parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
-    try:
         return pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(
-            f"{path.name} is not a readable parquet file ({join_names([error])}): write it again."
-        ) from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        _refuse_file(path, error, findings)
+
+
+def _refuse_file(path: Path, error: Exception, findings: Findings) -> NoReturn:
+    what = f"this is not a readable parquet file ({join_names([error])})"
+    findings.fatal(ProblemCode.FILE_UNREADABLE, what, path.name, "Write it again")
 
 
 def read_batches(path: Path, columns: Sequence[str], groups: Sequence[int], rows: int) -> Iterator[pd.DataFrame]:
@@ -69,10 +70,15 @@ def read_batches(path: Path, columns: Sequence[str], groups: Sequence[int], rows
         Row groups, which may be larger than memory.
     rows : int
     """
-    file = open_parquet(path)
-    names = {str(name).strip(): name for name in file.schema_arrow.names}
-    for batch in file.iter_batches(rows, list(groups), [names[column] for column in columns], use_threads=False):
-        yield strip_column_names(batch.to_pandas(split_blocks=True, ignore_metadata=True))
+    with open_parquet(path) as file:
+        import pyarrow as pa
+
+        names = {str(name).strip(): name for name in file.schema_arrow.names}
+        try:
+            for batch in file.iter_batches(rows, groups, [names[column] for column in columns], use_threads=False):
+                yield strip_column_names(batch.to_pandas(split_blocks=True, ignore_metadata=True))
+        except (pa.ArrowException, OSError) as error:
+            _refuse_file(path, error, Findings())
 
 
 def strip_column_names(frame: pd.DataFrame) -> pd.DataFrame:
@@ -81,16 +87,13 @@ def strip_column_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _read_first_rows(path: Path, rows: int) -> pd.DataFrame:
+def _read_first_rows(file: "pq.ParquetFile", rows: int) -> pd.DataFrame:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
-        batches, held = [], 0
-        for batch in file.iter_batches(batch_size=rows):
-            batches.append(batch)
-            held += batch.num_rows
-            if held >= rows:
-                break
-        frame: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).slice(0, rows).to_pandas()
+    batches: list[pa.RecordBatch] = []
+    for batch in file.iter_batches(batch_size=rows):
+        batches.append(batch)
+        if sum(map(len, batches)) >= rows:
+            break
+    frame: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).slice(0, rows).to_pandas()
     return frame
