@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rindices as ri
-from rindices.errors import ModelError, RindicesError, TableError
+from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
 from rindices.model.stream import StreamResult, apply_stream, find_repeated_hashes
@@ -95,7 +95,8 @@ def test_participants_are_joined_in_every_chunk(at: Path, model: ri.FittedModel,
     there = people[columns].sample(frac=1, random_state=3)
     there.assign(participant_id=there["participant_id"] + "_T1w").to_csv(at / "p.tsv", sep="\t", index=False)
     people.to_csv(at / "whole.csv", index=False)
-    run(at, model, at / "t.csv", participants=at / "p.tsv", size=ChunkSize(50, 50, 100_000))
+    outcome = run(at, model, at / "t.csv", participants=at / "p.tsv", size=ChunkSize(50, 50, 100_000))
+    assert not [problem for problem in outcome.problems if problem.code is ProblemCode.UNUSED_PARTICIPANTS]
     result = pd.read_csv(at / "out.csv").set_index("participant_id")
     expected = in_memory(at / "whole.csv", model).set_index("participant_id").loc[result.index]
     np.testing.assert_array_equal(result[["r1", "r2_high"]], expected[["r1", "r2_high"]])

@@ -131,7 +131,10 @@ class OpenedTable:
         dialect = None if is_parquet(path) else sniff_dialect(path, findings)
         table = build_region_table(frame, header, path.name, request.roles, findings)
         validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
-        validation = replace(validation, problems=(*findings, *validation.problems))
+        problems = [*findings, *validation.problems]
+        if not is_complete:  # the participants of later rows are not known yet
+            problems = [problem for problem in problems if problem.code is not ProblemCode.UNUSED_PARTICIPANTS]
+        validation = replace(validation, problems=tuple(problems))
         validation.cohort_or_raise()
         return cls(path, request, dialect, table, validation, is_complete)
 
