@@ -10,7 +10,7 @@ from typing import Any
 
 from rindices.experiments.trust_cohorts import PATIENT_SPREAD
 from rindices.selection.dimensions import N_PERMUTATIONS, SIGNIFICANCE_LEVEL
-from rindices.study.evidence import MAX_PARTICIPANTS_PER_GROUP
+from rindices.study.number_of_patterns import MAX_PARTICIPANTS_PER_GROUP
 from rindices.study.sample_size import MIN_RECOVERY_RATE
 
 RESULTS = Path(__file__).parent / "results"

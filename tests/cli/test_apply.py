@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import RindicesError
+from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
 
@@ -102,3 +103,21 @@ def test_text_in_chunks_needs_no_pyarrow(folder: Path, tmp_path: Path) -> None:
     arguments = ["apply", folder / "m.safetensors", table, "--out", tmp_path / "without.csv", "--workers", "1"]
     subprocess.run([sys.executable, "-c", program, *arguments], check=True)
     assert (tmp_path / "without.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+def test_apply_never_overwrites_its_inputs(tmp_path: Path) -> None:
+    simulated = ri.simulate_cohort("tiny", seed=1)
+    write_cohort(simulated, tmp_path)
+    model, people = tmp_path / "model.safetensors", tmp_path / "participants.tsv"
+    ri.fit(simulated.cohort, 2, members=2, recipe="contrastive", workers=1).save(model)
+    before = people.read_bytes()
+
+    def apply_into(out: Path) -> Result:
+        arguments = ["apply", model, tmp_path / "volumes.csv", "--participants", people, "--out", out]
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    assert apply_into(people).exit_code == 2
+    assert people.read_bytes() == before
+    (tmp_path / "new.json").write_text('{"mine": 1}')
+    assert apply_into(tmp_path / "new.tsv").exit_code == 0
+    assert (tmp_path / "new.json").read_text() == '{"mine": 1}'

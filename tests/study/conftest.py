@@ -9,7 +9,7 @@ from rindices.experiments.simulate import write_cohort
 from tests.study.helpers import STUDY, run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("study")
     write_cohort(ri.simulate_cohort("tiny", seed=1), path)
@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def undisturbed(folder: Path) -> Path:
     done = run("fit", folder / "study.toml", "--out", folder / "plain", "--workers", 1)
     assert done.returncode == 0, done.stderr

@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from rindices.errors import StudyError
 from rindices.study.lock import file_lock, read_holder
+from rindices.study.store import RunStore
+from tests.study.helpers import begin, outputs, run, wait_for
 
 
 def test_the_record_names_the_holder_and_goes_with_the_lock(tmp_path: Path) -> None:
@@ -99,3 +103,35 @@ def test_an_unusable_folder_is_a_study_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StudyError, match="cannot write to"), file_lock(tmp_path / "file" / "lock"):
         pass
+
+
+def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, undisturbed: Path) -> None:
+    out = folder / "shared"
+    first = begin("fit", folder / "study.toml", "--out", out, "--workers", 1)
+    wait_for((out / "runs" / "lock").exists)
+    time.sleep(0.2)
+    second = run("fit", folder / "study.toml", "--out", out)
+    assert second.returncode == 1
+    who = rf"is in use by process {first.pid} on {socket.gethostname()} since \S+: wait for it, or delete \S+ if"
+    assert re.search(who, second.stderr), second.stderr
+    message = first.communicate()[1]
+    assert first.returncode == 0, message
+    assert outputs(out) == outputs(undisturbed)
+    assert not (out / "runs" / "lock").exists()
+
+
+def test_the_record_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
+    store, lock = RunStore(tmp_path), tmp_path / "lock"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host = socket.gethostname()
+    for holder in (f'{{"host": "{host}", "pid": {gone.pid}}}', f'{{"host": "{host}", "pid": 1, "born": "long ago"}}'):
+        lock.write_text(holder)
+        with store.lock_folder():
+            assert f'"pid": {os.getpid()}' in lock.read_text()
+        assert not lock.exists()
+    for holder, who in (('{"host": "elsewhere", "pid": 7}', "process 7 on elsewhere"), ("", "an unknown machine")):
+        lock.write_text(holder)
+        with pytest.raises(StudyError, match=who), store.lock_folder():
+            pass
+        assert lock.read_text() == holder

@@ -19,7 +19,7 @@ from rindices.experiments.tasks import MAX_PATTERNS, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.evidence import count_cohort_dimensions
+from rindices.study.number_of_patterns import count_cohort_dimensions
 from rindices.study.sample_size import PowerRow
 from rindices.tables.cohort import Cohort
 

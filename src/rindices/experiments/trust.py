@@ -30,7 +30,7 @@ from rindices.learners.pattern_stability import assess_pattern_stability
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import c_index_matrix
 from rindices.selection.dimensions import SIGNIFICANCE_LEVEL
-from rindices.study.evidence import count_cohort_dimensions
+from rindices.study.number_of_patterns import count_cohort_dimensions
 
 SUITE_PARTS = ("null", "number", "stress", "nuisance")
 RELIABILITY_MEASURES = ("stability", "split_half", "carriers")

@@ -1,13 +1,14 @@
 """Members: repetitions of a training whose agreement says whether a result can be trusted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, ContrastiveICA
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, SurrealHead
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
@@ -94,3 +95,41 @@ def compute_split_half_agreement(first: FloatArray, second: FloatArray) -> Split
     """Return how well two sets of R-indices (N, M) of the same people agree."""
     between = agreement(first, second)
     return between.concordance, between.dimension, between.difference
+
+
+def rescale_consensus(
+    heads: Sequence[ContrastiveHead | SurrealHead], orders: Sequence[IntArray], patients: FloatArray
+) -> tuple[tuple[ContrastiveHead | SurrealHead, ...], FloatArray]:
+    """Rescale members so that their mean is 1 at the patients' 98th percentile.
+
+    The mean of members that agree only in part on a pattern is flatter than each of them. R-indices of a GAN keep the
+    scale of its severities.
+
+    Parameters
+    ----------
+    heads : sequence of ContrastiveHead or SurrealHead
+    orders : sequence of (M,)
+        Column of each member that is pattern k of the consensus.
+    patients : (N, R)
+        Prepared patients.
+
+    Returns
+    -------
+    heads : tuple
+        The members, rescaled.
+    unit : (M,)
+        98th percentile of each pattern before.
+    """
+    width = len(orders[0])
+    linear = [head for head in heads if isinstance(head, ContrastiveHead)]
+    if len(linear) < len(heads):
+        return tuple(heads), np.ones(width)
+    joint = np.mean([head.infer(patients)[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
+    unit = np.quantile(joint, UNIT_SEVERITY_QUANTILE, axis=0)
+    unit = np.where(unit > 1e-6, unit, 1.0)
+    scaled = []
+    for head, order in zip(linear, orders, strict=True):
+        column_units = np.empty(width)
+        column_units[order] = unit  # column order[k] of the member is pattern k of the consensus
+        scaled.append(replace(head, weights=head.weights / column_units))
+    return tuple(scaled), unit

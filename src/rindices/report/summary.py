@@ -12,8 +12,8 @@ from rindices.model.records import CandidateRecord, ModelCard, SettingRecord
 from rindices.report.people import CohortWarnings, collect_cohort_warnings
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import StudyResults
-from rindices.study.evidence import collect_study_warnings, list_weak_patterns
 from rindices.study.recipes import RECIPES
+from rindices.study.result_checks import collect_study_warnings, list_weak_patterns
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import CONTROL, PATIENT
 

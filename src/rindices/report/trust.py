@@ -11,7 +11,7 @@ from rindices.model.records import Interval, PatternCountRecord, PatternRecord, 
 from rindices.report.bars import Bar, make_bar
 from rindices.report.figures import Chart, plot_excess
 from rindices.report.study_results import StudyResults
-from rindices.study.evidence import MIN_CARRIER_SHARE, MIN_SPLIT_HALF, collect_study_warnings
+from rindices.study.result_checks import MIN_CARRIER_SHARE, MIN_SPLIT_HALF, collect_study_warnings
 
 _MEASURES = ("stability", "split_half", "carriers")
 

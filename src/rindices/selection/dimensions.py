@@ -24,6 +24,8 @@ from rindices.selection.relabel import PermutationScheme, draw_permuted_labels, 
 SIGNIFICANCE_LEVEL = 0.05
 N_PERMUTATIONS = 199
 MAX_PATTERNS = 8
+MIN_GROUP_OVERLAP = 0.3
+"""Overlap below which groups differ so much in covariates that the test can hardly detect a disease."""
 _CHECK_INTERVAL = 20  # permutations between checks whether a test can still become significant
 _EARLY_STOP_PERMUTATIONS = 60  # labellings, the observed one included, that suffice if no other reaches its excess
 _EPSILON = 1e-9
@@ -72,6 +74,11 @@ class DimensionEstimate(NamedTuple):
     dimension_tests: tuple[DimensionTest, ...]
     level: float
     overlap: float
+
+    @property
+    def is_null(self) -> bool:
+        """Whether no difference was detected although the groups can be compared."""
+        return self.number == 0 and self.overlap >= MIN_GROUP_OVERLAP
 
 
 class GroupContrast(NamedTuple):

@@ -1,31 +1,30 @@
-"""From what was chosen to a model: the agreeing members on one scale, and a card that says where they come from.
+"""Build the model of the chosen setting, and the records of what was compared.
 
 Shape letters: N people, R regions, M patterns.
 """
 
 import platform
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
 
-from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices._typing import FloatArray
 from rindices._version import __version__
-from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE
-from rindices.learners.ensemble import Member
-from rindices.learners.inference import ContrastiveHead, SurrealHead
+from rindices.learners.ensemble import Member, rescale_consensus
 from rindices.learners.outcome import TrainingOutcome
-from rindices.learners.pattern_stability import assess_pattern_stability
+from rindices.learners.pattern_stability import PatternStability, assess_pattern_stability
 from rindices.model.fitted import CITATION, FittedModel
-from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
+from rindices.model.intervals import calibrate_intervals
 from rindices.model.novelty import TrainingDistribution
 from rindices.model.records import (
     AgreementRecord,
     CandidateRecord,
+    Interval,
     MemberCountRecord,
     ModelCard,
     PatternCountRecord,
+    PatternRecord,
     ProvenanceRecord,
     RecipeRecord,
     SelectionRecord,
@@ -35,7 +34,6 @@ from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
 from rindices.selection.patterns import compute_standard_error
 from rindices.study.config import ModelConfig
-from rindices.study.evidence import make_pattern_records
 from rindices.study.plan import resolve_recipe
 from rindices.study.recipes import get_study_recipe
 from rindices.tables.cohort import Cohort
@@ -88,25 +86,33 @@ def build_model(
     seed: int,
     selection: SelectionRecord,
 ) -> FittedModel:
-    """Return the consensus of the agreeing members of the chosen setting, with all that is known of it.
+    """Build the consensus model of the agreeing members of the chosen setting.
 
     Parameters
     ----------
+    cohort : Cohort
+    preprocessing : Preprocessing
     X : (N, R)
         The cohort, prepared.
     gathered : dict
         All members by grid point.
+    choice : SelectionResult
+    model : ModelConfig
+    seed : int
     selection : SelectionRecord
-        What was compared and chosen.
+
+    Returns
+    -------
+    FittedModel
     """
     assert choice.best is not None
-    judgement = choice.evaluations[choice.best]
-    converged = [m for m in gathered[judgement.point] if m.outcome is TrainingOutcome.CONVERGED]
-    chosen = [converged[place] for place in choice.agreeing]
-    aligned = [m.patterns[:, list(order)] for m, order in zip(chosen, choice.orders, strict=True)]
-    heads, unit = _rescale_consensus([m.head for m in chosen], choice.orders, X[cohort.is_patient])
+    point = choice.evaluations[choice.best].point
+    converged = [member for member in gathered[point] if member.outcome is TrainingOutcome.CONVERGED]
+    chosen = [converged[index] for index in choice.agreeing]
+    aligned = [member.patterns[:, list(order)] for member, order in zip(chosen, choice.orders, strict=True)]
+    heads, unit = rescale_consensus([member.head for member in chosen], choice.orders, X[cohort.is_patient])
     recipe, values = resolve_recipe(model)
-    orders = tuple(tuple(int(place) for place in order) for order in choice.orders)
+    orders = tuple(tuple(int(index) for index in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]
     share, errors = get_study_recipe(recipe).get_subsample_share(values), None
     if len(aligned) > 1:
@@ -126,8 +132,30 @@ def build_model(
         fitted,
         card=replace(card, pattern_evidence=records),
         selection=replace(selection, patterns=records),
-        intervals=_fit_intervals(fitted, X, cohort.is_patient, share, seed),
+        intervals=calibrate_intervals(
+            fitted.infer, heads[0], patterns, X[~cohort.is_patient], X[cohort.is_patient], share, seed
+        ),
     )
+
+
+def make_pattern_records(stability: PatternStability) -> tuple[PatternRecord, ...]:
+    """Return how well each pattern is reproduced in other people."""
+    return tuple(
+        PatternRecord(
+            name=f"r{k + 1}",
+            stability=float(stability.stability[:, k].mean()),
+            stability_interval=_compute_interval(stability.stability[:, k]),
+            split_half=float(stability.split_half[:, k].mean()),
+            split_half_interval=_compute_interval(stability.split_half[:, k]),
+            carriers=float(stability.carriers[k]),
+            carriers_interval=(float(stability.carriers_interval[0, k]), float(stability.carriers_interval[1, k])),
+        )
+        for k in range(stability.stability.shape[1])
+    )
+
+
+def _compute_interval(values: FloatArray) -> Interval:
+    return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
 
 
 def _make_card(cohort: Cohort, model: ModelConfig, seed: int, selection: SelectionRecord) -> ModelCard:
@@ -161,37 +189,7 @@ def collect_provenance(cohort: Cohort, seed: int) -> ProvenanceRecord:
     )
 
 
-def _fit_intervals(
-    model: FittedModel, X: FloatArray, patient: BoolArray, share: float, seed: int
-) -> CalibratedIntervals:
-    """Return how far off the R-indices of a model are that was trained on prepared people (N, R)."""
-    return calibrate_intervals(model.infer, model.heads[0], model.patterns, X[~patient], X[patient], share, seed)
-
-
 def _compute_covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
     """Return the range of each numeric covariate among all training people."""
     numbers = cohort.covariates.select_dtypes("number")
     return {name: [float(numbers[name].min()), float(numbers[name].max())] for name in numbers}
-
-
-def _rescale_consensus(
-    heads: Sequence[ContrastiveHead | SurrealHead], orders: Sequence[IntArray], patients: FloatArray
-) -> tuple[tuple[ContrastiveHead | SurrealHead, ...], FloatArray]:
-    """Bring the consensus back to 1 at the patients' 98th percentile, and return by how much each pattern had shrunk.
-
-    The mean of members that agree on a pattern only in part is flatter than each of them. A GAN's R-indices are on the
-    scale of its severities and stay so.
-    """
-    width = len(orders[0])
-    linear = [head for head in heads if isinstance(head, ContrastiveHead)]
-    if len(linear) < len(heads):
-        return tuple(heads), np.ones(width)
-    joint = np.mean([head.infer(patients)[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
-    unit = np.quantile(joint, UNIT_SEVERITY_QUANTILE, axis=0)
-    unit = np.where(unit > 1e-6, unit, 1.0)
-    scaled = []
-    for head, order in zip(linear, orders, strict=True):
-        own = np.empty(width)
-        own[order] = unit  # column order[k] of the member is pattern k of the consensus
-        scaled.append(replace(head, weights=head.weights / own))
-    return tuple(scaled), unit

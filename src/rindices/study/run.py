@@ -28,17 +28,12 @@ from rindices.study.config import ModelConfig, StudyConfig
 from rindices.study.engines.base import Engine, StudyObserver, run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.engines.registry import make_engine
-from rindices.study.evidence import (
-    check_consensus_scale,
-    collect_study_warnings,
-    count_cohort_dimensions,
-    is_null_result,
-    make_number_record,
-)
 from rindices.study.exceptions import NoPatternError, UnstableError
+from rindices.study.number_of_patterns import count_cohort_dimensions, make_number_record
 from rindices.study.outputs import clear_outputs, write_null_result, write_selection, write_study, write_study_file
 from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.recipes import get_study_recipe
+from rindices.study.result_checks import check_consensus_scale, collect_study_warnings
 from rindices.study.sample_size import check_sample_size
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
@@ -188,7 +183,7 @@ def fit_cohort(
     preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     dimensions = count_cohort_dimensions(cohort, seed)
-    if is_null_result(dimensions) and len(set(model.patterns)) > 1:
+    if dimensions.is_null and len(set(model.patterns)) > 1:
         raise _make_no_pattern_error(dimensions, model.patterns, collect_provenance(cohort, seed))
     plan = make_plan(model, seed, make_data_key(cohort, harmonise))
     watcher = _SettingWatcher(plan, store, X[y == 1], observer)

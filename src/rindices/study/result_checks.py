@@ -1,0 +1,57 @@
+"""Reasons to doubt the result of a study."""
+
+from collections.abc import Sequence
+
+from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, join_names
+from rindices.model.records import PatternCountRecord, PatternRecord
+from rindices.selection.dimensions import MIN_GROUP_OVERLAP
+
+MIN_CARRIER_SHARE = 0.3
+"""Share of patients who carry a pattern below which they are called few."""
+MIN_CONSENSUS_SCALE = 0.7
+"""Scale of a consensus pattern, relative to single members, below which members hardly agree on it."""
+MIN_SPLIT_HALF = 0.5
+"""Rank correlation between disjoint halves below which a pattern is called not reproduced."""
+
+
+def list_weak_patterns(scales: Sequence[float]) -> list[str]:
+    """Return the names of patterns on which members hardly agree, so that their mean is nearly flat."""
+    return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < MIN_CONSENSUS_SCALE]
+
+
+def check_consensus_scale(scales: Sequence[float]) -> list[Problem]:
+    """Return a warning for patterns on which members hardly agree."""
+    weak = list_weak_patterns(scales)
+    what = f"members hardly agree on {join_names(weak)}: fewer patterns may be enough"
+    return [Problem(Severity.WARNING, what, code=ProblemCode.WEAK_PATTERNS)] if weak else []
+
+
+def collect_study_warnings(number: PatternCountRecord, patterns: Sequence[PatternRecord]) -> list[Problem]:
+    """Return warnings about the number of patterns and about single patterns.
+
+    Parameters
+    ----------
+    number : PatternCountRecord
+    patterns : sequence of PatternRecord
+
+    Returns
+    -------
+    list of Problem
+    """
+    warnings: list[tuple[ProblemCode, str, str]] = []  # code, what and cure
+    if number.why:
+        source = "agreement" if number.forced is None else "the study"
+        what = f"{source} and the test name different numbers of patterns"
+        warnings.append((ProblemCode.N_PATTERNS_UNCLEAR, what, number.why))
+    if number.test.overlap < MIN_GROUP_OVERLAP:
+        what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
+        warnings.append((ProblemCode.GROUPS_NOT_COMPARABLE, what, "controls more like the patients would help"))
+    rare = [pattern.name for pattern in patterns if pattern.carriers < MIN_CARRIER_SHARE]
+    if rare:
+        what = f"few patients carry {join_names(rare)}"
+        warnings.append((ProblemCode.FEW_CARRIERS, what, "look for a batch, a scanner or a subgroup behind it"))
+    not_reproduced = [pattern.name for pattern in patterns if pattern.split_half < MIN_SPLIT_HALF]
+    if not_reproduced:
+        what = f"other people do not reproduce {join_names(not_reproduced)}"
+        warnings.append((ProblemCode.NOT_REPRODUCED, what, "try fewer patterns, or more people"))
+    return [Problem(Severity.WARNING, what, "", capitalise_first(cure), code) for code, what, cure in warnings]

@@ -1,0 +1,53 @@
+"""Behaviour that all engines share: member sets that are given up, and interruptions."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rindices.study.store import RunStore
+from tests.study.helpers import begin, newest_states, sets, wait_for
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+@pytest.mark.parametrize("victim", ["training", "worker"])
+def test_a_set_that_kills_its_process_is_given_up(folder: Path, tmp_path: Path, engine: str, victim: str) -> None:
+    """Whoever begins one of the sets is killed, each time; the journal's file names tell who that is."""
+    if (engine, victim) == ("local", "worker"):
+        pytest.skip("the engine local has no workers beside the trainings")
+    process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, "--workers", 2)
+    dead: set[int] = set()
+    while process.poll() is None:
+        for path in tmp_path.glob("runs/journal/*.tsv"):
+            pid = int(path.stem.rpartition("-")[2])
+            if pid not in dead and "\tbegun\tm2-005" in path.read_text().rpartition("\n")[0].rpartition("\n")[2]:
+                dead.add(pid)
+                os.kill(pid if victim == "training" else psutil.Process(pid).ppid(), signal.SIGKILL)
+        time.sleep(0.01)
+    message = process.communicate()[1]
+    assert process.returncode == 1, message
+    reason = "its process ended with SIGKILL" if victim == "training" else "its worker was lost"
+    assert re.search(rf"1 member set of 4 could not be trained: m2-005-\w+ \({reason}, 4 times\)", message), message
+    assert "Traceback" not in message
+    assert len(sets(tmp_path)) == 3
+    begun = RunStore(tmp_path / "runs").count_events("begun")
+    assert [count for key, count in begun.items() if key.startswith("m2-005")] == [4]
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path, engine: str) -> None:
+    options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
+    process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, *options)
+    states = newest_states(tmp_path / "runs", 2)
+    time.sleep(1)  # a training that has not gone on since has nothing new to keep
+    process.terminate()
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode == 3, message
+    assert "run the same command again" in message
+    assert "Traceback" not in message
+    wait_for(lambda: all(path.stat().st_mtime_ns > last for path, last in states.items()), 60)
+    assert not (tmp_path / "runs" / "lock").exists()

@@ -1,0 +1,33 @@
+"""The engine of one machine."""
+
+from pathlib import Path
+
+import numpy as np
+
+import rindices as ri
+from rindices.study.config import ModelConfig
+from rindices.study.engines.base import run_plan
+from rindices.study.engines.local import LocalEngine
+from rindices.study.plan import make_plan
+from rindices.study.store import RunStore
+from tests.study.helpers import BRIEF, outputs, run
+
+
+def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) -> None:
+    done = run("fit", folder / "study.toml", "--out", folder / "two", "--workers", 2)
+    assert done.returncode == 0, done.stderr
+    assert outputs(folder / "two") == outputs(undisturbed)
+
+
+def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    X = ri.Preprocessing.fit(cohort).transform(cohort)
+    model = ModelConfig(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=7, recipe_changes=BRIEF)
+    plan = make_plan(model, 0, cohort.fingerprint())
+    written = []
+    for workers in (1, 2, 4):
+        store = RunStore(tmp_path / str(workers))
+        run_plan(plan, X, cohort.is_patient.astype(np.intp), store, LocalEngine(workers))
+        written.append({path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")})
+    assert len(written[0]) == 4
+    assert written[0] == written[1] == written[2]

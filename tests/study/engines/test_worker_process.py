@@ -1,0 +1,61 @@
+"""The process that trains for a worker."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rindices as ri
+from rindices.study.config import ModelConfig
+from rindices.study.engines.base import TrainingJob
+from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess
+from rindices.study.plan import MemberSet, make_plan
+from rindices.study.store import RunStore
+from tests.study.helpers import LONG, newest_states
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> TrainingJob:
+    """A training that takes far longer than a test."""
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    (work,) = make_plan(ModelConfig(**LONG), 0, cohort.fingerprint())
+    X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    return TrainingJob(work, tmp_path, RunStore(tmp_path).save_training_data(X, y))
+
+
+@pytest.mark.parametrize("end", ["asked", "abandoned"])
+def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) -> None:
+    """SIGTERM at the end of the wall time, and the end of the worker that asked for it."""
+    trainer, store, ended = TrainingProcess(), RunStore(order.folder), list[type]()
+
+    def train() -> None:
+        try:
+            trainer.train(order)
+        except TrainingPausedError as error:
+            ended.append(type(error))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    ((state, last),) = newest_states(order.folder, 1).items()
+    time.sleep(0.5)
+    if end == "asked":
+        trainer.request_stop()
+    else:
+        assert trainer._process.stdin is not None
+        trainer._process.stdin.close()
+    thread.join(30)
+    trainer.stop()
+    assert ended == [TrainingPausedError]
+    assert state.stat().st_mtime_ns > last
+    assert 0 < store.sum_partial_progress([order.work]) < 0.5
+
+
+def test_a_job_is_decoded_as_it_was_encoded(order: TrainingJob) -> None:
+    from rindices.study.engines.worker_process import _decode_job, _encode_job
+
+    again = _decode_job(_encode_job(order))
+    assert again == order
+    assert isinstance(again.work, MemberSet)
+    assert again.work.key == order.work.key

@@ -1,0 +1,35 @@
+"""The model of the chosen setting: its scale and its records."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rindices as ri
+
+
+def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
+    made = ri.simulate_cohort("basic", seed=1)
+    model = ri.fit(made.cohort, [2, 3], members=4, recipe="contrastive")
+    assert model.selection is not None
+    number = model.selection["number_of_patterns"]
+    assert (number["by_agreement"], number["by_test"], number["why"]) == (3, 3, "")
+    assert [pattern["name"] for pattern in model.selection["patterns"]] == ["r1", "r2", "r3"]
+    assert min(pattern["split_half"] for pattern in model.selection["patterns"]) > 0.9
+    model.save(tmp_path / "model.safetensors")
+    card = ri.load(tmp_path / "model.safetensors").card
+    assert card["number_of_patterns"] == number
+    assert card["pattern_evidence"] == model.selection["patterns"]
+
+
+@pytest.mark.parametrize("patterns", [1, 2, 3, 4])
+def test_the_consensus_keeps_its_scale(patterns: int) -> None:
+    made = ri.simulate_cohort("small", seed=0)
+    r = (
+        ri.fit(made.cohort, patterns, members=4, recipe="contrastive")
+        .apply(made.cohort)
+        .filter(regex=r"^r\d+$")
+        .to_numpy()
+    )
+    np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
+    np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.03)

@@ -1,0 +1,180 @@
+"""Studies from a cohort to a model: resumed runs give equal bytes, and studies may end without a model."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rindices as ri
+from rindices.errors import StudyError
+from rindices.experiments.tasks import TASKS
+from rindices.selection.agreement import pattern_c_index
+from rindices.study.config import ModelConfig
+from rindices.study.engines.base import StudyObserver
+from rindices.study.run import fit_cohort
+from rindices.study.store import RunStore
+from tests.study.helpers import BRIEF, command, outputs, run
+
+
+def test_a_study_from_its_file(undisturbed: Path) -> None:
+    selection = json.loads((undisturbed / "selection.json").read_text())
+    assert [g["setting"]["n_patterns"] for g in selection["grid"]] == [2, 3]
+    assert selection["chosen"]["members"] == {"trained": 10, "converged": 10}
+    table = pd.read_csv(undisturbed / "r_indices.tsv", sep="\t")
+    assert list(table.columns[:2]) == ["participant_id", "group"]
+    assert len(table) == 180
+
+
+def killed_and_resumed(folder: Path, out: Path, times: int) -> int:
+    """Start, kill all processes at a random moment, start again; return how often it was killed before the end."""
+    chance, kills = random.Random(0), 0
+    for _ in range(times):
+        process = subprocess.Popen(
+            command("fit", folder / "study.toml", "--out", out), start_new_session=True, stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(0.5, 7.0))
+        if process.poll() is None:
+            kills += 1
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.wait()
+    assert run("fit", folder / "study.toml", "--out", out).returncode == 0
+    return kills
+
+
+def test_killed_thrice_and_resumed(folder: Path, undisturbed: Path) -> None:
+    assert killed_and_resumed(folder, folder / "killed", 3) > 0
+    assert outputs(folder / "killed") == outputs(undisturbed)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> None:
+    for round_ in range(4):  # fresh folders, so that there is something left to kill
+        killed_and_resumed(folder, folder / f"killed{round_}", 5)
+        assert outputs(folder / f"killed{round_}") == outputs(undisturbed)
+
+
+def test_each_setting_is_announced_once(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    announced: list[int] = []
+    model = ModelConfig(patterns=(2, 3), members=15, recipe="contrastive")
+    observer = StudyObserver(on_setting=lambda point, concordance: announced.append(point.n_patterns))
+    fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, observer=observer)
+    assert sorted(announced) == [2, 3]
+
+
+def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:
+    out = folder / "interrupted"
+    process = subprocess.Popen(
+        command("fit", folder / "study.toml", "--out", out, "--workers", 1), stderr=subprocess.PIPE, text=True
+    )
+    while not list(out.glob("runs/*.safetensors")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate()[1]
+    assert process.returncode == 3, message
+    assert "run the same command again" in message
+    assert "Traceback" not in message
+    finished = len(list(out.glob("runs/*.safetensors")))
+    assert 0 < finished < 4
+    assert run("fit", folder / "study.toml", "--out", out).returncode == 0
+    assert outputs(out) == outputs(undisturbed)
+
+
+def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=1, recipe_changes=BRIEF)
+    first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
+    again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
+    assert first.card["recipe"]["values"]["max_steps"] == 40
+    assert first.heads[0].kind == "surreal"
+    np.testing.assert_array_equal(first.apply(cohort)[["r1", "r2"]], again.apply(cohort)[["r1", "r2"]])
+    assert not list((tmp_path / "a").glob("*.checkpoint"))
+
+
+BRIEF_DEFAULT = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_every": 10}
+
+
+def test_recipe_default_through_the_store(tmp_path: Path) -> None:
+    made = ri.simulate_cohort("small", seed=1)
+    model = ModelConfig(patterns=(3,), members=6, recipe_changes=BRIEF_DEFAULT)
+    first = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
+    again = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
+    names = ["r1", "r2", "r3"]
+    r = first.apply(made.cohort)[names]
+    np.testing.assert_array_equal(r, again.apply(made.cohort)[names])
+    assert first.card["recipe"]["recipe"] == "default"
+    assert first.card["recipe"]["values"]["start"] == "likelihood"
+    assert first.card["agreement_between"] == "disjoint halves"
+    assert all(steps in (10, 20) for steps in first.card["member_steps"])
+    first.save(tmp_path / "model.safetensors")
+    shown = run("model", "show", tmp_path / "model.safetensors").stdout
+    assert re.search(r"\d members needed no training after their start .*, \d were trained further", shown)
+    assert pattern_c_index(made.truth, r.to_numpy()[made.cohort.is_patient]).mean > 0.85
+    np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=0.01)
+    np.testing.assert_allclose(r[~made.cohort.is_patient].mean(axis=0), 0.0, atol=0.05)
+
+
+def test_an_unstable_study_is_an_error(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    bars = {"max_steps": 40, "min_steps": 40}
+    model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
+    with pytest.raises(
+        StudyError, match=r"no setting gave a stable result: M = 2, lambda = 0\.2: 0 of 2 members converged"
+    ):
+        fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1)
+
+
+@pytest.mark.parametrize("size", [(80, 100), (150, 200), (492, 900)])
+def test_no_pattern_where_there_is_none(size: tuple[int, int], tmp_path: Path) -> None:
+    """Members that share people agree even on noise; the evidence of disjoint halves does not."""
+    nothing = replace(TASKS["null"], n_controls=size[0], n_patients=size[1])
+    for seed in range(2):
+        cohort = ri.simulate_cohort(nothing, seed).cohort
+        with pytest.raises(StudyError, match="no disease pattern found"):
+            ri.fit(cohort, [1, 2, 3, 5], members=6, recipe="contrastive", seed=seed, runs=tmp_path / str(seed))
+    for forced in (1, 3):  # a number that is asked for is tried, and then agreement has its say
+        with pytest.raises(StudyError, match="no setting gave a stable result"):
+            ri.fit(cohort, forced, members=6, recipe="contrastive", seed=1)
+    with pytest.raises(StudyError, match="no setting gave a stable result"):
+        ri.fit(cohort, 3, members=5, seed=1, recipe_changes=BRIEF_DEFAULT)
+
+
+def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    with pytest.raises(StudyError, match="60 patterns need at least 123 patients"):
+        ri.fit(cohort, [2, 60], runs=tmp_path)
+    with pytest.raises(StudyError, match="2 settings needs at least 2 members"):
+        ri.fit(cohort, [2, 3], members=1, runs=tmp_path)
+    assert not list(tmp_path.glob("[!.]*"))
+
+
+def test_interrupted_training_keeps_its_state(folder: Path) -> None:
+    out = folder / "stopped"
+    options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1", "--members", 2, "--workers", 1]
+    process = subprocess.Popen(
+        command("fit", folder / "study.toml", "--out", out, *options), stderr=subprocess.PIPE, text=True
+    )
+    while not list(out.glob("runs/*.checkpoint")):  # kept every so many steps
+        time.sleep(0.05)
+    (state,) = out.glob("runs/*.checkpoint")
+    last, start = state.stat().st_mtime_ns, time.monotonic()
+    process.send_signal(signal.SIGINT)
+    message = process.communicate()[1]
+    assert process.returncode == 3, message
+    assert time.monotonic() - start < 10
+    assert state.stat().st_mtime_ns > last
+
+
+def test_no_groups(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    with pytest.raises(StudyError, match="no controls or no patients"):
+        ri.fit(cohort.take(cohort.is_patient), 2)

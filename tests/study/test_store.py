@@ -1,0 +1,84 @@
+"""The run store: finished sets are kept, also on full, read-only and slow disks."""
+
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rindices.errors import StudyError
+from rindices.study import store as stores
+from rindices.study.config import ModelConfig
+from rindices.study.plan import make_plan
+from rindices.study.store import RunStore
+from tests.study.helpers import LONG, outputs, run, sets
+
+
+def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) -> None:
+    files = sorted(undisturbed.glob("runs/*.safetensors"))
+    before = {path: path.stat().st_mtime_ns for path in files}
+    damaged = files[2]
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    expected = outputs(undisturbed)
+    assert run("fit", folder / "study.toml", "--out", undisturbed).returncode == 0
+    after = {path: path.stat().st_mtime_ns for path in files}
+    assert [path for path in files if before[path] != after[path]] == [damaged]
+    assert outputs(undisturbed) == expected
+
+
+@contextmanager
+def small_disk(path: Path, how: str) -> Iterator[Path]:
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(path)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a small disk cannot be mounted here: that needs root")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.parametrize("engine", [["--workers", 1], ["--engine", "dask", "--workers", 2]])
+def test_a_full_disk(folder: Path, tmp_path: Path, engine: list[object]) -> None:
+    with small_disk(tmp_path / "disk", "size=316k") as disk:
+        done = run("fit", folder / "study.toml", "--out", disk, *engine)
+        assert done.returncode == 1
+        assert re.search(r"error: cannot write \S+ \(No space left on device\): make room and run again\.", done.stderr)
+        assert "Traceback" not in done.stderr
+        kept = sets(disk)
+        assert 0 < len(kept) < 4
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        assert run("fit", folder / "study.toml", "--out", disk, *engine).returncode == 0
+        assert kept.items() <= sets(disk).items()
+
+
+def test_an_unwritable_folder(folder: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=1m") as disk:
+        (disk / "out" / "runs").mkdir(parents=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for out in ("out", "new"):
+            done = run("fit", folder / "study.toml", "--out", disk / out)
+            assert done.returncode == 1
+            assert "(Read-only file system)" in done.stderr
+            assert "give another" in done.stderr
+            assert len(done.stderr.splitlines()) < 5
+
+
+def test_a_slow_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, work = RunStore(tmp_path), make_plan(ModelConfig(**LONG), 0, "x")[0]
+    late = threading.Timer(1.0, store.path(work).touch)
+    late.start()
+    store.wait_for(work)
+    late.join()
+    monkeypatch.setattr(stores, "FILE_VISIBILITY_TIMEOUT", 0.5)
+    store.path(work).unlink()
+    with pytest.raises(StudyError, match="is not seen here"):
+        store.wait_for(work)
+    with pytest.raises(
+        StudyError, match=f"{socket.gethostname()} does not see .*people-0.npz: give an --out on a file"
+    ):
+        store.people(tmp_path / "people-0.npz")
