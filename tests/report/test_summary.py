@@ -9,6 +9,7 @@ import pytest
 
 from rindices.model.records import MemberCountRecord, SettingRecord
 from rindices.report import summary
+from rindices.report.figures import plot_agreement
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.study.recipes import RECIPES
 from tests.report.helpers import render_section
@@ -29,8 +30,8 @@ def render_findings(results: StudyResults) -> str:
 
 
 def render_warnings(results: StudyResults, trust: None = None) -> str:
-    warnings, choice = summary.collect_warnings(results), summary.summarise_choice(results)
-    return render_section("warnings", warnings=warnings, choice=choice, trust=trust, cohort=results.cohort)
+    warnings = summary.collect_warnings(results)
+    return render_section("warnings", warnings=warnings, results=results, trust=trust, cohort=results.cohort)
 
 
 def test_findings_are_three_sentences_with_the_right_numbers(results: StudyResults) -> None:
@@ -64,11 +65,7 @@ def test_one_member_says_nothing_about_agreement(results: StudyResults) -> None:
 def test_choice_names_ties_and_unstable_settings(results: StudyResults) -> None:
     grid = tuple(replace(record, stable=record.setting == results.chosen.setting) for record in results.selection.grid)
     tied = replace(results, selection=replace(results.selection, ties=(SettingRecord(5, 0.2),), grid=grid))
-    choice = summary.summarise_choice(tied)
-    assert len(choice.unstable) == len(grid) - 1
-    from rindices.report.figures import plot_agreement
-
-    text = render_section("choice", choice=choice, agreement_chart=plot_agreement(tied))
+    text = render_section("choice", results=tied, agreement_chart=plot_agreement(tied))
     assert "cannot be distinguished from 5 patterns, λ 0.2" in text
     assert "Not stable, and therefore not eligible" in text
     assert "5 patterns, λ 0.2 would do about as well" in render_warnings(tied)
@@ -97,8 +94,8 @@ def test_nothing_suspicious(results: StudyResults) -> None:
                        group_differences=(), problems=(), n_undescribed=0),
         weak_patterns=(), n_not_converged=0, n_left_out=0, similar_pairs=(), correlated_pairs=(),
     )  # fmt: skip
-    choice = replace(summary.summarise_choice(results), ties=())
-    text = render_section("warnings", warnings=quiet, choice=choice, trust=None, cohort=results.cohort)
+    untied = replace(results, selection=replace(results.selection, ties=()))
+    text = render_section("warnings", warnings=quiet, results=untied, trust=None, cohort=results.cohort)
     assert text.startswith("Nothing suspicious was found")
 
 

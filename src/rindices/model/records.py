@@ -22,39 +22,21 @@ _OMIT = {"omit": True}
 
 @dataclass(frozen=True, eq=False)
 class Record(Mapping[str, Any]):
-    """Values of an object in a JSON file, as typed fields.
-
-    Attributes
-    ----------
-    extra : mapping
-        Keys that this version does not know. They are written back as they were read.
-    """
+    """An object of a JSON file as typed fields; ``extra`` keeps keys that this version does not know."""
 
     extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read the object of a JSON file.
-
-        Parameters
-        ----------
-        values : mapping
-            Keys of fields with a default may be absent; unknown keys are kept in ``extra``.
-
-        Raises
-        ------
-        ValueError
-            If a key is missing or its value has another form than it should.
-        """
+        """Read the object of a JSON file; a missing key or a value of the wrong form raises ValueError."""
         if not isinstance(values, Mapping):
             raise ValueError(f"{cls.__name__} should be an object, not {values!r:.50}")
-        arguments: dict[str, Any] = {}
-        for key, (item, hint) in _list_keys(cls).items():
-            if key in values:
-                arguments[item.name] = _parse(hint, values[key], key)
-            elif item.default is MISSING and item.default_factory is MISSING:
-                raise ValueError(f"{cls.__name__} lacks {key!r}")
-        return cls(**arguments, extra={key: value for key, value in values.items() if key not in _list_keys(cls)})
+        items = _list_keys(cls)
+        required = [key for key, (item, _) in items.items() if item.default is item.default_factory is MISSING]
+        if missing := [key for key in required if key not in values]:
+            raise ValueError(f"{cls.__name__} lacks {', '.join(missing)}")
+        arguments = {item.name: _parse(hint, values[key], key) for key, (item, hint) in items.items() if key in values}
+        return cls(**arguments, extra={key: value for key, value in values.items() if key not in items})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -102,18 +84,9 @@ class MemberCountRecord(Record):
 
 @dataclass(frozen=True, eq=False)
 class CandidateRecord(Record):
-    """Evaluation of one setting.
+    """Evaluation of one setting: agreement of its members or of fits on disjoint halves, and why it is not stable.
 
-    Attributes
-    ----------
-    agreement_between : {'members', 'disjoint halves'}
-        Which fits are compared.
-    why : str
-        Why the setting is not stable; empty if it is.
-    by_member : tuple
-        Concordance by which each member is judged.
-    pairwise : tuple of tuple
-        Concordance of every two members; None on the diagonal.
+    ``by_member`` is the concordance by which each member is judged, ``pairwise`` that of every two members.
     """
 
     setting: SettingRecord
@@ -169,15 +142,7 @@ class PermutationTestRecord(Record):
 
 @dataclass(frozen=True, eq=False)
 class PatternCountRecord(Record):
-    """Number of patterns by agreement and by the test.
-
-    Attributes
-    ----------
-    forced : int or None
-        The only number that the study tried.
-    why : str
-        Why the two differ; empty if they do not.
-    """
+    """Number of patterns by agreement and by the test, or ``forced`` by the study; ``why`` the numbers differ."""
 
     by_agreement: int | None
     by_test: int
@@ -200,14 +165,8 @@ class ProvenanceRecord(Record):
 class SelectionRecord(Record):
     """Content of ``selection.json``: what was compared and chosen.
 
-    Attributes
-    ----------
-    chosen : CandidateRecord or None
-        None where no setting was stable or none was tried.
-    number_of_patterns : PatternCountRecord or None
-        None in files that are older than the test.
-    made_with : ProvenanceRecord or None
-        Only in a study without a pattern. Otherwise the model card has it.
+    ``chosen`` is None where no setting was stable or none was tried. ``number_of_patterns`` is None in files that are
+    older than the test. ``made_with`` is only in a study without a pattern; otherwise the model card has it.
     """
 
     chosen: CandidateRecord | None
@@ -216,6 +175,11 @@ class SelectionRecord(Record):
     patterns: tuple[PatternRecord, ...] = ()
     number_of_patterns: PatternCountRecord | None = field(default=None, metadata=_OMIT)
     made_with: ProvenanceRecord | None = field(default=None, metadata=_OMIT)
+
+    @property
+    def unstable_settings(self) -> list[SettingRecord]:
+        """Settings that could not be chosen."""
+        return [candidate.setting for candidate in self.grid if not candidate.stable]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; a study without a pattern has its keys in another order."""
@@ -278,9 +242,9 @@ class ModelCard(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; some keys are written even while they are empty."""
-        trained: dict[str, Any] = {"covariate_ranges": {}, "orthogonality": None}
-        always = trained if self.members_trained is not None else {"severity_correlation": None}
-        return {"agreement": {}} | always | super().to_dict()
+        if self.members_trained is None:
+            return {"agreement": {}, "severity_correlation": None} | super().to_dict()
+        return {"agreement": {}, "covariate_ranges": {}, "orthogonality": None} | super().to_dict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,13 +291,7 @@ class ProblemRecord(Record):
 
 @dataclass(frozen=True, eq=False)
 class CohortRecord(Record):
-    """Content of ``cohort.json``: counts and summaries of the people, nothing about single ones but in ``problems``.
-
-    Attributes
-    ----------
-    sites : mapping
-        Number of people of each group at each site.
-    """
+    """Content of ``cohort.json``: counts and summaries of the people, and problems of the table."""
 
     source: str
     unit: str

@@ -2,6 +2,8 @@
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,37 +19,18 @@ from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
-TEXT_COLOUR, MUTED_COLOUR, GRID_COLOUR, CONTROL_COLOUR, PATIENT_COLOUR = (
-    "#101820",
-    "#5a6472",
-    "#d3d8de",
-    "#6b7b8c",
-    "#c2410c",
-)
-_CSS_VARIABLES = {
-    TEXT_COLOUR: "ink",
-    MUTED_COLOUR: "muted",
-    GRID_COLOUR: "rule",
-    CONTROL_COLOUR: "control",
-    PATIENT_COLOUR: "patient",
-}
+TEXT_COLOUR, MUTED_COLOUR, GRID_COLOUR = "#101820", "#5a6472", "#d3d8de"
+CONTROL_COLOUR, PATIENT_COLOUR = "#6b7b8c", "#c2410c"
+_CSS_VARIABLES = {TEXT_COLOUR: "ink", MUTED_COLOUR: "muted", GRID_COLOUR: "rule"}
+_CSS_VARIABLES |= {CONTROL_COLOUR: "control", PATIENT_COLOUR: "patient"}
 _WIDTH_INCHES = 4.4  # about the width on the page, so that letters keep their size on a phone
 _MAX_DOTS_PER_GROUP = 1_200  # people of each group in a scatter plot
 _MAX_NUMBERED_MEMBERS = 12  # members up to which cells of the matrix contain numbers
 _MATPLOTLIB_STYLE: Any = {
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "text.color": TEXT_COLOUR,
-    "axes.labelcolor": TEXT_COLOUR,
-    "axes.edgecolor": MUTED_COLOUR,
-    "xtick.color": TEXT_COLOUR,
-    "ytick.color": TEXT_COLOUR,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "grid.color": GRID_COLOUR,
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
+    **{"svg.fonttype": "none", "font.size": 9, "axes.linewidth": 0.7, "grid.linewidth": 0.6, "axes.axisbelow": True},
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), TEXT_COLOUR),
+    **{"axes.edgecolor": MUTED_COLOUR, "grid.color": GRID_COLOUR},
+    **{"axes.spines.top": False, "axes.spines.right": False},
 }
 
 
@@ -66,7 +49,7 @@ def plot_agreement(results: StudyResults) -> Chart:
     """Plot the agreement of every setting, with its interval and its members."""
     grid, chosen = results.selection.grid, results.chosen
     table = pd.DataFrame([_build_agreement_row(record) for record in grid])
-    with _StyledFigure(0.75 + 0.34 * len(table)) as (figure, axes):
+    with _styled_figure(0.75 + 0.34 * len(table)) as (figure, axes):
         for row, record in enumerate(grid):
             is_chosen = record.setting == chosen.setting
             colour = PATIENT_COLOUR if is_chosen else TEXT_COLOUR
@@ -94,26 +77,15 @@ def plot_agreement(results: StudyResults) -> Chart:
 
 def _build_agreement_row(record: CandidateRecord) -> dict[str, object]:
     low, high = record.concordance_interval
-    return {
-        "setting": describe_setting(record.setting),
-        **record.agreement,
-        "low": low,
-        "high": high,
-        **record.members,
-        "stable": record.stable,
-    }
+    numbers = {**record.agreement, "low": low, "high": high, **record.members}
+    return {"setting": describe_setting(record.setting), **numbers, "stable": record.stable}
 
 
 def plot_excess(test: PermutationTestRecord) -> Chart:
-    """Plot how much more patients vary than controls, against chance, as patterns are removed one by one.
-
-    Parameters
-    ----------
-    test : PermutationTestRecord
-    """
+    """Plot how much more patients vary than controls, against chance, as patterns are removed one by one."""
     table = pd.DataFrame([step.to_dict() for step in test.curve])
     exceeds = table["p"] <= test.level
-    with _StyledFigure(0.85 + 0.36 * len(table)) as (figure, axes):
+    with _styled_figure(0.85 + 0.36 * len(table)) as (figure, axes):
         left = 0.9 * min(1.0, table["excess"].min())
         right = 1.4 * table[["excess", "chance_95"]].to_numpy().max()
         axes.barh(table.index, table["chance_95"] - left, 0.62, left, color=GRID_COLOUR)
@@ -129,16 +101,12 @@ def plot_excess(test: PermutationTestRecord) -> Chart:
         ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if left < tick < right]
         axes.set_xticks(ticks[:: 1 + len(ticks) // 7], [f"{tick:,}" for tick in ticks[:: 1 + len(ticks) // 7]])
         axes.minorticks_off()
-        axes.set_yticks(table.index, [_label_removed_patterns(number) for number in table["patterns"]])
+        axes.set_yticks(table.index, [f"{number or 'none'} removed" for number in table["patterns"]])
         axes.set_ylim(len(table) - 0.45, -0.55)
         axes.set_xlabel("patients' largest variation (1: as controls)")
         rows = f"{int(exceeds.sum())} of {format_count(len(table), 'row')} exceed chance"
         alt = f"Excess of patients over controls against chance as patterns are removed one by one; {rows}."
         return Chart("excess", _export_svg(figure, "excess"), alt, table)
-
-
-def _label_removed_patterns(number: int) -> str:
-    return f"{number} removed" if number else "none removed"
 
 
 def plot_distributions(results: StudyResults) -> list[Chart]:
@@ -150,7 +118,7 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
     edges = np.linspace(max(values.min(), low - margin), min(values.max(), high + margin), 41)
     for name in results.names:
         table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
-        with _StyledFigure(2.0, 3.3) as (figure, axes):
+        with _styled_figure(2.0, 3.3) as (figure, axes):
             for group, colour in ((CONTROL, CONTROL_COLOUR), (PATIENT, PATIENT_COLOUR)):
                 indices = np.clip(results.select_group(group)[name].to_numpy(dtype=float), edges[0], edges[-1])
                 table[f"{group}s"] = np.histogram(indices, edges)[0]
@@ -174,7 +142,7 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 10) -> list[Chart]:
     frame = pd.concat([group.sample(min(len(group), _MAX_DOTS_PER_GROUP), random_state=rng) for group in groups])
     low, high = np.quantile(frame[results.names].to_numpy(dtype=float), (0.0005, 0.9995))
     for first, second in list(combinations(results.names, 2))[:max_pairs]:
-        with _StyledFigure(3.0, 3.3) as (figure, axes):
+        with _styled_figure(3.0, 3.3) as (figure, axes):
             for group, colour, size in ((CONTROL, CONTROL_COLOUR, 5), (PATIENT, PATIENT_COLOUR, 6)):
                 x, y = frame.loc[frame[GROUP] == group, [first, second]].clip(low, high).to_numpy().T
                 axes.plot(x, y, "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s")
@@ -200,7 +168,7 @@ def plot_member_agreement(results: StudyResults) -> Chart | None:
         return None
     matrix = np.array(results.chosen.pairwise, dtype=float)  # None becomes NaN
     labels = [str(k + 1) for k in range(len(matrix))]
-    with _StyledFigure(3.6) as (figure, axes):
+    with _styled_figure(3.6) as (figure, axes):
         chance = 0.5
         image = axes.imshow(matrix, cmap="cividis", vmin=chance, vmax=1, interpolation="nearest")
         if len(matrix) <= _MAX_NUMBERED_MEMBERS:
@@ -221,23 +189,15 @@ def plot_member_agreement(results: StudyResults) -> Chart | None:
         return Chart("members", _export_svg(figure, "members"), alt, table, caption)
 
 
-class _StyledFigure:
-    """A figure and its axes in the report's style."""
+@contextmanager
+def _styled_figure(height: float, width: float = _WIDTH_INCHES) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure and its axes in the style of the report."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    def __init__(self, height: float, width: float = _WIDTH_INCHES) -> None:
-        self.size = (width, height)
-
-    def __enter__(self) -> tuple[Any, Any]:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
-        self.style = rc_context(_MATPLOTLIB_STYLE)
-        self.style.__enter__()
-        figure = Figure(figsize=self.size, layout="constrained")
-        return figure, figure.add_subplot()
-
-    def __exit__(self, *_: object) -> None:
-        self.style.__exit__(None, None, None)
+    with rc_context(_MATPLOTLIB_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.add_subplot()
 
 
 def _export_svg(figure: Any, name: str) -> str:

@@ -11,6 +11,7 @@ from rindices.atomic import write_atomically
 from rindices.errors import StudyError, describe_os_error
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
+from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.report import brain
 from rindices.report.bars import Bar, make_bar
 from rindices.report.figures import (
@@ -29,10 +30,8 @@ from rindices.report.summary import (
     collect_warnings,
     list_measures,
     summarise_adjustment,
-    summarise_choice,
     summarise_findings,
     summarise_methods,
-    summarise_uncertainty,
 )
 from rindices.report.trust import PermutationTest, build_trust_section
 
@@ -110,7 +109,6 @@ def render_report(results: StudyResults) -> str:
         trust=build_trust_section(results),
         warnings=collect_warnings(results),
         adjustment=summarise_adjustment(results),
-        choice=summarise_choice(results),
         agreement_chart=plot_agreement(results),
         measures=list_measures(results),
         colour_limit=limit,
@@ -118,7 +116,7 @@ def render_report(results: StudyResults) -> str:
         severities=SEVERITY_LEVELS,
         patterns=build_pattern_sections(results, match, limit),
         atlas=match.atlas,
-        uncertainty=summarise_uncertainty(results),
+        coverage=NOMINAL_COVERAGE,
         distribution_charts=plot_distributions(results),
         pair_charts=plot_index_pairs(results),
         member_chart=plot_member_agreement(results),

@@ -7,8 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from rindices.learners.pattern_stability import N_BOOTSTRAPS, N_SPLITS
-from rindices.model.intervals import NOMINAL_COVERAGE
-from rindices.model.records import CandidateRecord, ModelCard, SettingRecord
+from rindices.model.records import ModelCard
 from rindices.report.people import CohortWarnings, collect_cohort_warnings
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import StudyResults
@@ -47,16 +46,6 @@ class Findings:
     locations: Sequence[PatternLocation]
     share_raised: float
     share_raised_twice: float
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How the setting was chosen; ``unstable`` settings were not eligible."""
-
-    n_settings: int
-    chosen: CandidateRecord
-    ties: Sequence[SettingRecord]
-    unstable: Sequence[SettingRecord]
 
 
 @dataclass(frozen=True)
@@ -121,16 +110,6 @@ class Adjustment:
     site_mode: str = ""
 
 
-@dataclass(frozen=True)
-class IndividualUncertainty:
-    """How uncertain single people's R-indices are; see `StudyResults`."""
-
-    widths: dict[str, float]
-    coverage: float
-    novel: int | None
-    people: int
-
-
 def summarise_findings(results: StudyResults) -> Findings:
     """Return the result in numbers."""
     number = results.selection.number_of_patterns
@@ -150,13 +129,6 @@ def locate_pattern(results: StudyResults, name: str, max_structures: int = 3) ->
     plain = [format_region_name(region).removesuffix(", left").removesuffix(", right") for region in top["region"]]
     is_loss = bool((top["change"] < 0).mean() > 0.5)
     return PatternLocation(name, is_loss, list(dict.fromkeys(plain))[:max_structures])
-
-
-def summarise_choice(results: StudyResults) -> Choice:
-    """Return how the setting was chosen."""
-    grid = results.selection.grid
-    unstable = [record.setting for record in grid if not record.stable]
-    return Choice(len(grid), results.chosen, results.selection.ties, unstable)
 
 
 def collect_warnings(results: StudyResults) -> StudyWarnings:
@@ -204,11 +176,6 @@ def summarise_adjustment(results: StudyResults) -> Adjustment:
     if harmoniser is None:
         return Adjustment(results.model.covariates)
     return Adjustment(results.model.covariates, len(harmoniser.sites), harmoniser.mode)
-
-
-def summarise_uncertainty(results: StudyResults) -> IndividualUncertainty:
-    """Return how uncertain single people's R-indices are."""
-    return IndividualUncertainty(results.widths, NOMINAL_COVERAGE, results.novel, len(results.indices))
 
 
 def list_measures(results: StudyResults) -> list[str]:
