@@ -25,7 +25,7 @@ from rindices.cli.options import (
 from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
@@ -81,7 +81,7 @@ def fit(
         "session": session,
     }
     data |= {"exclude": split_option(exclude), "measure": measure, "on_missing": on_missing}
-    model: dict[str, Any] = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
+    model: dict[str, object] = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     model |= {"members": members, "recipe": recipe}
     if max_steps is not None:
         model["recipe_changes"] = {"max_steps": max_steps}
@@ -93,7 +93,7 @@ def fit(
         _run_study(study, folder, out, source[0], as_json, not no_report)
 
 
-def _load_study(source: list[Path], *sections: dict[str, Any]) -> "tuple[StudyConfig, Path]":
+def _load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[StudyConfig, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
     from rindices.study.config import make_study, merge_options
@@ -111,7 +111,7 @@ def _load_study(source: list[Path], *sections: dict[str, Any]) -> "tuple[StudyCo
         raise typer.BadParameter(str(error)) from error
 
 
-def _to_config_value(value: Any) -> Any:
+def _to_config_value(value: object) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
