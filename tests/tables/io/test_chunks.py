@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rindices as ri
-from rindices.errors import Problem, ProblemCode, Severity, TableError
+from rindices.errors import Findings, Problem, ProblemCode, Severity, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.io.chunks import (
     ChunkSize,
@@ -22,6 +22,7 @@ from rindices.tables.io.chunks import (
     merge_problems,
     split_into_chunks,
 )
+from rindices.tables.io.text import Dialect, read_lines
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validation.validate import TableRequest, ValidationResult, validate_table
 
@@ -145,6 +146,24 @@ def test_text_is_cut_after_ends_of_lines(rows: list[str], size: int) -> None:
     assert b"".join(content[start:stop] for start, stop in bounds) == content
     assert all(content[:stop].endswith(b"\n") for _, stop in bounds[:-1])
     assert all(start < stop for start, stop in bounds)
+
+
+CELLS = st.sampled_from(["", " ", "1.5", "a b", "é", "NA", " 2"])
+ENDS = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\n  \n"])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(CELLS, CELLS, CELLS, ENDS), min_size=1),
+    st.sampled_from([",", ";", "\t"]),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_each_line_that_is_not_blank_is_a_row(rows: list[tuple[str, str, str, str]], sep: str, encoding: str) -> None:
+    dialect = Dialect(encoding, sep, ".", ("id", "a", "b"), 2, blanks=True)
+    lines = ["".join([sep.join(["x" + first, second, third]), end]) for first, second, third, end in rows]
+    content = "".join(["# comment\n", sep.join(dialect.header), "\n", *lines]).encode(encoding)
+    frame = read_lines(content, Path("t.csv"), 0, dialect, ["id"], Findings())
+    assert len(frame) == len(rows)
 
 
 def test_utf16_is_not_cut(tmp_path: Path) -> None:
