@@ -36,22 +36,12 @@ COLUMN_DESCRIPTIONS = {
 }
 
 
-class CodedVariable(NamedTuple):
-    """A clinical variable as numbers.
+class _CodedVariable(NamedTuple):
+    """A clinical variable as numbers."""
 
-    Attributes
-    ----------
-    values : (N,)
-        NaN where missing; 0 and 1 for a variable with two values.
-    kind : str
-        ``pearson``, ``point-biserial``, or empty for text with more than two values.
-    level : str
-        The value that is coded as 1.
-    """
-
-    values: FloatArray
-    kind: str
-    level: str = ""
+    values: FloatArray  # (N,), NaN where missing; 0 and 1 for a variable with two values
+    kind: str  # pearson, point-biserial, or empty for text with more than two values
+    level: str = ""  # the value that is coded as 1
 
 
 class Correlation(NamedTuple):
@@ -105,49 +95,40 @@ def associate_indices(
     wanted = [name for name in clinical.columns if name not in excluded] if variables is None else variables
     rows = []
     for variable in check_columns(clinical, wanted, "variables"):
-        coded = code_variable(joined[variable])
+        coded = _code_variable(joined[variable])
         complete = np.isfinite(coded.values) & joined[adjusted].notna().all(axis=1).to_numpy()
         values = joined.loc[complete, adjusted]
         design = build_design_matrix(derive_codings(values), values)
         for name in names:
             severity = selected[name].to_numpy(dtype=float)
             used = complete & np.isfinite(severity)
-            result = compute_partial_correlation(severity[used], coded.values[used], design[used[complete]], confidence)
+            result = _compute_partial_correlation(
+                severity[used], coded.values[used], design[used[complete]], confidence
+            )
             note = _explain_weak_correlation(coded, coded.values[used], result)
             rows.append((name, variable, coded.kind, coded.level, int(used.sum()), *result, np.nan, note))
     table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
     return table.assign(q=false_discovery_rate(table["p"]))
 
 
-def code_variable(values: pd.Series) -> CodedVariable:
+def _code_variable(values: pd.Series) -> _CodedVariable:
     """Return a column as numbers; of two values, numbers or text, the second in order becomes 1."""
     levels = sorted(values.dropna().unique())
     is_numeric = pd.api.types.is_numeric_dtype(values)
     if len(levels) == 2:
         coded = np.where(values.isna(), np.nan, (values == levels[1]).astype(float))
-        return CodedVariable(coded, "point-biserial", f"{levels[1]:g}" if is_numeric else str(levels[1]))
+        return _CodedVariable(coded, "point-biserial", f"{levels[1]:g}" if is_numeric else str(levels[1]))
     if is_numeric:
-        return CodedVariable(values.to_numpy(dtype=float, na_value=np.nan), "pearson")
-    return CodedVariable(np.full(len(values), np.nan), "")
+        return _CodedVariable(values.to_numpy(dtype=float, na_value=np.nan), "pearson")
+    return _CodedVariable(np.full(len(values), np.nan), "")
 
 
-def compute_partial_correlation(
+def _compute_partial_correlation(
     first: FloatArray, second: FloatArray, design: FloatArray, confidence: float = 0.95
 ) -> Correlation:
-    """Correlate two variables after removing the linear effect of covariates from both.
+    """Correlate two variables (N,) after removing the linear effect of a design (N, P) from both.
 
-    Parameters
-    ----------
-    first, second : (N,)
-    design : (N, P)
-        Covariates; P = 0 gives the plain correlation.
-    confidence : float
-        Level of the confidence interval.
-
-    Returns
-    -------
-    Correlation
-        NaN if there are too few people, or if a variable is constant or determined by the covariates.
+    The result is NaN if there are too few people, or if a variable is constant or determined by the covariates.
     """
     centred = standardise_columns(design)
     rank = int(np.linalg.matrix_rank(centred)) if centred.size else 0
@@ -171,7 +152,7 @@ def compute_partial_correlation(
     return Correlation(r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
 
 
-def _explain_weak_correlation(variable: CodedVariable, values: FloatArray, result: Correlation) -> str:
+def _explain_weak_correlation(variable: _CodedVariable, values: FloatArray, result: Correlation) -> str:
     """Return why a correlation is undefined or uncertain; empty if it is neither."""
     if not variable.kind:
         return "more than two categories: recode it as a number or as two categories"

@@ -25,31 +25,13 @@ _MIN_YEARS = 1e-6
 
 @dataclass(frozen=True)
 class YearlyChange:
-    """Change of R-indices per year.
+    """Change of R-indices per year."""
 
-    Attributes
-    ----------
-    table : DataFrame
-        (N, ...): ``participant_id``, ``visits``, ``years`` between the first and the last visit, and for each R-index
-        ``r1_per_year``, ``r1_per_year_low``, ``r1_per_year_high``.
-    names : list of str
-        Names of the M R-indices.
-    noise : (M,)
-        Standard deviation of an R-index between visits, about the person's line.
-    freedom : int
-        Degrees of freedom of the noise.
-    noise_from_residuals : bool
-        True if the noise was estimated from residuals about people's lines, which takes three visits. False if it was
-        estimated from the spread of slopes between people, which is too large if people truly differ.
-    problems : Findings
-        Notes and warnings for the user.
-    """
-
-    table: pd.DataFrame
-    names: list[str]
-    noise: FloatArray
-    freedom: int
-    noise_from_residuals: bool
+    table: pd.DataFrame  # (N, ...): participant_id, visits, years, and r1_per_year, r1_per_year_low, r1_per_year_high
+    names: list[str]  # of the M R-indices
+    noise: FloatArray  # (M,), standard deviation of an R-index between visits, about the person's line
+    freedom: int  # degrees of freedom of the noise
+    noise_from_residuals: bool  # otherwise from the slopes of people, which is too large if people truly differ
     problems: Findings
 
     def summary(self) -> dict[str, Any]:

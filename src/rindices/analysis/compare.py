@@ -43,24 +43,12 @@ _SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 
 @dataclass(frozen=True)
 class Subgroup:
-    """Patients by severity of one pattern, with low severity of the others.
+    """Patients by severity of one pattern, with low severity of the others."""
 
-    Attributes
-    ----------
-    index : str
-        Name of the R-index.
-    name : str
-        ``low``, ``middle``, ``high``; numbers from 1 if there are more than two cuts.
-    range : str
-        Values of the index, in words.
-    rows : (N,)
-        True for the people in the subgroup.
-    """
-
-    index: str
-    name: str
-    range: str
-    rows: BoolArray
+    index: str  # name of the R-index
+    name: str  # low, middle, high; numbers from 1 if there are more than two cuts
+    range: str  # values of the index, in words
+    rows: BoolArray  # (N,), true for the people in the subgroup
 
 
 class GroupEffects(NamedTuple):

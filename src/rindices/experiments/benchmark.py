@@ -63,25 +63,15 @@ class BenchmarkJob:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """Scores of one learner on one cohort.
-
-    Attributes
-    ----------
-    pattern_c_index : float
-        On the patients that the learner was fitted on.
-    unseen : float or None
-        On held-out patients: mean over folds.
-    agreement : float or None
-        Among ensemble members, for learners that have them.
-    """
+    """Scores of one learner on one cohort."""
 
     task: str
     learner: str
     cohort_seed: int
-    pattern_c_index: float
+    pattern_c_index: float  # on the patients that the learner was fitted on
     per_pattern: list[float]
-    unseen: float | None
-    agreement: float | None
+    unseen: float | None  # on held-out patients, mean over folds
+    agreement: float | None  # among ensemble members, for learners that have them
     seconds: float
 
 

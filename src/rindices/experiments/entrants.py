@@ -18,24 +18,12 @@ from rindices.learners.contrastive.estimator import ContrastiveICA
 
 @dataclass(frozen=True)
 class Entrant:
-    """A learner in a benchmark.
+    """A learner in a benchmark."""
 
-    Attributes
-    ----------
-    make : callable or None
-        Takes the number of patterns and the seed and returns an unfitted learner; None for a supervised regression.
-    supervised : str
-        Name of the regression, for one that is trained on the true severities.
-    bound : bool
-        Whether the truth selects the best components of M = 3 to 10 (the paper's "practical upper bound").
-    slow : bool
-        Whether a fit takes so long that held-out people are not scored.
-    """
-
-    make: Callable[[int, int], Any] | None = None
-    supervised: str = ""
-    bound: bool = False
-    slow: bool = False
+    make: Callable[[int, int], Any] | None = None  # from number of patterns and seed to an unfitted learner
+    supervised: str = ""  # name of the regression, for one that is trained on the true severities
+    bound: bool = False  # the truth selects the best of 3 to 10 components ("practical upper bound" in the paper)
+    slow: bool = False  # a fit takes so long that held-out people are not scored
 
     @property
     def needs_truth(self) -> bool:

@@ -31,29 +31,14 @@ FIRST_SEED = 10_000  # far from the seeds of the benchmark, so that the two do n
 
 @dataclass(frozen=True)
 class PowerConfig:
-    """Settings of a power study.
+    """Settings of a power study."""
 
-    Attributes
-    ----------
-    people : tuple of (controls, patients)
-    rates : tuple of float
-        Share of volume that is lost at severity 1.
-    patterns : int
-        True number of patterns.
-    cohorts : int
-        Simulated cohorts per size and rate.
-    covariates : tuple of str
-        Covariates to adjust for; without them normal variation with age, sex and head size remains.
-    healthy : Cohort, optional
-        Healthy people whose distribution is simulated; by default that of the reference generator.
-    """
-
-    people: tuple[tuple[int, int], ...] = GROUP_SIZES
-    rates: tuple[float, ...] = LOSS_RATES
-    patterns: int = 3
-    cohorts: int = N_COHORTS
-    covariates: tuple[str, ...] = ()
-    healthy: Cohort | None = field(default=None, compare=False, repr=False)
+    people: tuple[tuple[int, int], ...] = GROUP_SIZES  # controls and patients
+    rates: tuple[float, ...] = LOSS_RATES  # share of volume lost at severity 1
+    patterns: int = 3  # true number of patterns
+    cohorts: int = N_COHORTS  # per size and rate
+    covariates: tuple[str, ...] = ()  # to adjust for; without them, variation with age, sex and head size remains
+    healthy: Cohort | None = field(default=None, compare=False, repr=False)  # source of people instead of the reference
 
     def __post_init__(self) -> None:
         if min(min(pair) for pair in self.people) < 10:

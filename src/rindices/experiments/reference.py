@@ -32,30 +32,14 @@ class HealthyGenerator(Protocol):
 
 @dataclass(frozen=True)
 class HealthyReference:
-    """Parameters of the distribution of healthy people.
+    """Parameters of the distribution of healthy people."""
 
-    Attributes
-    ----------
-    regions : tuple of str
-        The R regions.
-    coefficients : (4, R)
-        Log volume at the centre, per year of age, for men, per unit of log intracranial volume.
-    root : (R, R)
-        A square root of the residual covariance.
-    age : (11,)
-        Deciles of age.
-    male : float
-        Share of men.
-    icv : (4,)
-        Log intracranial volume at the centre, per year, for men, and its residual standard deviation.
-    """
-
-    regions: tuple[str, ...]
-    coefficients: FloatArray
-    root: FloatArray
-    age: FloatArray
-    male: float
-    icv: FloatArray
+    regions: tuple[str, ...]  # R names
+    coefficients: FloatArray  # (4, R): log volume at the centre, per year, for men, per log intracranial volume
+    root: FloatArray  # (R, R), a square root of the residual covariance
+    age: FloatArray  # (11,), deciles
+    male: float  # share of men
+    icv: FloatArray  # (4,): log intracranial volume at the centre, per year, for men, residual standard deviation
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv`` of new people."""
@@ -72,27 +56,13 @@ class HealthyReference:
 
 @dataclass(frozen=True, eq=False)
 class FittedHealthyReference:
-    """Generator fitted to a table of healthy people: log volumes are normal, given the covariates.
+    """Generator fitted to a table of healthy people: log volumes are normal, given the covariates."""
 
-    Attributes
-    ----------
-    regions : tuple of str
-        The R regions.
-    covariates : DataFrame
-        (N, C) of the table; drawn with replacement.
-    mean : (R,)
-        Mean of the log volumes, adjusted for the covariates.
-    residualiser : Residualiser
-        Adjustment of the log volumes.
-    root : (R, R)
-        A square root of the covariance of the adjusted log volumes (Ledoit-Wolf).
-    """
-
-    regions: tuple[str, ...]
-    covariates: pd.DataFrame
-    mean: FloatArray
-    residualiser: Residualiser
-    root: FloatArray
+    regions: tuple[str, ...]  # R names
+    covariates: pd.DataFrame  # (N, C) of the table; drawn with replacement
+    mean: FloatArray  # (R,), of the log volumes, adjusted for the covariates
+    residualiser: Residualiser  # adjustment of the log volumes
+    root: FloatArray  # (R, R), a square root of the covariance of the adjusted log volumes (Ledoit-Wolf)
 
     @classmethod
     def fit(cls, cohort: Cohort) -> Self:

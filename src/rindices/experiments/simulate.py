@@ -90,9 +90,9 @@ def simulate_cohort(
     volumes, people, covariates = _draw_healthy_people(spec, healthy, reference or load_reference(), people_rng)
     patient = _assign_patients(len(volumes), spec, healthy is not None, people_rng)
     patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
-    severities = draw_severities(spec, int(patient.sum()), disease_rng)
+    severities = _draw_severities(spec, int(patient.sum()), disease_rng)
     measured = volumes.to_numpy(dtype=float).copy()
-    measured[patient] = apply_patterns(measured[patient], severities, patterns, spec, disease_rng)
+    measured[patient] = _apply_patterns(measured[patient], severities, patterns, spec, disease_rng)
     people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
     if sites:
         site = site_rng.integers(sites, size=len(people))
@@ -108,7 +108,7 @@ def simulate_cohort(
     )
 
 
-def draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
+def _draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
     """Return severities (N, M) with Beta marginals and a Gaussian copula."""
     width = len(task.patterns)
     correlation = np.full((width, width), task.correlation)
@@ -117,24 +117,14 @@ def draw_severities(task: SimulationTask, number: int, rng: np.random.Generator)
     return np.asarray(beta.ppf(norm.cdf(normal), *task.beta))
 
 
-def apply_patterns(
+def _apply_patterns(
     volumes: FloatArray,
     severities: FloatArray,
     patterns: list[IntArray],
     task: SimulationTask,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return volumes after atrophy, v - v * s * N(1, noise) * rate, one pattern after the other.
-
-    Parameters
-    ----------
-    volumes : (N, R)
-    severities : (N, M)
-    patterns : list of (K,)
-        Positions of the regions of each pattern.
-    task : SimulationTask
-    rng : Generator
-    """
+    """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M)."""
     changed = volumes.copy()
     for regions, severity in zip(patterns, severities.T, strict=True):
         onset = np.linspace(0, task.last_onset, len(regions))

@@ -38,33 +38,16 @@ def _expand_both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True)
 class SimulationTask:
-    """A kind of simulated cohort.
+    """A kind of simulated cohort."""
 
-    Attributes
-    ----------
-    patterns : tuple of tuple of str
-        MUSE regions of each pattern.
-    n_controls, n_patients : int
-    rate : float
-        Share of volume lost at severity 1.
-    noise : float
-        Standard deviation of the loss within a pattern: N(1, noise).
-    correlation : float
-        Correlation between severities, in a Gaussian copula.
-    beta : tuple of float
-        Marginal distribution of the severities; Beta(1, 1) is uniform.
-    last_onset : float
-        The regions of a pattern begin to lose volume at severities from 0 to this value; with 0, all at once.
-    """
-
-    patterns: tuple[tuple[str, ...], ...] = _expand_both_sides(_SMALL_OVERLAP)
+    patterns: tuple[tuple[str, ...], ...] = _expand_both_sides(_SMALL_OVERLAP)  # MUSE regions of each pattern
     n_controls: int = 492
     n_patients: int = 900
-    rate: float = 0.3
-    noise: float = 0.05
-    correlation: float = 0.0
-    beta: tuple[float, float] = (1.0, 1.0)
-    last_onset: float = 0.0
+    rate: float = 0.3  # share of volume lost at severity 1
+    noise: float = 0.05  # standard deviation of the loss within a pattern: N(1, noise)
+    correlation: float = 0.0  # between severities, in a Gaussian copula
+    beta: tuple[float, float] = (1.0, 1.0)  # marginal distribution of severities; Beta(1, 1) is uniform
+    last_onset: float = 0.0  # regions begin to lose volume at severities from 0 to this value; with 0, all at once
 
 
 _BASIC_TASK = SimulationTask()

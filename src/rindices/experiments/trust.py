@@ -56,13 +56,19 @@ class TrustTrial:
 
 
 @dataclass(frozen=True)
-class CountResult:
-    """Number of patterns that the test found in one cohort, with the p-values of its steps."""
+class TrialResult:
+    """Result of one trial."""
 
     part: str
     kind: str
     patterns: int
     cohort_seed: int
+
+
+@dataclass(frozen=True)
+class CountResult(TrialResult):
+    """Number of patterns that the test found, with the p-values of its steps."""
+
     found: int
     p: list[float]
     overlap: float
@@ -71,20 +77,13 @@ class CountResult:
 
 
 @dataclass(frozen=True)
-class NuisanceResult:
-    """Learnt patterns of one cohort with a batch effect: ``true``, ``nuisance`` or ``neither``, and their stability."""
+class NuisanceResult(TrialResult):
+    """Kinds of the learnt patterns, ``true``, ``nuisance`` or ``neither``, and their reliability."""
 
-    part: str
-    kind: str
-    patterns: int
-    cohort_seed: int
     kinds: list[str]
     stability: list[float]
     split_half: list[float]
     carriers: list[float]
-
-
-TrialResult = CountResult | NuisanceResult
 
 
 def list_trials(cohorts: int, parts: Sequence[str] = SUITE_PARTS) -> list[TrustTrial]:
@@ -105,14 +104,14 @@ def run_trust_suite(
     trials: Sequence[TrustTrial], store: Path | None = None, workers: int = -1, progress: JobCallback | None = None
 ) -> list[TrialResult]:
     """Measure all trials; see `run_jobs`."""
-    return run_jobs(trials, measure_trial, _restore_result, store, workers, progress)
+    return run_jobs(trials, _measure_trial, _restore_result, store, workers, progress)
 
 
 def _restore_result(**fields: Any) -> TrialResult:
     return NuisanceResult(**fields) if fields["part"] == "nuisance" else CountResult(**fields)
 
 
-def measure_trial(trial: TrustTrial) -> TrialResult:
+def _measure_trial(trial: TrustTrial) -> TrialResult:
     """Run one trial."""
     return _measure_nuisance(trial) if trial.part == "nuisance" else _count_patterns(trial)
 

@@ -12,28 +12,18 @@ MIN_RECOVERY_RATE = 0.8  # a cohort is small if the right number of patterns is 
 
 @dataclass(frozen=True)
 class PowerRow:
-    """Means and standard errors over the simulated cohorts of one size and effect.
-
-    Attributes
-    ----------
-    accuracy : float
-        Pattern-c-index.
-    right, any : float
-        Share of cohorts in which the test finds the true number of patterns, or at least one.
-    width : float
-        Width of the 95 % interval of a person's severity; severities are 0 to 1.
-    """
+    """Means and standard errors over the simulated cohorts of one size and effect."""
 
     controls: int
     patients: int
-    rate: float
-    accuracy: float
+    rate: float  # share of volume lost at severity 1
+    accuracy: float  # pattern-c-index
     accuracy_se: float | None
-    right: float
+    right: float  # share of cohorts in which the test finds the true number of patterns
     right_se: float | None
-    any: float
+    any: float  # share of cohorts in which the test finds at least one pattern
     any_se: float | None
-    width: float
+    width: float  # of the 95 % interval of a person's severity; severities are 0 to 1
     width_se: float | None
 
 
