@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from rindices.experiments.paper import SURREAL_GAN_SCORES
 from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.surreal import networks
+from rindices.learners.surreal.ensemble_training import extract_head
 from rindices.learners.surreal.recipe import get_recipe
 from rindices.learners.surreal.train import train_stack
 from rindices.learners.surreal.training_state import TrainingPlan, make_training_state
@@ -52,7 +53,9 @@ def main() -> None:
         start = time.process_time()
         train_stack(state, recipe, n_steps)
         seconds += time.process_time() - start
-        indices = networks.infer_r_indices(state.stack.weights.networks, y.expand(options.members, -1, -1)).numpy()
+        weights = networks.named_weights(state.stack.weights.networks)
+        heads = [extract_head({name: tensor[k] for name, tensor in weights.items()}) for k in range(options.members)]
+        indices = np.stack([head.infer(case.X[case.y == 1]) for head in heads])
         scores = [pattern_c_index(case.truth, r).mean for r in indices]
         agreement = members_agreement(indices).concordance
         row = {"steps": n_steps, "mean": float(np.mean(scores)), "members": scores, "agreement": agreement}

@@ -177,21 +177,18 @@ def test_data_dictionary(simulated: SimulatedCohort, model: ri.FittedModel, tmp_
 def test_inference_with_numpy_equals_torch() -> None:
     """Inference with numpy equals torch's own, g2 after g1."""
     torch = pytest.importorskip("torch")
-    from rindices.learners.surreal import networks
     from rindices.learners.surreal.ensemble_training import extract_head
     from rindices.learners.surreal.recipe import get_recipe
     from rindices.learners.surreal.train import train_stacks
     from rindices.learners.surreal.training_state import TrainingPlan
+    from tests.learners.surreal.reference import infer_r_indices
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(1, 0.1, (40, 13)), rng.normal(0.9, 0.1, (40, 13))
     brief = get_recipe("paper", min_steps=30, max_steps=30)
     (trained,) = train_stacks(x, y, TrainingPlan(3, brief, dtype="float64"))
-    weights = {name: tensor[None] for name, tensor in trained.weights.items()}
-    g1 = networks.Decomposer(weights["g1.weight"])
-    g2 = networks.Perceptron(*(weights[f"g2.{name}"] for name in networks.Perceptron._fields))
-    expected = networks.apply_reconstructor(g2, networks.apply_decomposer(g1, torch.as_tensor(y)[None]))[0].numpy()
-    head = extract_head(trained)
+    expected = infer_r_indices(trained.weights, torch.as_tensor(y)).numpy()
+    head = extract_head(trained.weights)
     assert isinstance(head, SurrealHead)
     np.testing.assert_allclose(head.infer(y), expected, atol=1e-12)
     again = SurrealHead.from_arrays(head.to_arrays())

@@ -86,6 +86,12 @@ class Reference:
         return {name: self.p[name].grad.clone() for name in names}
 
 
+def infer_r_indices(weights: Mapping[str, Tensor], y: Tensor) -> Tensor:
+    """Return g2(g1(y)) of one member: (B, R) -> (B, M)."""
+    member = Reference(weights, 1.0, None)
+    return torch.cat([member.perceptron("g2", share) for share in member.decompose(y)], dim=1).detach()
+
+
 def orthogonality(singles: list[Tensor]) -> Tensor:
     """Mean over people of the mean square of A^T A - I, person by person."""
     total = torch.zeros((), dtype=singles[0].dtype)

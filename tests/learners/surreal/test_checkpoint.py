@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,15 @@ from safetensors import safe_open
 
 import rindices
 from rindices.errors import RindicesError
+from rindices.learners.surreal import train
 from rindices.learners.surreal.losses import LossTerms
-from rindices.learners.surreal.train import train_stacks
-from rindices.learners.surreal.training_state import TrainingPlan
+from rindices.learners.surreal.recipe import Recipe
+from rindices.learners.surreal.train import release_stopped_members, train_stacks
+from rindices.learners.surreal.training_state import TrainingPlan, TrainingState
 from tests.learners.surreal.helpers import BRIEF, PEOPLE, SHORT, are_equal, make_data, make_starts
 
 KILLED = """
 import sys
-import numpy as np
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from rindices.learners.surreal.train import train_stacks
@@ -33,21 +36,28 @@ train_stacks(*PEOPLE, plan, path=Path(sys.argv[1]), save_every=50)
 """
 
 
+@contextmanager
+def interrupt_at(step: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Raise an error after the check at a step."""
+
+    def release_and_raise(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
+        release_stopped_members(state, terms, recipe)
+        if state.steps == step:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "release_stopped_members", release_and_raise)
+        yield
+
+
 @pytest.mark.parametrize("stack", [1, 3])
-def test_resuming_continues_number_for_number(tmp_path: Path, stack: int) -> None:
+def test_resuming_continues_number_for_number(tmp_path: Path, stack: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = TrainingPlan(2, SHORT, members=(0, 1, 2), stack=stack)
     straight = train_stacks(*PEOPLE, plan)
     path = tmp_path / "members.safetensors"
 
-    class StopHereError(Exception):
-        pass
-
-    def interrupt(_members: tuple[int, ...], steps: int, _terms: LossTerms) -> None:
-        if steps == 50:
-            raise StopHereError
-
-    with pytest.raises(StopHereError):
-        train_stacks(*PEOPLE, plan, path=path, save_every=20, on_check=interrupt)
+    with interrupt_at(50, RuntimeError, monkeypatch), pytest.raises(RuntimeError):
+        train_stacks(*PEOPLE, plan, path=path, save_every=20)
     assert path.exists()
     assert are_equal(straight, train_stacks(*PEOPLE, plan, path=path, save_every=20))
     assert are_equal(straight, train_stacks(*PEOPLE, plan, path=path))  # all done: nothing to train
@@ -81,19 +91,17 @@ def test_a_killed_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     assert are_equal(train_stacks(*PEOPLE, plan), train_stacks(*PEOPLE, plan, path=path))
 
 
-def test_an_interrupted_warm_training_resumes_number_for_number(tmp_path: Path) -> None:
+def test_an_interrupted_warm_training_resumes_number_for_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = make_data(BRIEF.replace(telling_bar=0))
     plan, starts = TrainingPlan(2, data.recipe, members=(0, 1)), make_starts(data)
     people = data.scale_group(0), data.scale_group(1)
     straight = train_stacks(*people, plan, starts=starts)
     path = tmp_path / "members.safetensors"
 
-    def interrupt(_members: tuple[int, ...], steps: int, _terms: LossTerms) -> None:
-        if steps == 50:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_stacks(*people, plan, starts=starts, path=path, save_every=20, on_check=interrupt)
+    with interrupt_at(50, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        train_stacks(*people, plan, starts=starts, path=path, save_every=20)
     assert are_equal(straight, train_stacks(*people, plan, starts=starts, path=path, save_every=20))
 
 

@@ -12,14 +12,23 @@ from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.surreal.ensemble_training import (
     TrainingData,
     estimate_seconds_per_member,
+    extract_head,
     train_members,
     train_surreal_members,
 )
 from rindices.learners.surreal.recipe import Recipe, get_recipe
+from rindices.learners.surreal.train import train_stacks
 from rindices.learners.surreal.training_state import TrainingPlan
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.helpers import LinearCohort
-from tests.learners.surreal.helpers import BRIEF, COHORT, SHORT, X, make_data
+from tests.learners.surreal.helpers import BRIEF, COHORT, PEOPLE, SHORT, X, make_data
+from tests.learners.surreal.reference import infer_r_indices
+
+
+def test_the_head_of_a_member_is_g() -> None:
+    (trained,) = train_stacks(*PEOPLE, TrainingPlan(3, SHORT, dtype="float64"))
+    expected = infer_r_indices(trained.weights, torch.as_tensor(PEOPLE[1]))
+    np.testing.assert_allclose(extract_head(trained.weights).infer(PEOPLE[1]), expected, atol=1e-12)
 
 
 def test_default_members_rank_severities_and_bring_evidence() -> None:

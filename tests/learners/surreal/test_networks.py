@@ -6,18 +6,6 @@ import torch
 
 from rindices.learners.surreal import latents, networks
 from rindices.learners.surreal.networks import NetworkSizes
-from rindices.learners.surreal.train import train_stacks
-from rindices.learners.surreal.training_state import TrainingPlan
-from tests.learners.surreal.helpers import PEOPLE, SHORT
-
-
-def test_inference_gives_one_number_per_pattern() -> None:
-    (only,) = train_stacks(*PEOPLE, TrainingPlan(3, SHORT))
-    weights = networks.allocate_weights(networks.NetworkSizes(9, 3), 1, torch.zeros(()))
-    for name, tensor in networks.named_weights(weights.networks).items():
-        tensor[0].copy_(only.weights[name])
-    y = torch.as_tensor(PEOPLE[1], dtype=torch.float32)
-    assert networks.infer_r_indices(weights.networks, y[None]).shape == (1, 90, 3)
 
 
 def make_weights(members: int) -> networks.FlatWeights:

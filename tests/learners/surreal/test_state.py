@@ -6,7 +6,7 @@ import torch
 
 from rindices.learners.surreal import step
 from rindices.learners.surreal.networks import NetworkSizes, named_weights
-from rindices.learners.surreal.state import GradientScales
+from rindices.learners.surreal.state import compute_gradient_scales
 from tests.learners.surreal.helpers import PAPER, fill_people, make_stack
 
 
@@ -20,7 +20,7 @@ def test_constant_ones_survive_the_steps() -> None:
 
 
 def test_scales_are_weights_over_the_entries_of_their_means() -> None:
-    scales = GradientScales.from_recipe(PAPER, NetworkSizes(10, 2), 5)
+    scales = compute_gradient_scales(PAPER.weights, NetworkSizes(10, 2), 5)
     assert scales.adversarial == 1 / 5
     assert scales.change == scales.near_zero == 6 / 50
     assert scales.decomposition == 2 * 80 / 100

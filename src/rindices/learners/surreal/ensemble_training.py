@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.contrastive.estimator import compute_unit_severity, initialise_contrastive_head
@@ -224,14 +225,15 @@ def _measure_split_half_agreement(
 def make_member(trained: TrainedMember, controls: FloatArray) -> Member:
     """Return a member that infers by g, with its patterns on these controls (N, R)."""
     curves = _compute_shift_curves(trained, controls)
-    return Member(trained.member, trained.outcome, trained.steps, extract_head(trained), curves)
+    return Member(trained.member, trained.outcome, trained.steps, extract_head(trained.weights), curves)
 
 
-def extract_head(trained: TrainedMember) -> SurrealHead:
-    """Return g of a trained member."""
-    weights = {name: tensor.numpy() for name, tensor in trained.weights.items()}
-    layers = {f"g2_{kind}{layer}": weights[f"g2.{kind}{layer}"] for kind in ("weight", "bias") for layer in (1, 2, 3)}
-    return SurrealHead(g1=weights["g1.weight"], **layers)
+def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
+    """Return g of one member from its named weights."""
+    layers = (f"{kind}{layer}" for kind in ("weight", "bias") for layer in (1, 2, 3))
+    return SurrealHead(
+        g1=weights["g1.weight"].numpy(), **{f"g2_{name}": weights[f"g2.{name}"].numpy() for name in layers}
+    )
 
 
 def _extract_transformation(trained: TrainedMember) -> Transformation:

@@ -23,15 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-DRAWN_INDEX = 0
-HIGHER_INDEX = 1
-NEAR_ZERO_INDEX = 2
-FIRST_SINGLE_INDEX = 3
-
 
 def count_severity_vectors(patterns: int) -> int:
     """Return K, the number of severity vectors per person and step."""
-    return FIRST_SINGLE_INDEX + patterns
+    return 3 + patterns
 
 
 def make_member_generator(seed: int, member: int) -> torch.Generator:
@@ -53,10 +48,10 @@ class RowsByRole:
 
     def __init__(self, rows: Tensor, batch: int) -> None:
         by_person = torch.unflatten(rows, 1, (batch, -1))
-        self.drawn = by_person[:, :, DRAWN_INDEX]  # (S, B, C)
-        self.higher = by_person[:, :, HIGHER_INDEX]  # (S, B, C)
-        self.near_zero = by_person[:, :, NEAR_ZERO_INDEX]  # (S, B, C)
-        self.singles = by_person[:, :, FIRST_SINGLE_INDEX:]  # (S, B, M, C)
+        self.drawn = by_person[:, :, 0]  # (S, B, C)
+        self.higher = by_person[:, :, 1]  # (S, B, C)
+        self.near_zero = by_person[:, :, 2]  # (S, B, C)
+        self.singles = by_person[:, :, 3:]  # (S, B, M, C)
 
 
 def draw_severities(

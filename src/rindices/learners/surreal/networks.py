@@ -236,12 +236,6 @@ def apply_gates(gate: Tensor, code: Tensor, out: Tensor | None = None) -> Tensor
     return torch.mul(gate.view(per_person), code.unsqueeze(2), out=view).view(gate.shape)
 
 
-def apply_decomposer(g1: Decomposer, y: Tensor) -> Tensor:
-    """Apply g1: (S, B, R) -> (S, B, M, R), the share of each pattern in the change."""
-    blocks = apply_linear(append_ones(functional.leaky_relu(y, LEAKY_RELU_SLOPE)), g1.weight, None)
-    return blocks.view(*y.shape[:2], -1, y.shape[2])
-
-
 def apply_perceptron(network: Perceptron, x: Tensor, out: PerceptronTrace | None = None) -> PerceptronTrace:
     """Apply g2, or D to people with a one: (S, B, R or R + 1) -> (S, B, outputs)."""
     buffers: Sequence[Tensor | None] = out or [None] * 3
@@ -249,13 +243,3 @@ def apply_perceptron(network: Perceptron, x: Tensor, out: PerceptronTrace | None
     hidden2 = leaky_relu_inplace(apply_linear(hidden1, network.weight2, network.bias2, buffers[1]))
     top = apply_linear(hidden2, network.weight3, network.bias3, buffers[2])
     return PerceptronTrace(hidden1, hidden2, top)
-
-
-def apply_reconstructor(g2: Perceptron, shares: Tensor) -> Tensor:
-    """Apply g2 to the share of each pattern: (S, B, M, R) -> (S, B, M)."""
-    return apply_perceptron(g2, shares.flatten(1, 2)).top.view(shares.shape[:3])
-
-
-def infer_r_indices(networks: Networks, y: Tensor) -> Tensor:
-    """Return the R-indices r = g(y) = g2(g1(y)): (S, B, R) -> (S, B, M)."""
-    return apply_reconstructor(networks.g2, apply_decomposer(networks.g1, y))

@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rindices.errors import InputError, did_you_mean
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
-
-
-def _list_field_names(cls: type) -> list[str]:
-    return [entry.name for entry in dataclasses.fields(cls)]
 
 
 def _raise_unless(valid: bool, problem: str, cure: str) -> None:
@@ -133,7 +129,7 @@ class Recipe:
     """
 
     name: str = "paper"
-    weights: LossWeights = field(default_factory=LossWeights)
+    weights: LossWeights = LossWeights()
     learning_rate: float = 2e-4
     discriminator_ratio: float = 1 / 5
     beta1: float = 0.5
@@ -214,9 +210,9 @@ class Recipe:
         >>> get_recipe("paper").replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
         0.4
         """
-        loss_names = _list_field_names(LossWeights)
+        names, loss_names = ([field.name for field in dataclasses.fields(cls)] for cls in (Recipe, LossWeights))
         for name in changes:
-            _require_valid_name(name, _list_field_names(Recipe) + loss_names)
+            _require_valid_name(name, names + loss_names)
         weights = changes.pop("weights", self.weights)
         weight_changes = {name: changes.pop(name) for name in loss_names if name in changes}
         return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **weight_changes))

@@ -20,34 +20,24 @@ from rindices.learners.surreal.networks import (
     TransformationTrace,
     append_ones,
 )
-from rindices.learners.surreal.recipe import Recipe
+from rindices.learners.surreal.recipe import LossWeights, Recipe
 
 
-class GradientScales(NamedTuple):
-    """Weight of each loss divided by the number of entries its mean runs over."""
+def compute_gradient_scales(weights: LossWeights, sizes: NetworkSizes, batch: int) -> LossWeights:
+    """Divide the weight of each loss by the number of entries that its mean runs over.
 
-    adversarial: float
-    change: float
-    decomposition: float
-    reconstruction: float
-    orthogonality: float
-    monotonicity: float
-    near_zero: float
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, sizes: NetworkSizes, batch: int) -> GradientScales:
-        """Return the factors of the gradients, including the 2 of a square and the 4 of a Gram matrix."""
-        w, m = recipe.weights, sizes.patterns
-        entries = batch * sizes.regions
-        return cls(
-            adversarial=w.adversarial / batch,
-            change=w.change / entries,
-            decomposition=2 * w.decomposition / (entries * m),
-            reconstruction=2 * w.reconstruction / (batch * m),
-            orthogonality=4 * w.orthogonality / (batch * m * m),
-            monotonicity=2 * w.monotonicity / entries,
-            near_zero=w.near_zero / entries,
-        )
+    The 2 of a square and the 4 of a Gram matrix are included.
+    """
+    m, entries = sizes.patterns, batch * sizes.regions
+    return LossWeights(
+        adversarial=weights.adversarial / batch,
+        change=weights.change / entries,
+        decomposition=2 * weights.decomposition / (entries * m),
+        reconstruction=2 * weights.reconstruction / (batch * m),
+        orthogonality=4 * weights.orthogonality / (batch * m * m),
+        monotonicity=2 * weights.monotonicity / entries,
+        near_zero=weights.near_zero / entries,
+    )
 
 
 class GradientScaleTensors(NamedTuple):
@@ -60,7 +50,7 @@ class GradientScaleTensors(NamedTuple):
     minus_adversarial: Tensor
 
     @classmethod
-    def from_scales(cls, scales: GradientScales, like: Tensor) -> GradientScaleTensors:
+    def from_scales(cls, scales: LossWeights, like: Tensor) -> GradientScaleTensors:
         """Return tensors of the dtype and device of ``like``."""
         positive = scales.change, scales.reconstruction, scales.near_zero
         return cls(*map(like.new_tensor, (*positive, -scales.monotonicity, -scales.adversarial)))
@@ -101,7 +91,7 @@ class Workspace:
 
         self.sizes, self.batch, self.recipe = sizes, batch, recipe
         self.rate_factor, self.f_frozen = 1.0, False
-        self.gradient_scales = GradientScales.from_recipe(recipe, sizes, batch)
+        self.gradient_scales = compute_gradient_scales(recipe.weights, sizes, batch)
         self.scale_tensors = GradientScaleTensors.from_scales(self.gradient_scales, like)
         self.people, self.fake_and_real = append_ones(new(s, 2 * b, r)), append_ones(new(s, 2 * b, r))
         self.discriminator_input = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -26,9 +26,6 @@ from rindices.learners.surreal.losses import LossTerms
 from rindices.learners.surreal.recipe import Recipe
 from rindices.learners.surreal.stopping import discriminator_at_chance
 from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, TrainingState, make_training_state
-
-LossCallback = Callable[[tuple[int, ...], int, LossTerms], None]
-"""Called at every check with the members of a stack, the steps they took and their losses."""
 
 
 @torch.inference_mode()
@@ -101,7 +98,6 @@ def train_stack(
     state: TrainingState,
     recipe: Recipe,
     until: int,
-    on_check: LossCallback | None = None,
     stop: threading.Event | None = None,
 ) -> None:
     """Train a stack to the first check at or after step ``until``, or until its last member stops.
@@ -110,12 +106,9 @@ def train_stack(
     """
     every = recipe.check_every
     while state.running and state.steps < until and not (stop is not None and stop.is_set()):
-        members = state.stack.members
         next_check = min((state.steps // every + 1) * every, recipe.max_steps)
         terms = run_steps(state, next_check - state.steps)
         release_stopped_members(state, terms, recipe)
-        if on_check is not None:
-            on_check(members, state.steps, terms)
 
 
 def train_stacks(
@@ -127,7 +120,6 @@ def train_stacks(
     workers: int = 1,
     path: Path | None = None,
     save_every: int = 2_000,
-    on_check: LossCallback | None = None,
     starts: Mapping[int, LinearStart] | None = None,
 ) -> list[TrainedMember]:
     """Train all members of a plan.
@@ -146,8 +138,6 @@ def train_stacks(
         Checkpoint file. If it exists, training resumes from it with the same numbers.
     save_every : int
         Steps between checkpoints.
-    on_check : callable, optional
-        See ``LossCallback``; called from the worker threads.
     starts : mapping of int to LinearStart, optional
         Start of each member, for recipes that need one.
 
@@ -172,7 +162,7 @@ def train_stacks(
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         while any(state.running for state in states):
             until = min(state.steps for state in states if state.running) + save_every
-            train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, on_check=on_check, stop=stop)
+            train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, stop=stop)
             futures = [pool.submit(train_until, state) for state in states]
             try:
                 for future in futures:
