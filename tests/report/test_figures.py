@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rindices.report import figures
+from rindices.report.formatting import format_decimal
 from rindices.report.study_results import StudyResults, read_study_results
 
 
@@ -34,7 +35,7 @@ def test_distributions_count_everyone(results: StudyResults) -> None:
 def test_pairs_are_limited_and_captioned(results: StudyResults) -> None:
     (chart,) = figures.plot_index_pairs(results, max_pairs=1)
     rho = results.select_group("patient")[["r1", "r2"]].corr().to_numpy()[0, 1]
-    assert chart.caption == f"Correlation among patients {rho:.2f}."
+    assert chart.caption == f"Correlation among patients {format_decimal(rho)}."
     assert chart.caption in chart.alt
 
 

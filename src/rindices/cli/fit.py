@@ -98,8 +98,8 @@ def _load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple
     from rindices.errors import StudyError
     from rindices.study.config import make_study, merge_options
 
-    given = [{k: _to_config_value(v) for k, v in section.items() if v not in (None, ())} for section in sections]
-    values = dict(zip(("data", "model", "run"), given, strict=True))
+    options = [{k: _to_config_value(v) for k, v in section.items() if v not in (None, ())} for section in sections]
+    values = dict(zip(("data", "model", "run"), options, strict=True))
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")

@@ -318,8 +318,8 @@ class CohortRecord(Record):
 def _list_keys(record: type[Record]) -> dict[str, tuple[Field[Any], Any]]:
     """Return field and type of each key of a record's file."""
     hints = get_type_hints(record)
-    known = [item for item in fields(record) if item.name != "extra"]
-    return {item.metadata.get("key", item.name): (item, hints[item.name]) for item in known}
+    items = [item for item in fields(record) if item.name != "extra"]
+    return {item.metadata.get("key", item.name): (item, hints[item.name]) for item in items}
 
 
 def _is_omitted(item: Field[Any], value: Any) -> bool:

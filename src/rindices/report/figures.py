@@ -13,7 +13,7 @@ import pandas as pd
 
 from rindices.errors import format_count
 from rindices.model.records import CandidateRecord, PermutationTestRecord
-from rindices.report.formatting import describe_setting, format_p_value
+from rindices.report.formatting import describe_setting, format_decimal, format_p_value
 from rindices.report.study_results import StudyResults
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
@@ -154,7 +154,7 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 10) -> list[Chart]:
             axes.legend(frameon=False, fontsize=8.5, handletextpad=0.2, markerscale=2, loc="lower left",
                         bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0)  # fmt: skip
             rho = results.select_group(PATIENT)[[first, second]].corr().to_numpy()[0, 1]
-            caption = f"Correlation among patients {rho:.2f}."
+            caption = f"Correlation among patients {format_decimal(rho)}."
             alt = f"Scatter of {first} and {second}. {caption}"
             name = f"pair_{first}_{second}"
             data = frame[[GROUP, first, second]].round(4)
