@@ -1,21 +1,18 @@
 """Results do not depend on the size of chunks or the number of workers, and a run can be resumed."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import rindices as ri
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
-from rindices.model.stream import StreamResult, apply_stream, find_repeated_hashes
+from rindices.model.stream import StreamResult, apply_stream
 from rindices.tables.io.chunks import ChunkSize, list_table_files
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validation.validate import TableRequest
@@ -248,20 +245,6 @@ def test_folders_with_other_files_are_refused_and_left_alone(
     with pytest.raises(ModelError, match="holds other files"):
         run(at, model, at / "t.csv", "mine")
     assert (at / "mine" / "thesis.txt").read_text() == "precious"
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 60), max_size=40), st.integers(1, 5))
-def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
-    import tempfile
-
-    numbers = [key * (2**64 // 61) + 3 for key in keys]
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{k}.npy" for k in range(files)]
-        for k, path in enumerate(paths):
-            np.save(path, np.sort(np.array(numbers[k::files], dtype=np.uint64)))
-        result = find_repeated_hashes(paths)
-    assert result.tolist() == sorted(key for key, times in Counter(numbers).items() if times > 1)
 
 
 @pytest.mark.parametrize("size", [ChunkSize(20, 1000, 0), ChunkSize(20, 20, 0)])

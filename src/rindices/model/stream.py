@@ -12,13 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import (
@@ -34,6 +32,7 @@ from rindices.errors import (
 from rindices.model.fitted import FittedModel, load
 from rindices.model.novelty import NoveltyCount, make_table_warning
 from rindices.model.part_writer import join_parts, open_part
+from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys
 from rindices.tables.io.chunks import (
     SCHEMA_ROWS,
     ChunkSize,
@@ -43,13 +42,10 @@ from rindices.tables.io.chunks import (
     merge_problems,
     split_into_chunks,
 )
-from rindices.tables.validation.validate import TableRequest, ValidationResult
+from rindices.tables.validation.validate import TableRequest
 from rindices.threads import limit_blas_threads
 
-RowHashes = NDArray[np.uint64]
-
 RECORDS_FOLDER = ".rindices"
-_MAX_HASHES_IN_MEMORY = 4_000_000
 _MAX_OFFENDERS = 100
 
 
@@ -256,7 +252,7 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
             result = model.assess_chunk(validation.cohort_or_raise())
             writer.write(result.table)
             counted = counted.merged_with(result.counted)
-            hashes.append(_hash_row_keys(validation))
+            hashes.append(hash_keys(validation.keys))
             if not opened.is_complete:
                 problems += [_limit_offenders(p) for p in validation.problems if p.severity is Severity.WARNING]
     np.save(job.record_path(name, ".npy"), np.sort(np.concatenate(hashes)))
@@ -289,11 +285,6 @@ def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedM
     if not opened.is_complete:
         opened = opened.select_regions({*model.regions, *summands})
     return model, opened, (*problems, *opened.validation.problems)
-
-
-def _hash_row_keys(validation: ValidationResult) -> RowHashes:
-    """Return a hash (N,) of the person and session of each row."""
-    return np.asarray(pd.util.hash_array(np.array(validation.keys, dtype=object), categorize=False), dtype=np.uint64)
 
 
 def _iter_chunks(table: Path, size: ChunkSize) -> Iterator[tuple[TableChunk, str]]:
@@ -357,34 +348,6 @@ def _check_parts(job: StreamJob, table: Path, parts: Sequence[PartRecord]) -> No
         raise TableError(Problem(Severity.ERROR, what, "", cure, code, offenders=tuple(ids)))
 
 
-def find_repeated_hashes(files: Sequence[Path]) -> RowHashes:
-    """Return the hashes that occur more than once in files of sorted hashes, in bounded memory.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        Each an ``.npy`` file of (N,) sorted hashes.
-
-    Returns
-    -------
-    (K,) array of uint64
-    """
-    total = sum(len(np.load(file, mmap_mode="r")) for file in files)
-    bounds = np.linspace(0, 2**64 - 1, max(2, total // _MAX_HASHES_IN_MEMORY + 2)).astype(np.float64)
-    repeated = []
-    for low, high in pairwise(bounds):
-        upper = None if high == bounds[-1] else high
-        hashes = np.sort(np.concatenate([_load_hashes_between(file, low, upper) for file in files]))
-        repeated.append(np.unique(hashes[1:][hashes[1:] == hashes[:-1]]))
-    return np.concatenate(repeated)
-
-
-def _load_hashes_between(file: Path, low: float, high: float | None) -> RowHashes:
-    hashes = np.load(file, mmap_mode="r")
-    start = np.searchsorted(hashes, np.uint64(low))
-    return np.array(hashes[start : None if high is None else np.searchsorted(hashes, np.uint64(high))])
-
-
 def _find_repeated_ids(job: StreamJob, table: Path, repeated: RowHashes) -> list[str]:
     """Return the people whose hashes occur more than once, by reading them again: two people may share a hash."""
     counts: Counter[str] = Counter()
@@ -393,7 +356,7 @@ def _find_repeated_ids(job: StreamJob, table: Path, repeated: RowHashes) -> list
             continue
         _, opened, _ = _open_table(job, chunk.path)
         for validation in opened.validate_chunk(chunk, job.size.rows):
-            is_repeated = np.isin(_hash_row_keys(validation), repeated)
+            is_repeated = np.isin(hash_keys(validation.keys), repeated)
             counts.update(key for key, repeats in zip(validation.keys, is_repeated, strict=True) if repeats)
     return [name for name, times in counts.items() if times > 1]
 
