@@ -48,7 +48,7 @@ LONG = {"recipe": "paper", "patterns": (2,), "orthogonality": (0.1,), "members":
 
 
 def sets(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.glob("runs/*.safetensors")}
+    return {path.name: path.read_bytes() for path in out.glob("runs/[!.]*.safetensors")}
 
 
 def begin(*arguments: object) -> subprocess.Popen[str]:
@@ -64,8 +64,8 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
 
 def newest_states(runs: Path, trainings: int) -> dict[Path, int]:
     """Wait until so many trainings keep their state, which they do every now and then; return when they last did."""
-    wait_for(lambda: len(list(runs.glob("*.checkpoint"))) == trainings)
-    return {path: path.stat().st_mtime_ns for path in runs.glob("*.checkpoint")}
+    wait_for(lambda: len(list(runs.glob("[!.]*.checkpoint"))) == trainings)
+    return {path: path.stat().st_mtime_ns for path in runs.glob("[!.]*.checkpoint")}
 
 
 @contextmanager

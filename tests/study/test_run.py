@@ -76,14 +76,14 @@ def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed
     process = subprocess.Popen(
         command("fit", folder / "study.toml", "--out", out, "--workers", 1), stderr=subprocess.PIPE, text=True
     )
-    while not list(out.glob("runs/*.safetensors")):
+    while not list(out.glob("runs/[!.]*.safetensors")):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     message = process.communicate()[1]
     assert process.returncode == 3, message
     assert "run the same command again" in message
     assert "Traceback" not in message
-    finished = len(list(out.glob("runs/*.safetensors")))
+    finished = len(list(out.glob("runs/[!.]*.safetensors")))
     assert 0 < finished < 4
     assert run("fit", folder / "study.toml", "--out", out).returncode == 0
     assert outputs(out) == outputs(undisturbed)
@@ -97,7 +97,7 @@ def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     assert first.card["recipe"]["values"]["max_steps"] == 40
     assert first.heads[0].kind == "surreal"
     np.testing.assert_array_equal(first.apply(cohort)[["r1", "r2"]], again.apply(cohort)[["r1", "r2"]])
-    assert not list((tmp_path / "a").glob("*.checkpoint"))
+    assert not list((tmp_path / "a").glob("[!.]*.checkpoint"))
 
 
 BRIEF_DEFAULT = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_every": 10}
@@ -163,9 +163,9 @@ def test_interrupted_training_keeps_its_state(folder: Path) -> None:
     process = subprocess.Popen(
         command("fit", folder / "study.toml", "--out", out, *options), stderr=subprocess.PIPE, text=True
     )
-    while not list(out.glob("runs/*.checkpoint")):  # kept every so many steps
+    while not list(out.glob("runs/[!.]*.checkpoint")):  # kept every so many steps
         time.sleep(0.05)
-    (state,) = out.glob("runs/*.checkpoint")
+    (state,) = out.glob("runs/[!.]*.checkpoint")
     last, start = state.stat().st_mtime_ns, time.monotonic()
     process.send_signal(signal.SIGINT)
     message = process.communicate()[1]

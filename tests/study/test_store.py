@@ -19,7 +19,7 @@ from tests.study.helpers import LONG, outputs, run, sets
 
 
 def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) -> None:
-    files = sorted(undisturbed.glob("runs/*.safetensors"))
+    files = sorted(undisturbed.glob("runs/[!.]*.safetensors"))
     before = {path: path.stat().st_mtime_ns for path in files}
     damaged = files[2]
     damaged.write_bytes(damaged.read_bytes()[:-100])

@@ -135,7 +135,7 @@ class RunStore:
 
     def sum_partial_progress(self, plan: Iterable[MemberSet]) -> float:
         """Return how many sets' worth of steps are done in sets that are still in training."""
-        begun = {path.stem for path in self.folder.glob("*.checkpoint")}
+        begun = {path.stem for path in self.folder.glob("[!.]*.checkpoint")}
         return sum(_read_progress(self.checkpoint(work), work) for work in plan if begun and work.key in begun)
 
 

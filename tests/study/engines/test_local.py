@@ -28,6 +28,6 @@ def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
     for workers in (1, 2, 4):
         store = RunStore(tmp_path / str(workers))
         run_plan(plan, X, cohort.is_patient.astype(np.intp), store, LocalEngine(workers))
-        written.append({path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")})
+        written.append({path.name: path.read_bytes() for path in store.folder.glob("[!.]*.safetensors")})
     assert len(written[0]) == 4
     assert written[0] == written[1] == written[2]

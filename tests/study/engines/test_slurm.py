@@ -51,7 +51,7 @@ def running() -> list[str]:
 
 
 def finished(out: Path) -> int:
-    return len(list(out.glob("runs/*.safetensors")))
+    return len(list(out.glob("runs/[!.]*.safetensors")))
 
 
 def test_a_study_over_two_jobs_one_of_which_is_cancelled(slurm: None, folder: Path) -> None:

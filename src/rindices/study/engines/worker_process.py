@@ -1,8 +1,8 @@
-"""A process that trains one member set after the other for a worker.
+"""Process that trains one member set after the other for a worker.
 
-The training has a process of its own, so that a worker answers while it lasts, that a crash takes nobody along, and
-that a signal reaches it. It is asked on its standard input and answers on its standard output, a line of JSON each. A
-SIGTERM, or the end of its input when the worker is gone, makes it write a checkpoint and leave.
+Training has a process of its own, so that the worker stays responsive, a crash does not take the worker with it, and
+signals reach the training. Jobs arrive on its standard input and results leave on its standard output, one line of JSON
+each. SIGTERM, or the end of its input, makes it write a checkpoint and exit.
 """
 
 import json
@@ -21,21 +21,21 @@ from rindices.selection.choose import GridPoint
 from rindices.study.engines.base import TrainingJob, run_training_job
 from rindices.study.plan import MemberSet
 
-_STOPPED_EXIT_CODE = 75  # exit code: try again later
+_STOPPED_EXIT_CODE = 75  # as in sysexits.h: try again later
 _STOP_TIMEOUT = 60.0  # seconds for the last checkpoint
 _ONE_THREAD_ENV = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class WorkerDiedError(Exception):
-    """The process died while training: killed for its memory, or crashed."""
+    """The process died while training: it was killed, for instance for its memory, or it crashed."""
 
 
 class TrainingPausedError(Exception):
-    """The process was asked to stop; its checkpoint is written."""
+    """The process was asked to stop and has written its checkpoint."""
 
 
 class TrainingProcess:
-    """The worker's end of such a process."""
+    """A training process, as its worker sees it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -49,16 +49,24 @@ class TrainingProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
-    def train(self, order: TrainingJob) -> None:
-        """Carry out an order; raises what a user can mend, `WorkerDiedError` or `TrainingPausedError`."""
+    def train(self, job: TrainingJob) -> None:
+        """Run a job to its end.
+
+        Raises
+        ------
+        StudyError
+            If the user can mend it.
+        WorkerDiedError, TrainingPausedError
+            If the process ended before the job.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self.folder, answer = order.folder, ""
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(_encode_job(order) + "\n")
+        self.folder, answer = job.folder, ""
+        with suppress(BrokenPipeError, ValueError):  # ValueError: the input was closed by `request_stop`
+            self._process.stdin.write(_encode_job(job) + "\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
         self.folder = None
@@ -68,8 +76,12 @@ class TrainingProcess:
             raise StudyError(error)
 
     def request_stop(self) -> None:
-        """Ask for a checkpoint and the end; returns at once."""
-        if self.alive:
+        """Ask for a checkpoint and the end, without waiting."""
+        if not self.alive:
+            return
+        if os.name == "nt":  # terminate() would kill it there
+            self._close_input()
+        else:
             self._process.terminate()
 
     def stop(self) -> None:
@@ -80,10 +92,14 @@ class TrainingProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        self._close_input()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _close_input(self) -> None:
+        with suppress(BrokenPipeError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
 
 
 def _make_exit_error(code: int) -> Exception:
@@ -92,10 +108,10 @@ def _make_exit_error(code: int) -> Exception:
     return WorkerDiedError(f"its process ended with {signal.Signals(-code).name if code < 0 else f'code {code}'}")
 
 
-def _encode_job(order: TrainingJob) -> str:
-    work = order.work
+def _encode_job(job: TrainingJob) -> str:
+    work = job.work
     parts = [list(work.point), work.numbers, work.recipe, work.values, work.seed, work.data]
-    return json.dumps([parts, str(order.folder), str(order.people)])
+    return json.dumps([parts, str(job.folder), str(job.people)])
 
 
 def _decode_job(line: str) -> TrainingJob:
@@ -104,11 +120,12 @@ def _decode_job(line: str) -> TrainingJob:
     return TrainingJob(work, Path(folder), Path(people))
 
 
-def _forward_jobs(orders: "queue.SimpleQueue[str]", source: IO[str]) -> None:
-    """Pass orders on; when the worker is gone, stop."""
+def _forward_jobs(lines: "queue.SimpleQueue[str]", source: IO[str]) -> None:
+    """Queue the lines of the input; at its end, interrupt a training and end a process that waits."""
     for line in source:
-        orders.put(line)
-    os.kill(os.getpid(), signal.SIGTERM)
+        lines.put(line)
+    lines.put("")
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _interrupt_training(*_: Any) -> None:
@@ -119,24 +136,23 @@ def _interrupt_training(*_: Any) -> None:
 
 
 def main() -> None:
-    """Train what comes in."""
-    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+    """Train the jobs of the standard input until it ends."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what others print must not be taken for an answer
-    try:
+    os.dup2(2, 1)  # output of libraries must not be taken for an answer
+    with suppress(KeyboardInterrupt):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _interrupt_training)
-        threading.Thread(target=_forward_jobs, args=(orders, sys.stdin), daemon=True).start()
-        while True:
-            order, error = _decode_job(orders.get()), ""
+        threading.Thread(target=_forward_jobs, args=(lines, sys.stdin), daemon=True).start()
+        while line := lines.get():
+            error = ""
             try:
-                run_training_job(order)
-            except RindicesError as mistake:
-                error = str(mistake)
+                run_training_job(_decode_job(line))
+            except RindicesError as problem:
+                error = str(problem)
             answers.write(json.dumps({"error": error}) + "\n")
             answers.flush()
-    except KeyboardInterrupt:
-        os._exit(_STOPPED_EXIT_CODE)  # nothing is open, and the listening thread may hold standard input
+    os._exit(_STOPPED_EXIT_CODE)  # nothing is open, and the listening thread may hold standard input
 
 
 if __name__ == "__main__":
