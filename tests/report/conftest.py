@@ -5,15 +5,16 @@ from pathlib import Path
 import pytest
 
 import rindices as ri
+from rindices.experiments.simulate import SimulatedCohort
 
 
 @pytest.fixture(scope="session")
-def simulated() -> "ri.experiments.simulate.Simulated":  # type: ignore[name-defined]
+def simulated() -> SimulatedCohort:
     return ri.simulate_cohort("small", seed=1)
 
 
 @pytest.fixture(scope="session")
-def study(tmp_path_factory: pytest.TempPathFactory, simulated) -> Path:  # type: ignore[no-untyped-def]
+def study(tmp_path_factory: pytest.TempPathFactory, simulated: SimulatedCohort) -> Path:
     folder = tmp_path_factory.mktemp("report") / "results"
     ri.fit(simulated.cohort, [2, 3], recipe="contrastive", members=6, workers=1, out=folder)
     return folder

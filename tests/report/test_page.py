@@ -14,7 +14,7 @@ import pytest
 
 import rindices as ri
 from rindices.errors import StudyError
-from rindices.experiments.simulate import TASKS
+from rindices.experiments.simulate import TASKS, SimulatedCohort
 from rindices.report import geometry, page
 from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.patterns import compute_confidence_interval
@@ -27,7 +27,7 @@ def parsed(page: str) -> Page:
     return Page(page)
 
 
-def test_nothing_outside_is_named(parsed: Page, page: str) -> None:
+def test_the_page_refers_to_nothing_outside(parsed: Page, page: str) -> None:
     for _, attributes in parsed.tags:
         for name in ("src", "href", "xlink:href", "action", "poster", "srcset"):
             assert attributes.get(name, "#").startswith(("#", "data:")), attributes
@@ -69,20 +69,20 @@ def test_every_figure_has_its_data(parsed: Page, study: Path) -> None:
     np.testing.assert_allclose(members, np.array(selection["chosen"]["pairwise"], dtype=float), atol=1e-5)
 
 
-def test_patterns_are_the_models(parsed: Page, study: Path) -> None:
+def test_patterns_are_those_of_the_model(parsed: Page, study: Path) -> None:
     model = ri.load(study / "model.safetensors")
     assert model.patterns_se is not None
     low, high = compute_confidence_interval(model.patterns, model.patterns_se, len(model.heads))
     for k in range(model.n_patterns):
         table = read_figure_data(parsed, f"pattern_r{k + 1}")
         for q, severity in enumerate((0.25, 0.5, 0.75, 1.0)):
-            own = table[table["severity"] == severity].set_index("region").loc[list(model.regions)]
-            np.testing.assert_allclose(own["change"], model.patterns[q, k], rtol=1e-4, atol=1e-6)
-            np.testing.assert_allclose(own["low"], low[q, k], rtol=1e-4, atol=1e-6)
-            np.testing.assert_allclose(own["high"], high[q, k], rtol=1e-4, atol=1e-6)
+            rows = table[table["severity"] == severity].set_index("region").loc[list(model.regions)]
+            np.testing.assert_allclose(rows["change"], model.patterns[q, k], rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(rows["low"], low[q, k], rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(rows["high"], high[q, k], rtol=1e-4, atol=1e-6)
 
 
-def test_true_structures_are_named_first(study: Path, simulated: "ri.Simulated") -> None:  # type: ignore[name-defined]
+def test_true_structures_are_named_first(study: Path, simulated: SimulatedCohort) -> None:
     results = read_study_results(study)
     truth = simulated.patterns.set_index("region")
     if len(results.names) != truth.shape[1]:
@@ -90,7 +90,7 @@ def test_true_structures_are_named_first(study: Path, simulated: "ri.Simulated")
     sets = [set(truth.index[truth[name] > 0]) for name in truth]
     for name in results.names:
         top = set(results.list_top_regions(name)["region"])
-        assert max(len(top & own) for own in sets) >= 10
+        assert max(len(top & regions) for regions in sets) >= 10
 
 
 def test_a_report_is_the_same_again(study: Path, page: str) -> None:
@@ -178,13 +178,13 @@ def test_no_request_leaves_the_page(study: Path, page: str, tmp_path: Path) -> N
     assert requests(study / "report.html", tmp_path / "second") == []
 
 
-def test_single_people_have_widths_and_novelty(page: str, study: Path) -> None:
+def test_widths_of_intervals_and_novel_people_are_shown(page: str, study: Path) -> None:
     table = pd.read_csv(study / "r_indices.tsv", sep="\t")
     ill = table[table["group"] == "patient"]
-    said = get_section_text(page, "indices")
+    text = get_section_text(page, "indices")
     for name in (name for name in table if re.fullmatch(r"r\d", name)):
-        assert f"{np.median(ill[f'{name}_high'] - ill[f'{name}_low']):.2f} for {name}" in said
-    assert f"{table['novel'].sum()} of {len(table)} people" in said
+        assert f"{np.median(ill[f'{name}_high'] - ill[f'{name}_low']):.2f} for {name}" in text
+    assert f"{table['novel'].sum()} of {len(table)} people" in text
 
 
 def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,8 +192,8 @@ def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkey
     folder = tmp_path / "old"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "cohort.json"))
     selection = json.loads((folder / "selection.json").read_text())
-    kept = {name: value for name, value in selection.items() if name not in ("number_of_patterns", "patterns")}
-    (folder / "selection.json").write_text(json.dumps(kept))
+    older = {name: value for name, value in selection.items() if name not in ("number_of_patterns", "patterns")}
+    (folder / "selection.json").write_text(json.dumps(older))
     table = pd.read_csv(folder / "r_indices.tsv", sep="\t")
     table[["participant_id", "group", *(n for n in table if re.fullmatch(r"r\d", n))]].to_csv(
         folder / "r_indices.tsv", sep="\t", index=False
@@ -224,20 +224,20 @@ def test_nothing_of_an_earlier_model_stays(empty: Path) -> None:
     assert sorted(path.name for path in empty.iterdir() if path.is_file()) == ["cohort.json", "selection.json"]
 
 
-def test_a_page_says_that_nothing_was_found(empty: Path) -> None:
+def test_the_page_of_a_study_without_a_pattern(empty: Path) -> None:
     page = ri.write_report(empty).read_text("utf-8")
     parsed = Page(page)
     assert "<h1>No disease pattern found: results</h1>" in page
     assert "<title>No disease pattern found: results</title>" in page
-    test_nothing_outside_is_named(parsed, page)
+    test_the_page_refers_to_nothing_outside(parsed, page)
     test_people_with_a_screen_reader_get_everything(parsed)
     assert not parsed.all("img")
     assert not [a for a in parsed.all("a") if a.get("download", "").startswith(("r_indices", "pattern_"))]
     (point,) = json.loads((empty / "selection.json").read_text())["number_of_patterns"]["test"]["curve"]
     assert read_figure_data(parsed, "excess").iloc[0].to_dict() == pytest.approx(point, rel=1e-5)
-    found = get_section_text(page, "found")
-    assert "No difference between the 120 patients and the 80 controls was detected" in found
-    assert f"(p = {point['p']:.2f})" in found
+    findings = get_section_text(page, "found")
+    assert "No difference between the 120 patients and the 80 controls was detected" in findings
+    assert f"(p = {point['p']:.2f})" in findings
     assert "Absence of evidence is not evidence of absence" in get_section_text(page, "meaning")
     assert "rindices power --people 80+120" in get_section_text(page, "meaning")
     assert "Few controls: 80" in get_section_text(page, "warnings")

@@ -45,7 +45,7 @@ def test_many_categories_are_cut() -> None:
     assert rows[0].patient == "0"
 
 
-def test_nothing_is_said_of_good_groups() -> None:
+def test_good_groups_give_no_warnings() -> None:
     warnings = collect_cohort_warnings(COHORT)
     assert not warnings.small_groups
     assert not warnings.fewer_controls_than_regions
@@ -62,7 +62,7 @@ def test_small_and_different_groups_are_named() -> None:
     assert "differ in age (63 against 60 on average)" in render_macro("group_difference", difference)
 
 
-def test_problems_are_told_without_ids() -> None:
+def test_problems_are_shown_without_ids() -> None:
     problem = Problem(
         Severity.WARNING, "2 people have no age", "", "add it", ProblemCode.MISSING_VALUES, offenders=("sub-1", "sub-2")
     )
