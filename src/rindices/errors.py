@@ -128,12 +128,12 @@ class ProblemDetails(TypedDict, total=False):
 
 
 class RindicesError(Exception):
-    """Base of all errors that a user can mend.
+    """Base of all errors that a user can fix.
 
     Parameters
     ----------
     problems : str or Problem or iterable of Problem
-        What went wrong; all problems that were found, not only the first.
+        What went wrong: all problems, not only the first.
     """
 
     def __init__(self, problems: str | Problem | Iterable[Problem]) -> None:
@@ -143,7 +143,7 @@ class RindicesError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[type["RindicesError"], tuple[tuple[Problem, ...]]]:
-        """Return how to build it again, so that an error crosses from one process to another as it is."""
+        """Make the error picklable: worker processes raise it."""
         return type(self), (self.problems,)
 
 
@@ -168,16 +168,16 @@ class StudyError(RindicesError):
 
 
 class AnalysisError(RindicesError):
-    """Tables that a statistic cannot be made of."""
+    """Tables for which a statistic cannot be computed."""
 
 
 class SimulationError(RindicesError):
-    """A simulated cohort that cannot be made as asked."""
+    """A cohort that cannot be simulated as requested."""
 
 
 @dataclass
 class Findings:
-    """Collects problems in one pass, so that a user sees all of them at once."""
+    """Collects problems, so that a user sees all of them at once."""
 
     problems: list[Problem] = field(default_factory=list)
 
@@ -220,38 +220,33 @@ class Findings:
         return iter(self.problems)
 
 
-def join_names(items: Iterable[object], most: int = 5) -> str:
-    """Return the first few items by name and the number of the others.
-
-    Examples
-    --------
-    >>> join_names(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
+def join_names(items: Iterable[object], max_names: int = 5) -> str:
+    """Return the first items and the number of the others: ``a, b and 1 more``."""
     names = [_shorten_text(str(item)) for item in items]
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    n_others = len(names) - max_names
+    return ", ".join(names[:max_names]) + (f" and {n_others:,} more" if n_others > 0 else "")
 
 
 def did_you_mean(word: str, options: Sequence[str]) -> str:
-    """Return a suggestion for a misspelt word, else the list of what there is."""
-    lower = {option.lower(): option for option in options}
-    close = get_close_matches(word.lower(), list(lower), n=1)
-    return f"did you mean '{lower[close[0]]}'?" if close else f"there is: {join_names(options, 12) or 'nothing'}"
+    """Return the option that a misspelt word is close to, else the list of options."""
+    by_lower_case = {option.lower(): option for option in options}
+    for match in get_close_matches(word.lower(), list(by_lower_case), n=1):
+        return f"did you mean '{by_lower_case[match]}'?"
+    return f"there is: {join_names(options, 12) or 'nothing'}"
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return why the system refused, in words."""
+    """Return the reason that the system gives for an error."""
     return error.strerror or str(error) or type(error).__name__
 
 
 def capitalise_first(text: str) -> str:
-    """Return text with a capital first letter; names inside keep their spelling."""
+    """Return text with a capital first letter and the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
 def format_count(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun in the right form."""
+    """Return a number with its noun in the singular or plural."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -260,10 +255,10 @@ def format_quantity(value: float) -> str:
     return f"{float(f'{value:g}'):,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:g}"
 
 
-def _shorten_text(text: str, most: int = 80) -> str:
-    """Return text fit for one line of a message: printable, not endless."""
+def _shorten_text(text: str, max_length: int = 80) -> str:
+    """Return text that fits on one line of a message."""
     printable = "".join(char if char.isprintable() else "?" for char in text)
-    return printable if len(printable) <= most else printable[: most - 3] + "..."
+    return printable if len(printable) <= max_length else printable[: max_length - 3] + "..."
 
 
 def _end_sentence(text: str) -> str:

@@ -1,7 +1,7 @@
-"""``rindices check``: says what a table is and what to fix; trains nothing."""
+"""The command ``rindices check``: validate a table without training."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from rindices.cli.options import (
     Tables,
 )
 from rindices.errors import join_names
+
+if TYPE_CHECKING:
+    from rindices.tables.validation.validate import ValidationResult
 
 EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
 
@@ -67,14 +70,14 @@ def check(
     raise typer.Exit(0 if result.ok else 1)
 
 
-def _result_to_json(result: Any) -> dict[str, Any]:
-    promised = ("format", "people", "controls", "patients", "regions", "covariates")
-    names = (*promised, "sites", "icv", "unit", "aside", "kinds", "region_names")
+def _result_to_json(result: "ValidationResult") -> dict[str, Any]:
+    names = ["format", "people", "controls", "patients", "regions", "covariates"]  # the first six are documented
+    names += ["sites", "icv", "unit", "aside", "kinds", "region_names"]
     values = {name: getattr(result, name) for name in names}
     return values | {"problems": [problem.as_dict() for problem in result.problems]}
 
 
-def _list_facts(result: Any) -> list[tuple[str, str]]:
+def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
     groups = f"{result.controls:,} controls, {result.patients:,} patients" if result.controls is not None else ""
     aside = ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items())
     return [
@@ -94,7 +97,7 @@ def _describe_covariate(name: str, kinds: dict[str, str]) -> str:
     return f"{name} ({kinds[name]})" if name in kinds else name
 
 
-def _summarise_verdict(result: Any) -> str:
+def _summarise_verdict(result: "ValidationResult") -> str:
     if not result.ok:
         return "not ready: see the errors above"
     return "ready" if not any(problem.cure for problem in result.problems) else "ready, with what is said above"

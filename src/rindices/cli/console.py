@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, messages on standard error."""
+"""Print results to standard output and messages to standard error."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "c
 
 
 def print_problems(problems: Iterable[Problem]) -> None:
-    """Print each problem on a line of standard error, errors first."""
+    """Print each problem on one line of standard error, errors first."""
     order = list(reversed(Severity))
     for problem in sorted(problems, key=lambda problem: order.index(problem.severity)):
         label = typer.style(f"{problem.severity}:", fg=_COLOURS[problem.severity], bold=True)
@@ -20,12 +20,12 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Print one JSON object, and nothing else, on standard output."""
+    """Print one JSON object to standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Print aligned pairs of name and value, leaving out the empty ones."""
+    """Print aligned pairs of name and value without the empty ones."""
     filled = [(name, value) for name, value in facts if value]
     width = max(len(name) for name, _ in filled)
     for name, value in filled:
@@ -33,5 +33,5 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def split_option(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the words of an option that may be repeated or hold commas."""
+    """Return the values of an option that can be repeated and can hold commas."""
     return tuple(word.strip() for value in values or () for word in value.split(",") if word.strip())

@@ -1,4 +1,4 @@
-"""``rindices``: reads the command line and turns errors into messages and exit codes."""
+"""The program ``rindices``: commands, error messages and exit codes."""
 
 import sys
 from typing import Annotated
@@ -49,12 +49,11 @@ app.command("power", epilog=power.EPILOG)(power.power)
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 
+_INTERRUPT_EXIT_CODE = 130  # of typer after Ctrl-C
 
-_INTERRUPT_EXIT_CODE = 130  # what typer makes of Ctrl-C
 
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"rindices {__version__}")
         raise typer.Exit
 
@@ -65,18 +64,18 @@ def _accept_global_options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """Accept the options that stand before a command."""
+    """Accept options before a command."""
 
 
 def run() -> None:
-    """Run the program: exit 0 done, 1 a problem in the input, 2 wrong usage, 3 interrupted."""
+    """Run the program. Exit codes: 0 done, 1 a problem in the input, 2 wrong usage, 3 interrupted."""
     try:
         app()
     except RindicesError as error:
         print_problems(error.problems)
         sys.exit(1)
-    except SystemExit as end:
-        if end.code != _INTERRUPT_EXIT_CODE:
+    except SystemExit as exit_request:
+        if exit_request.code != _INTERRUPT_EXIT_CODE:
             raise
         typer.echo("interrupted; run the same command again", err=True)
         sys.exit(3)

@@ -1,4 +1,4 @@
-"""Options that several commands share, each worded once."""
+"""Options of several commands."""
 
 from pathlib import Path
 from typing import Annotated

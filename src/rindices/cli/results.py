@@ -1,4 +1,4 @@
-"""What the commands of statistics share: reading tables, writing results, printing them."""
+"""Read tables, and write and print results, for the commands of statistics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def raise_errors(findings: "Findings") -> None:
-    """Stop at errors, say everything else."""
+    """Raise the errors, if there are any, else print all problems."""
     from rindices.errors import TableError
 
     if findings.errors():
@@ -33,12 +33,26 @@ def read_indices_and_regions(
     roles: "ColumnRoles",
     labels: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
 ) -> "tuple[pd.DataFrame, Cohort]":
-    """Read R-indices and the regions of the same people; warnings are said.
+    """Read R-indices and the regions of the same people, and print warnings.
 
     Parameters
     ----------
+    indices : Path
+        Table of R-indices.
+    tables : sequence of Path
+        Tables of regions.
+    participants : Path or None
+    roles : ColumnRoles
+        The columns that the user named.
     labels : tuple of tuple of str
-        Labels of controls and of patients, regions to leave out.
+        Labels of controls, labels of patients, and regions to leave out.
+
+    Returns
+    -------
+    people : DataFrame
+        R-indices and group of those who are in both.
+    cohort : Cohort
+        The regions.
     """
     from rindices.analysis.tidy import add_groups
     from rindices.errors import Findings, ProblemCode, Severity, format_count
@@ -46,12 +60,12 @@ def read_indices_and_regions(
     from rindices.tables.validation.validate import TableRequest, validate_table
 
     findings = Findings()
-    found = read_indices(indices, findings)
+    table = read_indices(indices, findings)
     result = validate_table(TableRequest(tuple(tables), participants, roles, *labels, measure="any", on_missing="drop"))
     cohort = result.cohort_or_raise()
-    people = add_groups(found, cohort)
-    if len(people) < len(found):
-        absent = format_count(len(found) - len(people), "person is", "people are")
+    people = add_groups(table, cohort)
+    if len(people) < len(table):
+        absent = format_count(len(table) - len(people), "person is", "people are")
         what = f"{absent} not in the tables, or lack a value there; left out"
         findings.warn(ProblemCode.UNMATCHED_IDS, what, indices.name)
     findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
@@ -60,7 +74,7 @@ def read_indices_and_regions(
 
 
 def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFrame":
-    """Read a column of image paths, taken from the folder of its table: ``participant_id`` and ``image``."""
+    """Read ``participant_id`` and ``image`` from a table; paths are relative to the folder of the table."""
     import pandas as pd
 
     from rindices.errors import Findings, TableError, did_you_mean
@@ -77,24 +91,33 @@ def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFr
 
 
 def write_results(
-    table: "pd.DataFrame", path: Path, meaning: dict[str, str], how: dict[str, Any], as_json: bool, told: str
+    table: "pd.DataFrame",
+    path: Path,
+    descriptions: dict[str, str],
+    settings: dict[str, Any],
+    as_json: bool,
+    summary: str,
 ) -> None:
-    """Write a tidy table with its data dictionary beside it; print it as JSON, or one line about it.
+    """Write a table and its data dictionary, and print it as JSON or as a summary.
 
     Parameters
     ----------
-    meaning : dict
-        What each column is.
-    how : dict
-        How the table was made: options, versions.
-    told : str
-        What there is to say to someone who did not ask for JSON.
+    table : DataFrame
+    path : Path
+        A file; the data dictionary gets the suffix ``.json``.
+    descriptions : dict
+        Description of each column.
+    settings : dict
+        Options and versions that led to the table.
+    as_json : bool
+    summary : str
+        Printed unless JSON was asked for.
     """
     from rindices.analysis.write import as_records, write_table
 
-    write_table(table, path, meaning, how)
+    write_table(table, path, descriptions, settings)
     if as_json:
-        print_json({"out": str(path), **how, "results": as_records(table)})
+        print_json({"out": str(path), **settings, "results": as_records(table)})
     else:
-        typer.echo(told)
+        typer.echo(summary)
         typer.echo(f"written to {path}", err=True)

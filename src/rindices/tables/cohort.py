@@ -1,18 +1,14 @@
-"""A validated cohort: the one thing that the rest of the package works on."""
+"""A validated cohort: the input of everything else in the package."""
 
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, IntArray
 from rindices.tables.validation.groups import CONTROL, PATIENT
-
-if TYPE_CHECKING:
-    pass
 
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
 
@@ -21,22 +17,22 @@ ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
 class Cohort:
     """People with their regional volumes, read and validated.
 
-    Rows are sorted by participant and session, regions by name (MUSE by code), so that neither the order of
-    rows nor of columns in a file can matter.
+    Rows are sorted by participant and session, regions by name (MUSE by code): results do not depend on the order of
+    rows or columns in a file.
 
     Attributes
     ----------
     volumes : DataFrame
-        (N, R), one column a region, no missing value.
+        (N, R), one column per region, no missing value.
     people : DataFrame
-        (N, ...), same rows: ``participant_id``, ``session_id`` where there are sessions, ``group`` (``control``,
-        ``patient``) where groups were named, ``site`` where a site was named.
+        (N, ...), same rows: ``participant_id``, and ``session_id``, ``group`` (``control`` or ``patient``) and
+        ``site`` if the table has them.
     covariates : DataFrame
-        (N, C), same rows; a numeric column is adjusted for as a number, a text column as categories.
+        (N, C), same rows; numeric columns are numbers, text columns are categories.
     source : str
-        The format of the table (``dlmuse``, ``freesurfer``, ...).
+        Format of the table: ``dlmuse``, ``freesurfer``, ...
     unit : str
-        The unit of the regions, guessed from magnitudes.
+        Unit of the regions, guessed from their magnitude.
     """
 
     volumes: pd.DataFrame
@@ -63,14 +59,14 @@ class Cohort:
         return len(self.regions)
 
     @property
-    def is_control(self) -> "BoolArray":
+    def is_control(self) -> BoolArray:
         """(N,) True for controls."""
-        return self._is(CONTROL)
+        return self._is_in_group(CONTROL)
 
     @property
-    def is_patient(self) -> "BoolArray":
+    def is_patient(self) -> BoolArray:
         """(N,) True for patients."""
-        return self._is(PATIENT)
+        return self._is_in_group(PATIENT)
 
     @property
     def n_controls(self) -> int:
@@ -82,15 +78,32 @@ class Cohort:
         """Number of patients."""
         return int(self.is_patient.sum())
 
-    def take(self, rows: "BoolArray | IntArray") -> "Cohort":
-        """Return the cohort of some people (a mask or positions), in the same order."""
-        places = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
+    def take(self, rows: BoolArray | IntArray) -> "Cohort":
+        """Select people.
+
+        Parameters
+        ----------
+        rows : (N,) bool or array of int
+            Mask or positions of the rows; their order does not matter.
+
+        Returns
+        -------
+        Cohort
+            The selected people in the order of this cohort.
+        """
+        positions = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
         frames = (self.volumes, self.people, self.covariates)
-        volumes, people, covariates = (frame.iloc[places].reset_index(drop=True) for frame in frames)
+        volumes, people, covariates = (frame.iloc[positions].reset_index(drop=True) for frame in frames)
         return Cohort(volumes, people, covariates, self.source, self.unit)
 
     def fingerprint(self) -> str:
-        """Return a hash of everything that training sees: people, groups, covariates, regions and volumes."""
+        """Hash everything that training uses: people, groups, covariates, regions and volumes.
+
+        Returns
+        -------
+        str
+            Hexadecimal SHA-256.
+        """
         digest = hashlib.sha256()
         for frame in (self.people, self.covariates):
             digest.update(json.dumps([list(frame.columns), _to_json_cells(frame)]).encode())
@@ -98,14 +111,14 @@ class Cohort:
         digest.update(np.ascontiguousarray(self.volumes.to_numpy(dtype="<f8")).tobytes())
         return digest.hexdigest()
 
-    def _is(self, label: str) -> "BoolArray":
+    def _is_in_group(self, label: str) -> BoolArray:
         if GROUP not in self.people:
             return np.zeros(len(self), dtype=bool)
         return np.asarray(self.people[GROUP] == label, dtype=bool)
 
 
 def _to_json_cells(frame: pd.DataFrame) -> list[list[object]]:
-    """Return the cells as JSON can write them, floats by their shortest exact text."""
+    """Return the cells column by column as values that JSON can write."""
     return [
         frame[column].astype(float).tolist()
         if pd.api.types.is_numeric_dtype(frame[column])

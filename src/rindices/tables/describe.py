@@ -1,4 +1,4 @@
-"""Who is in a cohort, as plain values: counts and summaries, nothing about single people."""
+"""Summary of a cohort: counts and distributions, nothing about single people."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rindices.tables.cohort import GROUP, SITE, Cohort
 
 
 def describe_cohort(cohort: Cohort) -> dict[str, Any]:
-    """Return the size of a cohort and each covariate in each group, as plain values for JSON."""
+    """Return the size of a cohort and the distribution of each covariate in each group, for JSON."""
     groups = {
         "all": cohort.covariates,
         "control": cohort.covariates[cohort.is_control],
@@ -30,17 +30,12 @@ def describe_cohort(cohort: Cohort) -> dict[str, Any]:
 
 
 def _summarise_covariate(values: pd.Series) -> dict[str, Any]:
-    """Return mean, spread and range of numbers, or how many people have each category."""
+    """Return mean, standard deviation and range of numbers, or the number of people in each category."""
     if pd.api.types.is_numeric_dtype(values) and values.nunique() > 2:
-        return {
-            "mean": float(values.mean()),
-            "sd": float(values.std()),
-            "min": float(values.min()),
-            "max": float(values.max()),
-        }
-    return {
-        "counts": {_format_level(level): int(number) for level, number in values.value_counts().sort_index().items()}
-    }
+        statistics = {"mean": values.mean(), "sd": values.std(), "min": values.min(), "max": values.max()}
+        return {name: float(value) for name, value in statistics.items()}
+    counts = values.value_counts().sort_index()
+    return {"counts": {_format_level(level): int(number) for level, number in counts.items()}}
 
 
 def _format_level(level: Any) -> str:
@@ -48,7 +43,7 @@ def _format_level(level: Any) -> str:
 
 
 def _count_by_site(cohort: Cohort) -> dict[str, dict[str, int]]:
-    """Return the number of people of each group at each site; empty where no site is known."""
+    """Return the number of people of each group at each site; empty without sites."""
     if SITE not in cohort.people or GROUP not in cohort.people:
         return {}
     table = pd.crosstab(cohort.people[SITE], cohort.people[GROUP])

@@ -1,8 +1,9 @@
-"""What is known about the people: participants joined by id, their groups, sites and covariates."""
+"""Join participants to a table of regions by id, and read their groups, sites and covariates."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -26,26 +27,28 @@ from rindices.tables.validation import groups, ids
 from rindices.tables.validation.values import as_numbers
 
 MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
+"""Numbers that often stand for a missing value."""
 MAX_AGE = 120.0
-"""Years."""
+"""Highest age in years that is accepted."""
 
 
 @dataclass(frozen=True)
 class JoinedParticipants:
-    """Everything about the people that is not a region, row by row as in the table of regions.
+    """Columns about the people, in the rows of the table of regions.
 
     Attributes
     ----------
     ids : list of str
     frame : DataFrame
-        (N, ...), the participants' columns first.
-    unknown : (N,) bool
+        (N, ...), the columns of the participants first.
+    unmatched : (N,) bool
         People without a row in the table of participants.
     where : str
-    participants : Participants or None
-        The table they were joined with.
-    places : (N,) or None
-        Their rows in it, -1 where there is none.
+        The file, for messages.
+    participants : ParticipantTable or None
+        The table of participants.
+    rows : (N,) or None
+        Their rows in it, -1 for people without one.
     """
 
     ids: list[str]
@@ -53,76 +56,95 @@ class JoinedParticipants:
     unmatched: BoolArray
     where: str
     participants: "ParticipantTable | None" = None
-    places: IntArray | None = None
+    rows: IntArray | None = None
 
-    def take(self, rows: BoolArray) -> "JoinedParticipants":
-        """Return some of the people."""
-        ids = [name for name, kept in zip(self.ids, rows, strict=True) if kept]
-        places = None if self.places is None else self.places[rows]
-        frame = self.frame[rows].reset_index(drop=True)
-        return JoinedParticipants(ids, frame, self.unmatched[rows], self.where, self.participants, places)
+    def take(self, mask: BoolArray) -> "JoinedParticipants":
+        """Select people by a mask (N,)."""
+        ids = list(compress(self.ids, mask))
+        rows = None if self.rows is None else self.rows[mask]
+        frame = self.frame[mask].reset_index(drop=True)
+        return JoinedParticipants(ids, frame, self.unmatched[mask], self.where, self.participants, rows)
 
     def find(self, name: str | None) -> str | None:
-        """Return the column of this name, in any case."""
-        alike = [column for column in self.frame.columns if name and column.lower() == name.lower()]
-        return name if name in alike else alike[0] if len(alike) == 1 else None
+        """Return the column of this name, in upper or lower case."""
+        columns = [column for column in self.frame.columns if name and column.lower() == name.lower()]
+        return name if name in columns else columns[0] if len(columns) == 1 else None
 
-    def column(self, name: str | None, role: str, findings: Findings) -> str | None:
-        """Return a column that the user named; an unknown name is an error with a suggestion."""
-        found = self.find(name)
-        if name is not None and found is None:
+    def find_or_report(self, name: str | None, role: str, findings: Findings) -> str | None:
+        """Return the column that the user named for a role; a name that does not exist is an error."""
+        column = self.find(name)
+        if name is not None and column is None:
             cure = capitalise_first(did_you_mean(name, list(self.frame.columns)))
             what = f"there is no column '{name}' for the {role}"
             findings.error(ProblemCode.UNKNOWN_COLUMN, what, self.where, cure, subject=name)
-        return found
+        return column
 
 
 class ParticipantTable:
-    """A table of participants, to be joined to one table or to its pieces."""
+    """A table of participants, to be joined to a table of regions or to its chunks."""
 
     def __init__(self, table: Table) -> None:
         self.table = replace(table, frame=table.frame.reset_index(drop=True))
-        self.register = ids.IdMatcher(table.ids)
+        self.id_matcher = ids.IdMatcher(table.ids)
         self._rows: dict[bool, dict[str, int]] = {}
 
-    def rows(self, with_session: bool) -> dict[str, int]:
-        """Return the row of each person, or of each session of a person."""
+    def get_rows(self, with_session: bool) -> dict[str, int]:
+        """Return the row of each person, or of each session of a person, by its key."""
         if with_session not in self._rows:
             self._rows[with_session] = {key: row for row, key in enumerate(self.table.keys(with_session))}
         return self._rows[with_session]
 
 
 def join_participants(
-    table: Table, path: Path | None, roles: ColumnRoles, findings: Findings, known: ParticipantTable | None = None
+    table: Table,
+    path: Path | None,
+    roles: ColumnRoles,
+    findings: Findings,
+    participants: ParticipantTable | None = None,
 ) -> JoinedParticipants:
-    """Join the participants to the rows of the table of regions, by id and, where both have it, session.
+    """Join participants to the rows of a table by id and, if both tables have it, session.
 
     Parameters
     ----------
-    known : Participants, optional
-        Those of an earlier piece of the same table, so that they are read once.
+    table : Table
+        N people.
+    path : Path or None
+        Table of participants; None to use the columns of ``table`` alone.
+    roles : ColumnRoles
+        The columns that the user named.
+    findings : Findings
+        Takes the problems.
+    participants : ParticipantTable, optional
+        The content of ``path``, if an earlier chunk was joined with it.
+
+    Returns
+    -------
+    JoinedParticipants
     """
-    own = table.frame[list(dict.fromkeys(table.layout.participant_columns))].reset_index(drop=True)
+    columns = table.frame[list(dict.fromkeys(table.layout.participant_columns))].reset_index(drop=True)
     if path is None:
-        return JoinedParticipants(table.ids, own, np.zeros(len(own), dtype=bool), table.where)
-    people = known or ParticipantTable(read_participants(path, roles, table.ids, findings))
-    places = _match_participant_rows(table, people, findings, first=known is None)
-    unused = len(people.table.ids) - len(set(places[places >= 0]))
-    where = people.table.where
-    if unused and known is None:
+        return JoinedParticipants(table.ids, columns, np.zeros(len(columns), dtype=bool), table.where)
+    is_first = participants is None
+    participants = participants or ParticipantTable(read_participants(path, roles, table.ids, findings))
+    rows = _match_participant_rows(table, participants, findings, is_first)
+    unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
+    where = participants.table.where
+    if unused and is_first:
         what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
         findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, where)
-    theirs = people.table.frame.reindex(places).reset_index(drop=True)
-    frame = pd.concat([theirs, own[[name for name in own if name not in theirs]]], axis=1)
-    return JoinedParticipants(table.ids, frame, places < 0, where, people, places)
+    joined = participants.table.frame.reindex(rows).reset_index(drop=True)
+    frame = pd.concat([joined, columns[[name for name in columns if name not in joined]]], axis=1)
+    return JoinedParticipants(table.ids, frame, rows < 0, where, participants, rows)
 
 
-def _match_participant_rows(table: Table, known: ParticipantTable, findings: Findings, first: bool) -> IntArray:
-    """Return for each row of the table (N,) the row of its participant, -1 where there is none."""
-    people = known.table
-    matching = known.register.match(table.ids)
-    report_inexact_matches(matching, table.where, people.where, findings)
-    if not matching.pairs and first:
+def _match_participant_rows(
+    table: Table, participants: ParticipantTable, findings: Findings, is_first: bool
+) -> IntArray:
+    """Return for each row of the table (N,) the row of its participant, -1 without one."""
+    people = participants.table
+    matches = participants.id_matcher.match(table.ids)
+    report_inexact_matches(matches, table.where, people.where, findings)
+    if not matches.pairs and is_first:
         findings.fatal(
             ProblemCode.NO_COMMON_IDS,
             f"none of the ids of {table.where} is in {people.where}",
@@ -132,7 +154,7 @@ def _match_participant_rows(table: Table, known: ParticipantTable, findings: Fin
             listing=f"{join_names(table.ids, 2)} against {join_names(people.ids, 2)}",
         )
     with_session = table.sessions is not None and people.sessions is not None
-    rows = known.rows(with_session)
+    rows = participants.get_rows(with_session)
     if not with_session and len(rows) < len(people.ids):
         findings.fatal(
             ProblemCode.SESSION_UNCLEAR,
@@ -140,31 +162,31 @@ def _match_participant_rows(table: Table, known: ParticipantTable, findings: Fin
             people.where,
             "Add session_id to the table of volumes",
         )
-    wanted = table.keys(with_session, [matching.pairs.get(name, "") for name in table.ids])
-    return np.array([rows.get(want, -1) for want in wanted], dtype=np.intp)
+    keys = table.keys(with_session, [matches.pairs.get(name, "") for name in table.ids])
+    return np.array([rows.get(key, -1) for key in keys], dtype=np.intp)
 
 
 @dataclass(frozen=True)
 class GroupLabels:
-    """The groups: ``labels`` is (N,) control, patient or None; ``unlabelled`` is (N,) who has no label at all."""
+    """Groups of people: ``labels`` (N,) are control, patient or None; ``unlabelled`` (N,) marks empty cells."""
 
     labels: pd.Series
     unlabelled: BoolArray
 
-    def take(self, rows: BoolArray) -> "GroupLabels":
-        """Return the groups of some people."""
-        return GroupLabels(self.labels[rows].reset_index(drop=True), self.unlabelled[rows])
+    def take(self, mask: BoolArray) -> "GroupLabels":
+        """Select people by a mask (N,)."""
+        return GroupLabels(self.labels[mask].reset_index(drop=True), self.unlabelled[mask])
 
     def rows(self, name: str) -> BoolArray:
-        """Return (N,) who is in a group."""
+        """Return a mask of the people of a group (N,)."""
         return np.asarray(self.labels == name, dtype=bool)
 
 
 def read_groups(
     people: JoinedParticipants, name: str | None, controls: Sequence[str], patients: Sequence[str], findings: Findings
 ) -> GroupLabels | None:
-    """Return who is control and who patient; None where no groups are known."""
-    column = people.column(name, "group", findings)
+    """Return the groups of people from the column that the user named, or a guessed one; None without groups."""
+    column = people.find_or_report(name, "group", findings)
     if name is None:
         column = _guess_group_column(people, bool(controls or patients), findings)
     if column is None:
@@ -177,21 +199,21 @@ def read_groups(
     return GroupLabels(pd.Series(assigned, index=labels.index, dtype="object"), unlabelled)
 
 
-def _guess_group_column(people: JoinedParticipants, told: bool, findings: Findings) -> str | None:
-    """Return a column with a usual name if its labels are unmistakable or were given."""
-    columns = people.frame.columns
-    found = [name for name in (formats.find_column(columns, [word]) for word in formats.GROUP_NAMES) if name]
-    clear = [name for name in found if groups.can_guess_groups(people.frame[name])]
+def _guess_group_column(people: JoinedParticipants, has_labels: bool, findings: Findings) -> str | None:
+    """Return a column with a usual name if its labels are unmistakable or the user named labels."""
+    usual = [formats.find_column(people.frame.columns, [name]) for name in formats.GROUP_NAMES]
+    candidates = [name for name in usual if name]
+    clear = [name for name in candidates if groups.can_guess_groups(people.frame[name])]
     in_words = [name for name in clear if not formats.is_mostly_numeric(people.frame[name])]
-    guess = next(iter([*in_words, *clear, *found]), None)
-    if guess is not None and (told or clear):
+    guess = next(iter([*in_words, *clear, *candidates]), None)
+    if guess is not None and (has_labels or clear):
         what = f"groups are read from column '{guess}'"
         findings.note(ProblemCode.GROUP_COLUMN_GUESSED, what, people.where, subject=guess)
         return guess
     if guess is not None:
         what, cure = f"column '{guess}' may hold the groups", f"Say: --group {guess} --controls LABEL"
         findings.note(ProblemCode.GROUP_COLUMN_POSSIBLE, what, people.where, cure, subject=guess)
-    elif told:
+    elif has_labels:
         what = "labels were given but no column of groups"
         findings.error(ProblemCode.GROUP_COLUMN_MISSING, what, people.where, "Name it: --group COLUMN")
     else:
@@ -201,8 +223,8 @@ def _guess_group_column(people: JoinedParticipants, told: bool, findings: Findin
 
 
 def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Findings) -> pd.Series | None:
-    """Return the site of each person as text; None where no site was named."""
-    column = people.column(roles.site, "site", findings)
+    """Return the site of each person as text; None if no site was named."""
+    column = people.find_or_report(roles.site, "site", findings)
     if column is not None:
         return to_text(people.frame[column])
     guess = formats.find_column(people.frame.columns, formats.SITE_NAMES)
@@ -219,32 +241,46 @@ def read_covariates(
     findings: Findings,
     kinds: Mapping[str, bool] | None = None,
 ) -> pd.DataFrame:
-    """Return the named covariates (N, C): numbers as floats, everything else as text.
+    """Read the covariates that the user named.
 
     Parameters
     ----------
+    people : JoinedParticipants
+        N people.
+    names : sequence of str
+        The covariates.
+    icv : (N,) Series or None
+        Intracranial volume, for the covariate ``icv``.
+    findings : Findings
+        Takes the problems.
     kinds : mapping, optional
-        Which are numbers, where the first rows of the table have told.
+        Whether each covariate is a number, if the first chunk of the table has shown it.
+
+    Returns
+    -------
+    (N, C) DataFrame
+        Numbers as floats, everything else as text.
     """
-    known = kinds or {}
-    found: dict[str, pd.Series] = {}
+    is_number = kinds or {}
+    covariates: dict[str, pd.Series] = {}
     for name in names:
         if name.lower() == "icv" and icv is not None:
-            found["icv"] = _convert_covariate("icv", icv.reset_index(drop=True), people, findings, known.get("icv"))
+            values = icv.reset_index(drop=True)
+            covariates["icv"] = _convert_covariate("icv", values, people, findings, is_number.get("icv"))
             continue
-        column = people.column(name, "covariate", findings)
+        column = people.find_or_report(name, "covariate", findings)
         if column is not None:
-            found[name] = _convert_covariate(name, people.frame[column], people, findings, known.get(name))
-    return pd.DataFrame(found, index=people.frame.index)
+            covariates[name] = _convert_covariate(name, people.frame[column], people, findings, is_number.get(name))
+    return pd.DataFrame(covariates, index=people.frame.index)
 
 
 def _convert_covariate(
-    name: str, values: pd.Series, people: JoinedParticipants, findings: Findings, number: bool | None = None
+    name: str, values: pd.Series, people: JoinedParticipants, findings: Findings, is_number: bool | None = None
 ) -> pd.Series:
-    """Return one covariate as numbers, or as text where most of it is text or where it names a site."""
-    if number is None:
-        number = formats.is_mostly_numeric(values) and not formats.find_column([name], formats.SITE_NAMES)
-    if not number:
+    """Return one covariate as numbers, or as text if most cells are text or it is a site."""
+    if is_number is None:
+        is_number = formats.is_mostly_numeric(values) and not formats.find_column([name], formats.SITE_NAMES)
+    if not is_number:
         texts = to_text(values)
         _check_covariate_levels(name, texts, people.where, findings)
         levels = texts.nunique()
@@ -263,7 +299,7 @@ def _convert_covariate(
 
 
 def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: Findings) -> None:
-    """Report categories that are hardly meant as they stand."""
+    """Report categories that look wrong: an age in words, a category in two spellings."""
     levels = sorted(map(str, texts.dropna().unique()))
     if formats.find_column([name], formats.AGE_NAMES) and levels:
         findings.error(
@@ -277,21 +313,21 @@ def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: F
             listing=join_names(levels, 3),
         )
     initials = Counter(level[:1].lower() for level in levels)
-    double = [level for level in levels if initials[level[:1].lower()] > 1]
-    if double and formats.find_column([name], ("sex", "gender", "handedness")):
+    similar = [level for level in levels if initials[level[:1].lower()] > 1]
+    if similar and formats.find_column([name], ("sex", "gender", "handedness")):
         findings.warn(
             ProblemCode.SIMILAR_CATEGORIES,
             f"categories of {name} look like the same ones spelt twice",
             where,
             "Spell them alike",
             subject=name,
-            offenders=double,
+            offenders=similar,
             offender_kind=OffenderKind.LABEL,
         )
 
 
 def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
-    """Report numbers that cannot be meant: infinite ones, ages of nobody, codes for missing, a head of no size."""
+    """Report impossible numbers: infinite ones, impossible ages and head sizes, codes for missing."""
     values = numbers.to_numpy(dtype=float)
     median = float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
     wrong = np.isinf(values)
@@ -323,20 +359,18 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
 
 
 def _name_cells(name: str, values: FloatArray, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:
-    """Return the covariate, and the people with the first values, of cells (N,) that are wrong."""
+    """Return the details of a problem of a covariate: its people and their values, by a mask of cells (N,)."""
     rows = [int(row) for row in np.flatnonzero(cells)]
     listing = join_names(f"{values[row]:g} for {people.ids[row]}" for row in rows)
     return {"subject": name, "offenders": [people.ids[row] for row in rows], "listing": listing}
 
 
 def describe_covariate(values: pd.Series) -> str:
-    """Return how a covariate is understood."""
-    if pd.api.types.is_numeric_dtype(values):
-        return "number"
-    return f"{values.nunique()} categories"
+    """Return whether a covariate is a number or has categories, in words."""
+    return "number" if pd.api.types.is_numeric_dtype(values) else f"{values.nunique()} categories"
 
 
 def suggest_covariates(people: JoinedParticipants, icv: pd.Series | None) -> list[str]:
-    """Return the covariates that are there to be named."""
-    found = [formats.find_column(people.frame.columns, [name]) for name in formats.AGE_SEX_NAMES]
-    return [name for name in found if name] + (["icv"] if icv is not None else [])
+    """Return the usual covariates that the tables have."""
+    columns = [formats.find_column(people.frame.columns, [name]) for name in formats.AGE_SEX_NAMES]
+    return [name for name in columns if name] + (["icv"] if icv is not None else [])

@@ -1,4 +1,4 @@
-"""``read_cohort``: any user's table becomes a validated cohort, or one list of everything that is wrong."""
+"""`read_cohort`: read a table into a validated cohort, or raise one error with all its problems."""
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
@@ -33,23 +33,23 @@ def read_cohort(
     ----------
     volumes : path or sequence of paths
         DLMUSE, FreeSurfer (asegstats2table, aparcstats2table: give both hemispheres), SynthSeg, ENIGMA, SurrealGAN
-        or any wide table, as csv, tsv, semicolon, blanks or parquet; or a folder of FastSurfer subjects.
+        or any wide table, separated by comma, tab, semicolon or blanks, or parquet; or a folder of FastSurfer subjects.
     participants : path, optional
-        Who the people are; joined by id (and session), never by row order.
+        Table of the participants; joined by id (and session), never by row order.
     group : str, optional
-        The column that tells controls from patients.
+        Column of the diagnosis.
     controls, patients : str or sequence of str
-        Its labels; may be left out where they are unmistakable.
+        Labels of the two groups; may be left out where they are unmistakable.
     covariates : sequence of str
         Columns to adjust for; ``icv`` is the intracranial volume of the table.
     site : str, optional
-        The column of the site or scanner.
+        Column of the site or scanner.
     id, session : str, optional
-        The columns, where they have unusual names.
+        Columns of the ids and sessions, if they have unusual names.
     exclude : sequence of str
         Regions to leave out.
     measure : {'volume', 'thickness', 'area', 'any'}
-        A table of nothing but cortical thickness is refused unless it is asked for.
+        What the regions must measure; a table of cortical thickness alone is refused by default.
     on_missing : {'error', 'drop'}
         What to do with people who lack a region, a covariate or a label.
 
@@ -60,7 +60,7 @@ def read_cohort(
     Raises
     ------
     TableError
-        With every error that was found, each with its place and cure.
+        With all errors, each with its file and what to do about it.
     """
     request = make_request(
         volumes,
@@ -86,7 +86,7 @@ def make_request(
     measure: str = "volume",
     on_missing: str = "report",
 ) -> TableRequest:
-    """Gather what a user asked for, one or many of each, into one value."""
+    """Return a request; each argument may be a single value or a sequence."""
     return TableRequest(
         volumes=tuple(Path(path) for path in _to_list(volumes)),
         participants=None if participants is None else Path(participants),
@@ -100,7 +100,7 @@ def make_request(
 
 
 def _to_list(value: object) -> list[str]:
-    """Return one or many values as a list of text."""
+    """Return a value or a sequence of values as a list of text."""
     if isinstance(value, str | PathLike) or not isinstance(value, Iterable):
         return [str(value)]
     return [str(item) for item in value]

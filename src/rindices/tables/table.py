@@ -1,7 +1,8 @@
-"""One file (or folder) with regions becomes one table with ids; several become one by joining on the ids."""
+"""Read files or folders of regions into tables with ids, and join several tables by id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from rindices.tables.validation.ids import (
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Which columns the user named; None where it is to be found out."""
+    """Columns that the user named; None for those to be guessed."""
 
     id: str | None = None
     session: str | None = None
@@ -33,30 +34,30 @@ class ColumnRoles:
     covariates: tuple[str, ...] = ()
 
     def named(self) -> list[str]:
-        """Return all columns the user named."""
+        """Return all columns that the user named."""
         single = (self.id, self.session, self.group, self.site)
         return [name for name in single if name] + [name for name in self.covariates if name.lower() != "icv"]
 
     def text_columns(self) -> list[str]:
-        """Return the names of columns that must be read as text."""
+        """Return the names of columns that are read as text, so that ids keep leading zeros."""
         guessed = [*formats.ID_NAMES, *formats.SESSION_NAMES, *formats.GROUP_NAMES, "column 1"]
         return [name for name in (self.id, self.session, self.group, self.site) if name] + guessed
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose rows have names.
+    """A table with the ids of its rows.
 
     Attributes
     ----------
     ids, sessions : list of str
-        One per row; sessions are None where the table has none.
+        One per row; sessions are None if the table has none.
     frame : DataFrame
         The rows, in the same order.
     layout : Layout
         What the columns are.
     where : str
-        The file's name.
+        Name of the file, for messages.
     id_column, session_column : str or None
     """
 
@@ -68,20 +69,20 @@ class Table:
     id_column: str | None = None
     session_column: str | None = None
 
-    def take(self, rows: BoolArray) -> "Table":
-        """Return some rows."""
-        places = np.flatnonzero(rows)
-        sessions = None if self.sessions is None else [self.sessions[int(row)] for row in places]
-        frame = self.frame.iloc[places].reset_index(drop=True)
-        return replace(self, ids=[self.ids[int(row)] for row in places], sessions=sessions, frame=frame)
+    def take(self, mask: BoolArray) -> "Table":
+        """Select rows by a mask (N,)."""
+        sessions = None if self.sessions is None else list(compress(self.sessions, mask))
+        frame = self.frame[mask].reset_index(drop=True)
+        return replace(self, ids=list(compress(self.ids, mask)), sessions=sessions, frame=frame)
 
     def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
-        """Return one text per row that tells people, and sessions where asked for, apart.
+        """Return the key of each row: the id, and the session if wanted.
 
         Parameters
         ----------
+        with_session : bool
         ids : sequence of str, optional
-            Take these for the table's own ids: the names that the same people have in another table.
+            The ids of the same people in another table, to be used instead.
         """
         names = self.ids if ids is None else list(ids)
         if not with_session or self.sessions is None:
@@ -90,7 +91,7 @@ class Table:
 
 
 def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Findings) -> Table:
-    """Read the tables of volumes and join them (two hemispheres, or aparc and aseg) by id."""
+    """Read tables of regions and join them by id: two hemispheres, or aparc and aseg."""
     tables = [_read_region_table(path, roles, findings) for path in paths]
     joined = tables[0]
     for table in tables[1:]:
@@ -100,7 +101,7 @@ def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Find
 
 
 def read_participants(path: Path, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
-    """Read a table of participants; of several id columns the one that knows most of ``ids`` counts."""
+    """Read a table of participants; of several id columns, the one with most of ``ids`` is used."""
     frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
     column = roles.id if roles.id in frame else _choose_id_column(frame, ids, path.name, findings)
     return _build_table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
@@ -118,18 +119,18 @@ def _read_region_table(path: Path, roles: ColumnRoles, findings: Findings) -> Ta
 def build_region_table(
     frame: pd.DataFrame, header: list[str], where: str, roles: ColumnRoles, findings: Findings
 ) -> Table:
-    """Find out what the columns of a frame with regions are, and who its rows are."""
+    """Detect the layout of a frame with regions and its ids."""
     id_column = _find_id_column(frame, header, roles, where, findings)
     session = _find_session_column(frame, roles)
-    wanted = {name.lower() for name in roles.named()}
-    people = {id_column, *(name for name in frame.columns if name.lower() in wanted), *([session] if session else [])}
-    layout = formats.detect_layout(header, frame, people)
-    layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(people - {id_column})))
+    named = {name.lower() for name in roles.named()}
+    columns = {name for name in frame.columns if name.lower() in named or name == session} - {id_column}
+    layout = formats.detect_layout(header, frame, {id_column, *columns})
+    layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(columns)))
     return _build_table(frame, header, where, replace(roles, id=id_column), layout, findings)
 
 
 def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
-    """Return further rows of a table, whose columns are what they are in the first ones."""
+    """Return a chunk of a table with the layout of the first chunk."""
     roles = ColumnRoles(first.id_column, first.session_column)
     return _build_table(frame, list(frame.columns), first.where, roles, first.layout, findings, first)
 
@@ -144,7 +145,7 @@ def _build_table(
     first: Table | None = None,
 ) -> Table:
     id_column = _find_id_column(frame, header, roles, where, findings)
-    if frame[id_column].isna().any():  # rows of nothing but separators, as spreadsheets leave them
+    if frame[id_column].isna().any():  # spreadsheets leave rows of separators only
         frame = frame.dropna(how="all").reset_index(drop=True)
     names = to_text(frame[id_column])
     nameless = [int(row) + 1 for row in np.flatnonzero(names.isna())]
@@ -161,17 +162,17 @@ def _build_table(
     ids: list[str] = names.tolist()
     session = _find_session_column(frame, roles) if first is None else first.session_column
     sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
-    in_id = sessions is None and (first is None or first.sessions is not None)
-    bids = split_bids_ids(ids) if in_id else None
+    may_hold_session = sessions is None and (first is None or first.sessions is not None)
+    bids = split_bids_ids(ids) if may_hold_session else None
     if bids:
         if first is None:
             example = f"{ids[0]} is {bids[0][0]}, {bids[1][0]}"
             what = "ids hold person and session"
             findings.note(ProblemCode.SESSION_IN_ID, what, where, offenders=ids[:1], listing=example)
         ids, sessions = bids
-    elif in_id and first is not None and not ids:
+    elif may_hold_session and first is not None and not ids:
         sessions = []
-    elif in_id and first is not None:
+    elif may_hold_session and first is not None:
         what = "ids hold person and session in the first rows, not here"
         findings.fatal(ProblemCode.SESSION_IN_ID, what, where, "Spell them alike", offenders=ids[:1])
     table = Table(ids, sessions, frame, layout, where, id_column, session)
@@ -180,31 +181,30 @@ def _build_table(
 
 
 def _check_unique_ids(table: Table, findings: Findings) -> None:
-    twice = find_duplicates(table.keys())
-    if twice:
+    duplicates = find_duplicates(table.keys())
+    if duplicates:
         cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
         findings.fatal(
             ProblemCode.DUPLICATE_IDS,
-            f"{format_count(len(twice), 'id stands', 'ids stand')} more than once",
+            f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once",
             table.where,
             cure,
-            offenders=twice,
+            offenders=duplicates,
         )
 
 
 def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:
-    """Return the column of ids: named by the user, by a usual name, or the first column where it must be it."""
+    """Return the column of ids: the one that the user named, one with a usual name, or the first column."""
     if roles.id and roles.id in frame:
         return roles.id
     usual = formats.find_column(frame.columns, formats.ID_NAMES)
     if usual:
         return usual
     first = str(frame.columns[0])
-    lead = header[0].lower() if header else ""
-    if lead == "" or lead.startswith(("measure:", "lh.", "rh.")):
+    first_name = header[0].lower() if header else ""
+    if first_name == "" or first_name.startswith(("measure:", "lh.", "rh.")):
         return first
-    texts = frame[first]
-    if not pd.api.types.is_numeric_dtype(texts) and texts.is_unique:
+    if not pd.api.types.is_numeric_dtype(frame[first]) and frame[first].is_unique:
         what = f"the first column, '{first}', is taken as the id"
         findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, "If not: --id COLUMN", subject=first)
         return first
@@ -221,7 +221,7 @@ def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
 def drop_counter_column(
     frame: pd.DataFrame, header: list[str], where: str, findings: Findings
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Drop a nameless first column that only counts the rows, as pandas and R write it: it is nobody's id."""
+    """Drop a first column without name that counts the rows, as pandas and R write it."""
     first = str(frame.columns[0])
     nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
     if not nameless or not is_row_counter(to_text(frame[first]).tolist()):
@@ -232,7 +232,7 @@ def drop_counter_column(
 
 
 def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> str | None:
-    """Return the id-like column that knows most of ``ids``; between two that mean different people none is guessed."""
+    """Return the column with a name for ids that has most of ``ids``; two that mean different people are an error."""
     candidates = [name for name in frame.columns if formats.find_column([name], formats.ID_NAMES)]
     if len(candidates) < 2:
         return str(candidates[0]) if candidates else None
@@ -248,13 +248,13 @@ def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findi
 
 
 def _match_rows(ids: Sequence[str], column: Sequence[str | None]) -> dict[str, int]:
-    """Return the row of each id that a column knows, exactly or loosely."""
-    places = {name: row for row, name in enumerate(column) if name is not None}
-    return {left: places[right] for left, right in match_ids(ids, places).pairs.items()}
+    """Return the row of each id that matches a cell of a column."""
+    rows = {name: row for row, name in enumerate(column) if name is not None}
+    return {left: rows[right] for left, right in match_ids(ids, rows).pairs.items()}
 
 
 def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
-    """Put the columns of a second table beside the first, person by person."""
+    """Add the columns of a second table to the rows of the first, by id."""
     same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
     if same:
         findings.fatal(
@@ -266,12 +266,13 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
             offender_kind=OffenderKind.REGION,
         )
     with_session = left.sessions is not None and right.sessions is not None
-    matching = match_ids(left.ids, right.ids)
-    report_inexact_matches(matching, left.where, right.where, findings)
-    rows = {key: row for row, key in enumerate(right.keys(with_session))}
-    wanted = left.keys(with_session, [matching.pairs.get(name, "") for name in left.ids])
-    lacking = [name for name, want in zip(left.ids, wanted, strict=True) if want not in rows]
-    extra = len(right.ids) - (len(wanted) - len(lacking))
+    matches = match_ids(left.ids, right.ids)
+    report_inexact_matches(matches, left.where, right.where, findings)
+    row_of_key = {key: row for row, key in enumerate(right.keys(with_session))}
+    keys = left.keys(with_session, [matches.pairs.get(name, "") for name in left.ids])
+    rows = np.array([row_of_key.get(key, -1) for key in keys], dtype=np.intp)
+    lacking = list(compress(left.ids, rows < 0))
+    extra = len(right.ids) - (len(keys) - len(lacking))
     if lacking or extra:
         findings.warn(
             ProblemCode.UNMATCHED_IDS,
@@ -280,24 +281,21 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
             "Their regions count as missing; people who are only in the second table are not read",
             offenders=lacking,
         )
-    places = pd.Index([rows.get(want, -1) for want in wanted])
     columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
     columns = [column for column in columns if column not in left.frame]
-    beside = right.frame[columns].reset_index(drop=True).reindex(places).reset_index(drop=True)
-    frame = pd.concat([left.frame.reset_index(drop=True), beside], axis=1)
+    added = right.frame[columns].reset_index(drop=True).reindex(rows).reset_index(drop=True)
+    frame = pd.concat([left.frame.reset_index(drop=True), added], axis=1)
     return replace(
         left, frame=frame, layout=_merge_layouts(left.layout, right.layout), where=f"{left.where} + {right.where}"
     )
 
 
-def report_inexact_matches(matching: IdMatches, left: str, right: str, findings: Findings) -> None:
-    """Tell the user about ids that were matched though spelt differently, and about those that were not."""
-    if matching.inexact:
-        example = " = ".join(matching.inexact[0])
-        matched = [pair[0] for pair in matching.inexact]
-        counted = is_row_counter(matched)
-        counted |= is_row_counter([pair[1] for pair in matching.inexact])
-        if counted:
+def report_inexact_matches(matches: IdMatches, left: str, right: str, findings: Findings) -> None:
+    """Report ids that were matched though spelt differently, and ids that fit several people."""
+    if matches.inexact:
+        example = " = ".join(matches.inexact[0])
+        matched = [pair[0] for pair in matches.inexact]
+        if is_row_counter(matched) or is_row_counter([pair[1] for pair in matches.inexact]):
             findings.warn(
                 ProblemCode.ROW_COUNTER_IDS,
                 "the ids of one table only count 1, 2, 3, ...",
@@ -314,13 +312,13 @@ def report_inexact_matches(matching: IdMatches, left: str, right: str, findings:
             offenders=matched,
             listing=example,
         )
-    if matching.ambiguous:
+    if matches.ambiguous:
         findings.error(
             ProblemCode.AMBIGUOUS_IDS,
-            f"{format_count(len(matching.ambiguous), 'id fits', 'ids fit')} more than one person",
+            f"{format_count(len(matches.ambiguous), 'id fits', 'ids fit')} more than one person",
             f"{left}, {right}",
             "Spell ids alike in both tables",
-            offenders=matching.ambiguous,
+            offenders=matches.ambiguous,
         )
 
 
@@ -339,10 +337,6 @@ def _merge_layouts(left: Layout, right: Layout) -> Layout:
 def _check_hemispheres(table: Table, findings: Findings) -> None:
     sides = {name[:2] for name in table.layout.regions if name[:3] in {"lh_", "rh_"}}
     if table.layout.format == "aparc" and len(sides) == 1:
-        have, lack = ("left", "rh") if sides == {"lh"} else ("right", "lh")
-        findings.warn(
-            ProblemCode.ONE_HEMISPHERE,
-            f"only the {have} hemisphere is here",
-            table.where,
-            f"Give both tables: TABLE_lh TABLE_{lack} side by side",
-        )
+        what = f"only the {'left' if sides == {'lh'} else 'right'} hemisphere is here"
+        cure = "Give both tables: TABLE_lh TABLE_rh side by side"
+        findings.warn(ProblemCode.ONE_HEMISPHERE, what, table.where, cure)

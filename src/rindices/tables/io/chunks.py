@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, Problem, ProblemCode, join_names
+from rindices.tables.io.dialect import Dialect, sniff_dialect
 from rindices.tables.io.parquet import PARQUET_SUFFIXES, is_parquet, open_parquet, read_batches
-from rindices.tables.io.text import Dialect, read_frame, read_lines, sniff_dialect
+from rindices.tables.io.text import read_frame, read_lines
 from rindices.tables.layout.formats import find_column
 from rindices.tables.layout.freesurfer import ICV_NAMES
 from rindices.tables.layout.regions import exclude_regions, region_sort_key

@@ -1,5 +1,6 @@
-"""A table of R-indices and another table about the same people, joined by id."""
+"""Read a table of R-indices, and another table of the same people joined by id."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,57 +16,56 @@ from rindices.tables.validation.values import as_numbers
 
 
 def read_indices(path: Path, findings: Findings) -> pd.DataFrame:
-    """Read ``r_indices.tsv`` or its like: ``participant_id``, ``session_id`` where there are sessions, r1, r2, ..."""
-    return _normalise_id_columns(read_participants(path, ColumnRoles(), [], findings), findings)
+    """Read ``r_indices.tsv``: ``participant_id``, ``session_id`` if there are sessions, r1, r2, ..."""
+    table = read_participants(path, ColumnRoles(), [], findings)
+    return _prepend_ids(table, table.frame, table.where, findings)
 
 
 def read_indices_with_variables(
     path: Path, other: Path, roles: ColumnRoles, findings: Findings
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read R-indices and a table about the same people.
+    """Read R-indices and a table of the same people.
 
     Parameters
     ----------
     path : Path
         The R-indices.
     other : Path
-        Clinical variables or whatever else is known; ids may be spelt a little differently.
-    roles : Roles
-        The other table's columns of id and session, where they have unusual names.
+        Clinical or other variables; ids may differ a little in spelling.
+    roles : ColumnRoles
+        Columns of id and session in the other table, if they have unusual names.
+    findings : Findings
+        Takes the problems.
 
     Returns
     -------
-    indices, beside : DataFrame
-        Same people in the same order; a column of mostly numbers is numbers, its other cells are missing and said.
+    indices, variables : DataFrame
+        Same people in the same order. In a column of mostly numbers, other cells are missing, with a warning.
     """
     indices = read_participants(path, ColumnRoles(), [], findings)
     people = join_participants(indices, other, roles, findings)
     unusual = [name for name in (roles.id, roles.session) if name]
-    known = (*formats.ID_NAMES, *formats.SESSION_NAMES, *unusual)
-    columns = [name for name in people.frame.columns if not formats.find_column([name], known)]
-    return _normalise_id_columns(indices, findings), _prepend_ids(
-        indices, people.frame[columns], people.where, findings
-    )
+    variables = _prepend_ids(indices, people.frame, people.where, findings, unusual)
+    return _prepend_ids(indices, indices.frame, indices.where, findings), variables
 
 
-def _normalise_id_columns(table: Table, findings: Findings) -> pd.DataFrame:
-    own = [name for name in table.frame.columns if not formats.find_column([name], formats.ID_NAMES)]
-    own = [name for name in own if not formats.find_column([name], formats.SESSION_NAMES)]
-    return _prepend_ids(table, table.frame[own], table.where, findings)
-
-
-def _prepend_ids(table: Table, frame: pd.DataFrame, where: str, findings: Findings) -> pd.DataFrame:
+def _prepend_ids(
+    table: Table, frame: pd.DataFrame, where: str, findings: Findings, id_names: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return the columns of a frame after the ids of a table, without the frame's columns of ids."""
+    id_names = (*formats.ID_NAMES, *formats.SESSION_NAMES, *id_names)
+    frame = frame[[name for name in frame.columns if not formats.find_column([name], id_names)]]
     keys = {ID: table.ids} | ({} if table.sessions is None else {SESSION: table.sessions})
     columns = [_convert_column(frame[name], table.ids, where, findings) for name in frame.columns]
     return pd.concat([pd.DataFrame(keys), *(column.reset_index(drop=True) for column in columns)], axis=1)
 
 
 def _convert_column(values: pd.Series, ids: list[str], where: str, findings: Findings) -> pd.Series:
-    """Return a column as numbers where it is mostly numbers, else as text."""
+    """Return a column of mostly numbers as numbers, any other as text."""
     if not formats.is_mostly_numeric(values):
         return to_text(values).rename(values.name)
-    strange = Findings()
-    numbers = as_numbers(values.to_frame(), ids, where, strange).iloc[:, 0]
+    errors = Findings()
+    numbers = as_numbers(values.to_frame(), ids, where, errors).iloc[:, 0]
     cure = "These cells count as missing"
-    findings.problems += [replace(problem, severity=Severity.WARNING, cure=cure) for problem in strange]
+    findings.problems += [replace(problem, severity=Severity.WARNING, cure=cure) for problem in errors]
     return numbers

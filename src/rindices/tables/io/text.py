@@ -1,11 +1,8 @@
-"""From a file to a frame: encodings, separators, line ends and limits of text tables; parquet is read elsewhere."""
+"""Read text and parquet tables into frames."""
 
 import csv
-import re
 import warnings
-from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -15,81 +12,45 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
+from rindices.tables.io.dialect import MAX_COLUMNS, WHITESPACE_REGEX, Dialect, sniff_dialect
 from rindices.tables.io.parquet import is_parquet, read_parquet
+from rindices.tables.validation.ids import find_duplicates
 
 if TYPE_CHECKING:
     import _csv
     from collections.abc import Collection, Iterator
 
-MAX_COLUMNS = 20_000
-_HEAD_BYTES = 4_000_000
-_HEAD_LINES = 200
 _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
-_WHITESPACE_REGEX = r"\s+"
 _PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
-_COMMENT_REGEX = re.compile(r"\s*#|sep=.$", re.IGNORECASE)  # before the header: comments, and Excel's separator line
-_MAGIC_BYTES = {
-    b"PK\x03\x04": "an Excel or zip file",
-    b"\xd0\xcf\x11\xe0": "an old Excel file",
-    b"\x1f\x8b": "a gzip file",
-    b"PAR1": "a parquet file without the suffix .parquet",
-}
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a text table is written.
-
-    Attributes
-    ----------
-    encoding : str
-    separator : str
-        A character, or a regular expression for blanks.
-    decimal : str
-        ``.`` or ``,``.
-    header : tuple of str
-        The names as written; empty names are kept empty.
-    skip : int
-        Lines up to and with the header.
-    blanks : bool
-        Whether blanks follow the separators; skipping them slows reading by a third, so only where needed.
-    """
-
-    encoding: str
-    separator: str
-    decimal: str
-    header: tuple[str, ...]
-    skip: int
-    blanks: bool
 
 
 def fill_column_names(header: tuple[str, ...]) -> list[str]:
-    """Return usable names: an empty one becomes ``column 1``, ``column 2``, ..."""
-    return [name or f"column {place}" for place, name in enumerate(header, start=1)]
+    """Return the names of columns, with ``column 1``, ``column 2``, ... for empty ones."""
+    return [name or f"column {number}" for number, name in enumerate(header, start=1)]
 
 
 def read_frame(
     path: Path, as_text: "Collection[str]", findings: Findings, rows: int | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Read any table that users have.
+    """Read a text or parquet table.
 
     Parameters
     ----------
     path : Path
     as_text : collection of str
-        Columns that must stay text, so that ``007`` is not 7 (ids, sessions, labels); compared without case.
+        Columns that must stay text, in any case, so that ``007`` is not read as 7: ids, sessions and labels.
     findings : Findings
         Takes the problems.
     rows : int, optional
-        Read so many at most.
+        Read at most this many.
 
     Returns
     -------
     frame : DataFrame
-        One row a line; column names are stripped and unique.
+        One row per line; column names are stripped and unique.
     header : list of str
-        The names as the file has them, before empty ones were named.
+        The names as in the file; they may be empty.
     """
     where = path.name
     _check_file(path, findings)
@@ -112,49 +73,6 @@ def read_frame(
     return _drop_empty_columns(frame, header), header
 
 
-def sniff_dialect(path: Path, findings: Findings) -> Dialect:
-    """Find out how a text table is written from its first lines."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    for magic, what in _MAGIC_BYTES.items():
-        if head.startswith(magic):
-            findings.fatal(
-                ProblemCode.NOT_A_TABLE,
-                f"this is {what}, not a text table",
-                path.name,
-                "Export it as CSV and try again",
-            )
-    encoding = _detect_encoding(head)
-    text = head.decode(encoding, errors="replace")
-    if "\x00" in text:
-        findings.fatal(
-            ProblemCode.NOT_A_TABLE, "this is a binary file, not a text table", path.name, "Export the table as CSV"
-        )
-    lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
-    filled = [number for number, line in enumerate(lines) if line.strip(" \t,;") and not _COMMENT_REGEX.match(line)]
-    if not filled:
-        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
-    if len(lines) == 1 and len(head) == _HEAD_BYTES:
-        findings.fatal(
-            ProblemCode.TOO_MANY_COLUMNS,
-            f"the first line is longer than {_HEAD_BYTES:,} bytes",
-            path.name,
-            f"A table has one person a row and at most {MAX_COLUMNS:,} columns; is it transposed?",
-        )
-    first = lines[filled[0]]
-    rows = [lines[number] for number in filled[1:]]
-    separator = _detect_separator(first)
-    blanks = any(f"{separator} " in line for line in [first, *rows])
-    return Dialect(
-        encoding,
-        separator,
-        _detect_decimal_mark(rows, separator),
-        _split_cells(first, separator),
-        filled[0] + 1,
-        blanks,
-    )
-
-
 def _check_file(path: Path, findings: Findings) -> None:
     if not path.exists():
         findings.fatal(ProblemCode.FILE_MISSING, "there is no such file", str(path), "Check the path")
@@ -172,63 +90,13 @@ def _check_file(path: Path, findings: Findings) -> None:
         findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
 
 
-def _detect_encoding(head: bytes) -> str:
-    """Return the encoding of a file from its first bytes."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    if head.startswith(b"\xef\xbb\xbf"):
-        return "utf-8-sig"
-    try:
-        head[:-4].decode("utf-8")  # the last character may be cut
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"
-
-
-def _detect_separator(first: str) -> str:
-    """Return the separator with the most columns; names may hold blanks, so blanks come last."""
-    unquoted = re.sub(r'"[^"]*"', "", first)
-    counts = {char: unquoted.count(char) for char in "\t;,"}
-    best = max(counts, key=lambda char: counts[char])
-    if counts[best]:
-        return best
-    return _WHITESPACE_REGEX if len(first.split()) > 1 else ","
-
-
-def _detect_decimal_mark(rows: list[str], separator: str) -> str:
-    """Return the decimal mark: a comma only where the separator is not one and numbers show it."""
-    if separator == ",":
-        return "."
-    cells = [cell for row in rows for cell in _split_cells(row, separator)]
-    commas = [cell for cell in cells if re.fullmatch(r"-?\d+,\d+", cell)]
-    points = sum(bool(re.fullmatch(r"-?\d+\.\d+", cell)) for cell in cells)
-    # 3,400 and 12,150 and never 4123,5: these commas mark thousands
-    thousands = all(re.fullmatch(r"-?\d{1,3},\d{3}", cell) for cell in commas)
-    return "," if len(commas) > points and not thousands else "."
-
-
-def _split_cells(line: str, separator: str) -> tuple[str, ...]:
-    """Split one line into its stripped cells."""
-    if separator == _WHITESPACE_REGEX:
-        cells = re.findall(r'"[^"]*"|\S+', line)
-        return tuple(cell.strip('"') for cell in cells)
-    limit = csv.field_size_limit()
-    if any(len(cell) >= limit for cell in line.split(separator)):
-        return tuple(line.split(separator))
-    try:
-        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
-    except csv.Error:
-        cells = line.split(separator)
-    return tuple(cell.strip() for cell in cells)
-
-
 def _check_header(header: list[str], where: str, findings: Findings) -> None:
     if len(header) > MAX_COLUMNS:
         findings.fatal(
             ProblemCode.TOO_MANY_COLUMNS,
             f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read",
             where,
-            "One person a row and one region a column; is it transposed?",
+            "Give one row per person and one column per region; is it transposed?",
         )
     if len(header) < 2:
         findings.fatal(
@@ -237,15 +105,14 @@ def _check_header(header: list[str], where: str, findings: Findings) -> None:
             where,
             "Columns are separated by comma, tab, semicolon or blanks; an id and the regions are needed",
         )
-    names = Counter(fill_column_names(tuple(header)))
-    twice = [name for name, times in names.items() if times > 1]
-    if twice:
+    duplicates = find_duplicates(fill_column_names(tuple(header)))
+    if duplicates:
         findings.fatal(
             ProblemCode.DUPLICATE_COLUMNS,
-            f"{format_count(len(twice), 'column name stands', 'column names stand')} more than once",
+            f"{format_count(len(duplicates), 'column name stands', 'column names stand')} more than once",
             where,
             "Rename or remove the second one",
-            offenders=twice,
+            offenders=duplicates,
             offender_kind=OffenderKind.COLUMN,
         )
 
@@ -360,9 +227,9 @@ def _parse_text(
 
 
 def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
-    """Return what pandas must be told to read a text table."""
+    """Return the options with which pandas reads a text table."""
     names = fill_column_names(dialect.header)
-    wanted = {normalise_column_name(name) for name in as_text}
+    text_names = {normalise_column_name(name) for name in as_text}
     return {
         "sep": dialect.separator,
         "decimal": dialect.decimal,
@@ -370,27 +237,25 @@ def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[st
         "names": names,
         "skiprows": dialect.skip,
         "index_col": False,
-        "dtype": {name: str for name in names if normalise_column_name(name) in wanted},
-        "keep_default_na": False,  # its list has None, which is a label of some
+        "dtype": {name: str for name in names if normalise_column_name(name) in text_names},
+        "keep_default_na": False,  # the default list has "None", which is a label in some tables
         "na_values": _MISSING_VALUES,
         "skipinitialspace": dialect.blanks,
     }
 
 
 def normalise_column_name(name: str) -> str:
-    """Return a column name without case, blanks and punctuation: spellings that mean the same are equal."""
+    """Return a column name in lower case without blanks and punctuation."""
     return "".join(char for char in name.lower() if char.isalnum())
 
 
 def _parse_csv(source: Path | bytes, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
-    opened = BytesIO(source) if isinstance(source, bytes) else source
+    file = BytesIO(source) if isinstance(source, bytes) else source
     try:
         with warnings.catch_warnings():
-            # A row longer than the header would lose its tail with no more than a warning.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            # Text among numbers is reported by name later.
-            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            frame: pd.DataFrame = pd.read_csv(opened, encoding=encoding, **options)
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would cut rows longer than the header
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # text among numbers is reported later
+            frame: pd.DataFrame = pd.read_csv(file, encoding=encoding, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=options["names"])
     return frame
@@ -399,7 +264,7 @@ def _parse_csv(source: Path | bytes, encoding: str, options: dict[str, Any]) -> 
 def _raise_row_error(
     error: Exception, source: Path | bytes, where: str, dialect: Dialect, findings: Findings, lines_before: int = 0
 ) -> NoReturn:
-    """Say why the rows do not fit the header."""
+    """Raise an error that says why the rows do not fit the header."""
     names = len(dialect.header)
     long_row = None if isinstance(error, pd.errors.ParserWarning) else _find_long_row(source, dialect)
     if isinstance(error, pd.errors.ParserWarning):
@@ -408,14 +273,14 @@ def _raise_row_error(
         what = f"line {lines_before + long_row[0]:,} has {long_row[1]} values, the header {names} names"
     else:
         what = f"the rows cannot be read ({join_names(str(error).splitlines()[:1])})"
-    cure = "Export it again with one name a column (in R: write.csv(row.names = FALSE))"
+    cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
     findings.fatal(ProblemCode.BAD_ROWS, what, where, cure)
 
 
 def _find_long_row(source: Path | bytes, dialect: Dialect) -> tuple[int, int] | None:
     """Return the line and the number of values of the first row with more values than names, if there is one."""
     with _open_rows(source, dialect) as reader:
-        blanks = dialect.separator == _WHITESPACE_REGEX
+        blanks = dialect.separator == WHITESPACE_REGEX
         try:
             rows = ((reader.line_num, len(row) - (blanks and row[-1:] == [""])) for row in reader)
             return next((row for row in rows if row[1] > len(dialect.header)), None)
@@ -427,21 +292,21 @@ def _find_long_row(source: Path | bytes, dialect: Dialect) -> tuple[int, int] | 
 def _open_rows(source: Path | bytes, dialect: Dialect) -> "Iterator[_csv.Reader]":
     """Open a text for reading row by row with line numbers, which pandas does not tell."""
     content = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    delimiter = " " if dialect.separator == _WHITESPACE_REGEX else dialect.separator
+    delimiter = " " if dialect.separator == WHITESPACE_REGEX else dialect.separator
     with TextIOWrapper(content, dialect.encoding, errors="replace", newline="") as lines:
         yield csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
 
 
 def _drop_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:
-    """Drop columns with neither name nor value, as a separator at the end of each line makes them."""
-    nameless = [f"column {place}" for place, name in enumerate(header, start=1) if not name]
-    empty = [name for name in nameless if name in frame and bool(frame[name].isna().all())]
+    """Drop columns with neither name nor value, which come from a separator at the end of each line."""
+    unnamed = [name for name, original in zip(fill_column_names(tuple(header)), header, strict=True) if not original]
+    empty = [name for name in unnamed if name in frame and bool(frame[name].isna().all())]
     return frame.drop(columns=empty) if empty else frame
 
 
 def to_text(values: pd.Series) -> pd.Series:
-    """Return labels as stripped text, whole numbers without ``.0``, missing ones as missing."""
-    if pd.api.types.is_integer_dtype(values):  # not by way of floats, which cannot hold long ids
+    """Return labels as stripped text, integers without ``.0``, missing ones as None."""
+    if pd.api.types.is_integer_dtype(values):  # floats cannot hold long ids
         return values.map(str, na_action="ignore").astype("object").where(values.notna(), None)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         numbers = pd.to_numeric(values).astype(float)

@@ -1,17 +1,13 @@
-"""Which program wrote a table, and what each of its columns is: told from the header."""
+"""Detect from the header which program wrote a table and what its columns are."""
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from rindices.tables.io.text import normalise_column_name
 from rindices.tables.layout import freesurfer, muse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ID_NAMES_TEXT = """
     participant_id participant subject_id subject subjectid sub_id subj_id subjid sub id mrid ptid rid eid scan_id
@@ -42,9 +38,7 @@ _PARTICIPANT_WORDS_TEXT = """
     scanner site centre center group dx diagnosis handedness unnamed imageuid
 """
 _PARTICIPANT_WORDS = set(_PARTICIPANT_WORDS_TEXT.split())
-_ADNI_NON_VOLUME_REGEX = re.compile(
-    r"ST\d+(SA|TA|TS|HS)"
-)  # UCSF's tables: area, thickness and its sd, hippocampal rest
+_ADNI_NON_VOLUME_REGEX = re.compile(r"ST\d+(SA|TA|TS|HS)")  # area, thickness and its sd, hippocampal rest
 _FORMATTED_NUMBER_REGEX = re.compile(r"-?\d[\d.,' ]*")
 _UKB_FIELD_REGEX = re.compile(r"(\d+)-\d+\.\d+")
 _UKB_NON_REGION_FIELDS = {31, 34, 52, 53, 54, 21003, *range(25000, 25011), *range(25756, 25760)}
@@ -54,7 +48,7 @@ _MIN_FREESURFER_REGIONS = 5
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of one table are.
+    """What the columns of a table are.
 
     Attributes
     ----------
@@ -64,11 +58,11 @@ class Layout:
     regions : mapping of str to str
         Column in the file to region in the cohort.
     icv : str or None
-        The column of intracranial volume.
+        Column of the intracranial volume.
     aside : mapping of str to list of str
-        Why columns are not used (``ventricle``, ``composite``, ``no tissue``), and which.
-    others : tuple of str
-        Columns about the people: covariates, labels, whatever else.
+        Columns that are not used, by reason: ``ventricle``, ``composite``, ``no tissue``, ...
+    participant_columns : tuple of str
+        Columns about the people: covariates, labels and others.
     measures : mapping of str to str
         What each region measures: ``volume``, ``thickness``, ...
     """
@@ -82,41 +76,44 @@ class Layout:
 
     @property
     def zero_is_missing(self) -> bool:
-        """Whether a zero means that the program did not find the region (FreeSurfer), not a volume of nothing."""
+        """Whether a zero means that the program did not segment the region, as in FreeSurfer."""
         return self.format in {"aseg", "aparc", "freesurfer", "fastsurfer", "enigma"}
 
 
-def detect_layout(header: list[str], frame: pd.DataFrame, people: Collection[str]) -> Layout:
-    """Tell what wrote a table.
+def detect_layout(header: list[str], frame: pd.DataFrame, participant_columns: Collection[str]) -> Layout:
+    """Detect the layout of a table.
 
     Parameters
     ----------
     header : list of str
         The names as in the file (the first may be empty).
     frame : DataFrame
-        The table; only an unknown one is looked into.
-    people : collection of str
-        Columns that the user named as id, session, group, site or covariate: they are never regions.
+        The table; its values matter only for unknown layouts.
+    participant_columns : collection of str
+        Columns that the user named as id, session, group, site or covariate: they are not regions.
+
+    Returns
+    -------
+    Layout
     """
-    columns = [name for name in frame.columns if name not in people]
+    columns = [name for name in frame.columns if name not in participant_columns]
     first = header[0].lower() if header else ""
-    readers: tuple[Callable[[], Layout | None], ...] = (
-        lambda: _detect_dlmuse(columns),
-        lambda: _detect_freesurfer(columns, first),
-        lambda: _detect_surrealgan(columns, frame),
-        lambda: _detect_generic(columns, frame),
+    return (
+        _detect_dlmuse(columns)
+        or _detect_freesurfer(columns, first)
+        or _detect_surrealgan(columns, frame)
+        or _detect_generic(columns, frame)
     )
-    return next(layout for layout in (reader() for reader in readers) if layout is not None)
 
 
 def find_column(columns: Collection[str], names: Collection[str]) -> str | None:
-    """Return the first column, in the order of ``names``, that bears one of them in any spelling."""
+    """Return the column with the first of ``names`` that there is, regardless of case and punctuation."""
     by_key = {normalise_column_name(column): column for column in reversed(list(columns))}
     return next((by_key[normalise_column_name(name)] for name in names if normalise_column_name(name) in by_key), None)
 
 
 def _is_participant_column(column: str) -> bool:
-    """Return whether a name, or one of its words, is about a person and not about a region."""
+    """Return whether a column name, or a word in it, is about a person and not about a region."""
     words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
     return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES or any(
         word in _PARTICIPANT_WORDS for word in words
@@ -126,14 +123,14 @@ def _is_participant_column(column: str) -> bool:
 def _detect_dlmuse(columns: list[str]) -> Layout | None:
     codes = muse.parse_muse_codes(columns)
     singles = muse.single_regions()
-    known = {column: code for column, code in codes.items() if code in singles}
+    single = {column: singles[code] for column, code in codes.items() if code in singles}
     numbered = [column for column in columns if muse.has_code_number(column)]
-    if len(known) < _MIN_MUSE_REGIONS or sum(column in codes for column in numbered) < 0.9 * len(numbered):
+    if len(single) < _MIN_MUSE_REGIONS or sum(column in codes for column in numbered) < 0.9 * len(numbered):
         return None
-    regions = {column: singles[code].name for column, code in known.items() if not singles[code].is_ventricle}
+    regions = {column: region.name for column, region in single.items() if not region.is_ventricle}
     aside = {
-        "ventricle": [column for column, code in known.items() if singles[code].is_ventricle],
-        "composite": [c for c, code in codes.items() if code not in singles and code != muse.ICV_CODE],
+        "ventricle": [column for column, region in single.items() if region.is_ventricle],
+        "composite": [column for column, code in codes.items() if code not in singles and code != muse.ICV_CODE],
     }
     icv = next((column for column, code in codes.items() if code == muse.ICV_CODE), None)
     others = tuple(column for column in columns if column not in codes)
@@ -148,23 +145,25 @@ def _detect_freesurfer(columns: list[str], first: str) -> Layout | None:
     if len(regions) < _MIN_FREESURFER_REGIONS:
         return None
     if any(freesurfer.is_parcel(column) for column in regions):
-        whole = [column for column in regions if freesurfer.is_whole_cortex(column)]
-        kinds |= dict.fromkeys(whole, "composite")
-        regions = [column for column in regions if column not in whole]
-    aside = {why: [c for c, kind in kinds.items() if kind == why] for why in ("ventricle", "composite", "no tissue")}
-    icvs = [column for column, kind in kinds.items() if kind == "icv"]
-    icv = find_column(icvs, freesurfer.ICV_NAMES)
-    others = tuple(column for column, kind in kinds.items() if kind is None)
-    name = _detect_freesurfer_format(columns, first)
+        kinds |= {column: "composite" for column in regions if freesurfer.is_whole_cortex(column)}
+        regions = [column for column in regions if kinds[column] == "region"]
+    aside = {kind: _select_columns(kinds, kind) for kind in ("ventricle", "composite", "no tissue")}
+    icv = find_column(_select_columns(kinds, "icv"), freesurfer.ICV_NAMES)
+    others = tuple(_select_columns(kinds, None))
     names = {column: freesurfer.canonicalise_region_name(column) for column in regions}
     measures = {names[column]: _infer_column_measure(column, first) for column in regions}
-    return Layout(name, names, icv, _drop_empty_lists(aside), others, measures)
+    format_name = _detect_freesurfer_format(columns, first)
+    return Layout(format_name, names, icv, _drop_empty_lists(aside), others, measures)
+
+
+def _select_columns(kinds: Mapping[str, str | None], kind: str | None) -> list[str]:
+    return [column for column, column_kind in kinds.items() if column_kind == kind]
 
 
 def _infer_column_measure(column: str, first: str) -> str:
-    """Return what a column measures; the head of an aseg table (``Measure:mean``) says it for all."""
-    told = first.removeprefix("measure:") if first.startswith("measure:") else "volume"
-    return freesurfer.infer_measure(column) if told == "volume" else told
+    """Return what a column measures; the first header of an aseg table (``Measure:mean``) holds for all columns."""
+    measure = first.removeprefix("measure:") if first.startswith("measure:") else "volume"
+    return freesurfer.infer_measure(column) if measure == "volume" else measure
 
 
 def _detect_freesurfer_format(columns: list[str], first: str) -> str:
@@ -181,35 +180,33 @@ def _detect_freesurfer_format(columns: list[str], first: str) -> str:
 
 
 def _detect_surrealgan(columns: list[str], frame: pd.DataFrame) -> Layout | None:
-    """Recognise the frames of the authors' package: participant_id, diagnosis (-1 and 1), then regions."""
+    """Detect tables for the authors' package: participant_id, diagnosis (-1 and 1), regions."""
     if list(frame.columns[:2]) != ["participant_id", "diagnosis"]:
         return None
     labels = set(pd.to_numeric(frame["diagnosis"], errors="coerce").dropna().unique())
     if not labels or not labels <= {-1, 0, 1}:
         return None
-    layout = _detect_generic(columns, frame)
-    return Layout("surrealgan", layout.regions, layout.icv, layout.aside, layout.participant_columns, layout.measures)
+    return replace(_detect_generic(columns, frame), format="surrealgan")
 
 
 def _detect_generic(columns: list[str], frame: pd.DataFrame) -> Layout:
-    """Take every column of numbers that is not about the people as a region."""
+    """Take all numeric columns that are not about the people as regions."""
     icv = find_column(columns, freesurfer.ICV_NAMES)
-    rest = [column for column in columns if column != icv and not _is_participant_column(column)]
-    numbers = [column for column in rest if is_mostly_numeric(frame[column])]
-    kinds = {column: _classify_generic_column(column, frame[column]) for column in numbers}
-    regions = [column for column in numbers if kinds[column] == "region"]
-    aside = {why: [c for c, kind in kinds.items() if kind == why] for why in dict.fromkeys(kinds.values())}
-    aside.pop("region", None)
+    candidates = [column for column in columns if column != icv and not _is_participant_column(column)]
+    numeric = [column for column in candidates if is_mostly_numeric(frame[column])]
+    kinds = {column: _classify_generic_column(column, frame[column]) for column in numeric}
+    regions = _select_columns(kinds, "region")
+    aside = {kind: _select_columns(kinds, kind) for kind in dict.fromkeys(kinds.values()) if kind != "region"}
     others = tuple(column for column in columns if column not in regions and column != icv)
     measures = {column: freesurfer.infer_measure(column) for column in regions}
     return Layout("table", {column: column for column in regions}, icv, aside, others, measures)
 
 
 def _classify_generic_column(column: str, values: pd.Series) -> str:
-    """Return ``region``, or why a column of numbers in an unknown table is hardly one."""
-    known = freesurfer.classify_column(column)
-    if known in {"ventricle", "composite", "no tissue"}:
-        return known
+    """Return ``region``, or the reason why a numeric column of an unknown table is not a region."""
+    kind = freesurfer.classify_column(column)
+    if kind in {"ventricle", "composite", "no tissue"}:
+        return kind
     if _ADNI_NON_VOLUME_REGEX.fullmatch(column):
         return "not a volume"
     field = _UKB_FIELD_REGEX.fullmatch(column)
@@ -219,15 +216,15 @@ def _classify_generic_column(column: str, values: pd.Series) -> str:
 
 
 def _has_few_integers(values: pd.Series) -> bool:
-    """Return whether a column holds codes or counts: whole numbers, few of them distinct."""
+    """Return whether a column holds codes or counts: few distinct values, all integers."""
     if not pd.api.types.is_numeric_dtype(values) or len(values) < 30:
         return False
-    found = values.dropna().unique()
-    return 1 < len(found) <= 10 and bool((found == found.round()).all())
+    distinct = values.dropna().unique()
+    return 1 < len(distinct) <= 10 and bool((distinct == distinct.round()).all())
 
 
 def is_mostly_numeric(values: pd.Series) -> bool:
-    """Return whether a column is meant as numbers: text in a few cells is a fault, in most it is a label."""
+    """Return whether a column holds numbers: text in a few cells is an error, text in most cells is a label."""
     if pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return False
     if pd.api.types.is_numeric_dtype(values):
@@ -236,10 +233,10 @@ def is_mostly_numeric(values: pd.Series) -> bool:
     if not len(filled):
         return True
     numbers = pd.to_numeric(filled, errors="coerce").notna()
-    # 1.234,5 and 1,234.5 are meant as numbers, though they cannot be read as they stand
+    # 1.234,5 and 1,234.5 are meant as numbers, though they cannot be parsed
     marked = filled.map(lambda cell: bool(_FORMATTED_NUMBER_REGEX.fullmatch(str(cell).strip())))
     return bool((numbers | marked).mean() >= 0.5)
 
 
 def _drop_empty_lists(aside: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {why: columns for why, columns in aside.items() if columns}
+    return {kind: columns for kind, columns in aside.items() if columns}

@@ -1,4 +1,4 @@
-"""Names that FreeSurfer, FastSurfer, SynthSeg and ENIGMA give to structures, and what each of them is."""
+"""Names of structures in FreeSurfer, FastSurfer, SynthSeg and ENIGMA, and their classification."""
 
 import re
 
@@ -39,7 +39,7 @@ _MEASURE_REGEX = re.compile(
 
 
 def normalise_structure_name(column: str) -> str:
-    """Return a column name as FreeSurfer would spell it, in lower case: blanks become hyphens."""
+    """Return a column name in lower case with hyphens for blanks, as FreeSurfer spells it."""
     return re.sub(r"\s+", "-", column.strip().lower())
 
 
@@ -57,7 +57,7 @@ def infer_measure(column: str) -> str:
 
 
 def classify_column(column: str) -> str | None:
-    """Return ``region``, ``ventricle``, ``composite``, ``no tissue``, ``icv``, or None for an unknown name."""
+    """Return the class of a column: region, ventricle, composite, no tissue or icv; None for an unknown name."""
     name = normalise_structure_name(column)
     if name in {normalise_structure_name(icv) for icv in ICV_NAMES}:
         return "icv"
@@ -68,15 +68,14 @@ def classify_column(column: str) -> str | None:
     ):
         if pattern.fullmatch(name):
             return label
-    known = name in _TISSUE_NAMES or name in _ENIGMA_NAMES
-    return "region" if known or is_parcel(column) else None
+    return "region" if name in _TISSUE_NAMES or name in _ENIGMA_NAMES or is_parcel(column) else None
 
 
 def is_parcel(column: str) -> bool:
-    """Return whether a column is one parcel of the cortex."""
+    """Return whether a column is a parcel of the cortex."""
     name = normalise_structure_name(column)
-    named_so = bool(_MEASURE_REGEX.search(name)) or name.startswith(("ctx-", "wm-lh-", "wm-rh-"))
-    return named_so and bool(_PARCEL_REGEX.fullmatch(name))
+    has_affix = bool(_MEASURE_REGEX.search(name)) or name.startswith(("ctx-", "wm-lh-", "wm-rh-"))
+    return has_affix and bool(_PARCEL_REGEX.fullmatch(name))
 
 
 def is_whole_cortex(column: str) -> bool:

@@ -1,4 +1,4 @@
-"""FastSurfer and FreeSurfer subject folders: one ``stats`` file per person becomes one row."""
+"""Read folders of FastSurfer and FreeSurfer subjects: one ``stats`` file per person."""
 
 import re
 from pathlib import Path
@@ -12,23 +12,23 @@ _ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)
 
 
 def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
-    """Read every person's stats file below a folder of subjects.
+    """Read the stats file of each person in a folder of subjects.
 
     Returns
     -------
     DataFrame
-        ``participant_id``, one column a structure, and ``eTIV`` where the files have it. MaskVol, which FastSurfer
-        writes, is not eTIV and is not taken for it.
+        ``participant_id``, one column per structure, and ``eTIV`` if the files have it. FastSurfer's MaskVol is not
+        used as eTIV.
     """
-    people = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _find_stats_file(subject))}
-    if not people:
+    files = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _find_stats_file(subject))}
+    if not files:
         findings.fatal(
             ProblemCode.NO_SUBJECT_FOLDERS,
             "no subject folder with stats/aseg+DKT.stats was found",
             str(folder),
             "Give the folder that holds one folder per person (SUBJECTS_DIR)",
         )
-    rows = {name: _add_etiv(_read_stats(path), path) for name, path in people.items()}
+    rows = {name: _add_etiv(_read_stats(path), path) for name, path in files.items()}
     broken = [name for name, row in rows.items() if not row]
     if broken:
         findings.error(
@@ -50,16 +50,16 @@ def _find_stats_file(subject: Path) -> Path | None:
 
 
 def _add_etiv(row: dict[str, float], path: Path) -> dict[str, float]:
-    """Add eTIV from the aseg.stats beside, where the file itself has none."""
-    beside = path.with_name("aseg.stats")
-    if not row or "eTIV" in row or not beside.is_file():
+    """Add eTIV from ``aseg.stats`` in the same folder if the file itself has none."""
+    aseg = path.with_name("aseg.stats")
+    if not row or "eTIV" in row or not aseg.is_file():
         return row
-    etiv = _read_stats(beside).get("eTIV")
+    etiv = _read_stats(aseg).get("eTIV")
     return row if etiv is None else row | {"eTIV": etiv}
 
 
 def _read_stats(path: Path) -> dict[str, float]:
-    """Return the volumes of one person by structure: volume is the 4th, the name the 5th column."""
+    """Return the volumes of a person by structure: the 4th column is the volume, the 5th the name."""
     row: dict[str, float] = {}
     for line in path.read_text("utf-8", errors="replace").splitlines():
         match = _ETIV_REGEX.match(line)

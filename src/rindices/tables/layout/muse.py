@@ -1,4 +1,4 @@
-"""The MUSE atlas: 145 single regions, of which 139 are the paper's."""
+"""The MUSE atlas: 145 single regions, 139 of which the paper uses."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class MuseRegion:
 
     @property
     def name(self) -> str:
-        """The name used throughout: ``MUSE_47``, whatever the header says."""
+        """Name of the region in a cohort: ``MUSE_47``."""
         return region_name(self.code)
 
     @property
@@ -53,21 +53,21 @@ def paper_codes() -> tuple[int, ...]:
 
 
 def find_muse_region(name: str) -> MuseRegion | None:
-    """Return the region behind a name such as ``MUSE_47``, or None for a name of another atlas."""
+    """Return the region of a name such as ``MUSE_47``; None for a name of another atlas."""
     match = re.fullmatch(r"MUSE_(\d{1,3})", name)
     return single_regions().get(int(match[1])) if match else None
 
 
 def region_label(name: str) -> str:
-    """Return the readable label of a region: ``Hippocampus_R`` for ``MUSE_47``; other names as they are."""
+    """Return the label of a MUSE region, ``Hippocampus_R`` for ``MUSE_47``; other names are returned as they are."""
     region = find_muse_region(name)
     return region.label if region else name
 
 
 def parse_muse_codes(header: Iterable[str]) -> dict[str, int]:
-    """Return the MUSE code of every column that carries one, single or composite.
+    """Return the MUSE code, single or composite, of each column that has one.
 
-    Headers differ (``702``, ``DL_MUSE_Volume_702``, ``X702``, ``Hippocampus_R``), codes do not.
+    Headers differ between versions: ``702``, ``DL_MUSE_Volume_702``, ``X702``, ``Hippocampus_R``.
     """
     labels = {region.label.lower(): code for code, region in single_regions().items()}
     labels["icv"] = ICV_CODE
@@ -76,7 +76,7 @@ def parse_muse_codes(header: Iterable[str]) -> dict[str, int]:
 
 
 def has_code_number(column: str) -> bool:
-    """Return whether a column bears a number where MUSE has its code."""
+    """Return whether a column has a number in the place of a MUSE code."""
     return bool(_MUSE_COLUMN_REGEX.fullmatch(column))
 
 

@@ -1,4 +1,4 @@
-"""From the user's own labels to controls and patients."""
+"""Turn the labels of a diagnosis column into controls and patients."""
 
 import re
 from collections.abc import Sequence
@@ -27,10 +27,23 @@ def assign_groups(
     where: str,
     findings: Findings,
 ) -> "NDArray[np.object_] | None":
-    """Return ``control``, ``patient`` or None for each person; None where the labels cannot be told apart.
+    """Assign people to controls and patients by their labels.
 
-    ``*`` for the patients means everyone who is no control. People with another label than the two are left out with a
-    note; a label that is not there is an error, never a silent NaN.
+    Parameters
+    ----------
+    labels : (N,) Series
+    controls, patients : sequence of str
+        Labels of the two groups; ``*`` for the patients means all who are not controls. Without both, the groups are
+        guessed where they are unmistakable.
+    where : str
+        File and column, for messages.
+    findings : Findings
+        Takes a note about people with other labels, and errors about labels that nobody has.
+
+    Returns
+    -------
+    (N,) array of object or None
+        ``control``, ``patient`` or None for each person; None alone after an error.
     """
     texts = normalise_labels(labels)
     counts = texts.value_counts().to_dict()
@@ -40,7 +53,7 @@ def assign_groups(
     result = np.full(len(texts), None, dtype=object)
     result[texts.isin(chosen[0]).to_numpy()] = CONTROL
     result[texts.isin(chosen[1]).to_numpy()] = PATIENT
-    others = {label: number for label, number in counts.items() if label not in chosen[0] + chosen[1]}
+    others = {label: number for label, number in counts.items() if label not in [*chosen[0], *chosen[1]]}
     if others:
         findings.note(
             ProblemCode.OTHER_LABELS,
@@ -50,45 +63,46 @@ def assign_groups(
             offender_kind=OffenderKind.LABEL,
             listing=_format_counts(others),
         )
-    for name, labels_of in zip((CONTROL, PATIENT), chosen, strict=True):
-        if not sum(counts.get(label, 0) for label in labels_of):
+    for name, group_labels in zip((CONTROL, PATIENT), chosen, strict=True):
+        if not sum(counts.get(label, 0) for label in group_labels):
             findings.error(ProblemCode.EMPTY_GROUP, f"there are no {name}s", where, _LABELS_HINT, subject=name)
     return result
 
 
 def normalise_labels(labels: pd.Series) -> pd.Series:
-    """Return labels as text in which 1, 1.0 and "1.0" are the same."""
+    """Return labels as text; 1, 1.0 and "1.0" become the same."""
     return to_text(labels).map(lambda text: re.sub(r"^(-?\d+)\.0*$", r"\1", text), na_action="ignore")
 
 
 def can_guess_groups(labels: pd.Series) -> bool:
-    """Return whether controls and patients can be told without asking."""
+    """Return whether the labels of controls and patients are unmistakable."""
     return _guess_labels(normalise_labels(labels).value_counts().to_dict()) is not None
 
 
 def _choose_labels(
     counts: dict[Any, int], controls: list[str], patients: list[str], where: str, findings: Findings
 ) -> tuple[list[str], list[str]] | None:
-    found = [str(label) for label in counts]
-    if not found:
+    """Return the labels of controls and of patients as the table spells them; None after an error."""
+    present = [str(label) for label in counts]
+    if not present:
         cure = "Fill it or name another column with --group"
         findings.error(ProblemCode.GROUP_COLUMN_EMPTY, "the group column is empty", where, cure)
         return None
     if not controls and not patients:
         return _guess_labels_or_report(counts, where, findings)
-    known = [_resolve_label(label, found, where, findings) for label in controls]
-    if patients == ["*"]:  # everyone else
-        patients = [label for label in found if label not in known]
-    ill = [_resolve_label(label, found, where, findings) for label in patients]
-    if None in known + ill:
+    healthy = [_resolve_label(label, present, where, findings) for label in controls]
+    if patients == ["*"]:
+        patients = [label for label in present if label not in healthy]
+    ill = [_resolve_label(label, present, where, findings) for label in patients]
+    if None in healthy + ill:
         return None
-    rest = [label for label in found if label not in known + ill]
-    if (not known or not ill) and len(rest) != 1:
-        missing = "controls" if not known else "patients"
+    others = [label for label in present if label not in healthy + ill]
+    if (not healthy or not ill) and len(others) != 1:
+        missing = "controls" if not healthy else "patients"
         what = f"which label means {missing}? There is: {_format_counts(counts)}"
         findings.error(ProblemCode.LABELS_UNCLEAR, what, where, _LABELS_HINT)
         return None
-    chosen = ([k for k in known if k] or rest, [p for p in ill if p] or rest)
+    chosen = ([label for label in healthy if label] or others, [label for label in ill if label] or others)
     both = set(chosen[0]) & set(chosen[1])
     if both:
         what = f"{join_names(sorted(both))} cannot be both control and patient"
@@ -97,13 +111,13 @@ def _choose_labels(
     return chosen
 
 
-def _resolve_label(label: str, found: list[str], where: str, findings: Findings) -> str | None:
-    """Return the label as the table spells it."""
+def _resolve_label(label: str, present: list[str], where: str, findings: Findings) -> str | None:
+    """Return a label as the table spells it; None after an error."""
     text = str(normalise_labels(pd.Series([label], dtype="object")).iloc[0])
-    same = [name for name in found if name == text] or [n for n in found if n.lower() == text.lower()]
-    if len(same) == 1:
-        return same[0]
-    what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, found)}"
+    equal = [name for name in present if name == text] or [name for name in present if name.lower() == text.lower()]
+    if len(equal) == 1:
+        return equal[0]
+    what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, present)}"
     findings.error(ProblemCode.UNKNOWN_LABEL, what, where, cure, subject=label)
     return None
 
@@ -124,7 +138,7 @@ def _guess_labels_or_report(
 
 
 def _guess_labels(counts: dict[Any, int]) -> tuple[list[str], list[str]] | None:
-    """Return the two groups where they are unmistakable."""
+    """Return the labels of controls and of patients where they are unmistakable."""
     labels = [str(label) for label in counts]
     if len(labels) != 2:
         return None

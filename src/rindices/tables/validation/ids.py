@@ -1,4 +1,4 @@
-"""Who is who: joining tables by participant (and session), never by row order."""
+"""Match participants and sessions of two tables by their ids, never by row order."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,16 +17,16 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class IdMatches:
-    """How the ids of two tables belong together.
+    """Ids of one table matched with ids of another.
 
     Attributes
     ----------
     pairs : dict
         Left id to right id.
-    loosely : list of tuple
-        The pairs whose spelling differs (prefix, suffix, path, case, leading zeros).
+    inexact : list of tuple
+        The pairs whose spelling differs: prefix, suffix, path, case or leading zeros.
     ambiguous : list of str
-        Left ids that fit several on the right, or share one: never guessed.
+        Left ids that fit several ids on the right, or share one. They are not matched.
     """
 
     pairs: dict[str, str]
@@ -35,12 +35,12 @@ class IdMatches:
 
 
 def normalise_id(name: str) -> str:
-    """Return the part of an id that survives programs: no folder, image suffix, ``sub-``, ``_T1`` or zeros.
+    """Return an id without folder, file suffix, ``sub-``, ``_T1`` and leading zeros, in lower case.
 
     Examples
     --------
-    >>> core("/data/sub-007_T1w.nii.gz") == core("7") == "7"
-    True
+    >>> normalise_id("/data/sub-007_T1w.nii.gz")
+    '7'
     """
     text = _FILE_SUFFIX_REGEX.sub("", re.split(r"[/\\]", name.strip().rstrip("/\\"))[-1].lower())
     while _ID_SUFFIX_REGEX.search(text):
@@ -50,64 +50,64 @@ def normalise_id(name: str) -> str:
 
 
 def normalise_session(name: str) -> str:
-    """Return the part of a session that survives programs: ``ses-01``, ``01`` and ``1`` are the same."""
+    """Return a session without prefix and leading zeros: ``ses-01``, ``01`` and ``1`` are the same."""
     text = re.sub(r"^(ses|session)[-_]?", "", name.strip().lower())
     return text.lstrip("0") or text
 
 
 def is_row_counter(values: Sequence[str]) -> bool:
-    """Return whether values only count the rows, from 0 or 1."""
+    """Return whether values count the rows, from 0 or 1."""
     return any(list(values) == [str(k) for k in range(start, start + len(values))] for start in (0, 1))
 
 
 class IdMatcher:
-    """Ids to match others with, once or piece by piece."""
+    """The ids of a table, to be matched with the ids of another table or of its chunks."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = set(names)
 
     @cached_property
     def _by_normalised_id(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = defaultdict(list)
+        names: dict[str, list[str]] = defaultdict(list)
         for name in self._names:
-            found[normalise_id(name)].append(name)
-        return found
+            names[normalise_id(name)].append(name)
+        return names
 
     def match(self, left: Iterable[str]) -> IdMatches:
-        """Match ids exactly, then by their core, the latter only one to one."""
+        """Match ids exactly, and the others by their normalised form where that is one to one."""
         lefts = list(dict.fromkeys(left))
         pairs = {name: name for name in lefts if name in self._names}
-        rest = [name for name in lefts if name not in pairs]
-        if not rest:
+        others = [name for name in lefts if name not in pairs]
+        if not others:
             return IdMatches(pairs, [], [])
-        shared = Counter(normalise_id(name) for name in lefts)
-        loosely, ambiguous = [], []
-        for name in rest:
+        times = Counter(normalise_id(name) for name in lefts)
+        inexact, ambiguous = [], []
+        for name in others:
             candidates = self._by_normalised_id.get(normalise_id(name), [])
-            if len(candidates) == 1 and shared[normalise_id(name)] == 1:
-                loosely.append((name, candidates[0]))
+            if len(candidates) == 1 and times[normalise_id(name)] == 1:
+                inexact.append((name, candidates[0]))
             elif candidates:
                 ambiguous.append(name)
-        return IdMatches(pairs | dict(loosely), loosely, ambiguous)
+        return IdMatches(pairs | dict(inexact), inexact, ambiguous)
 
 
 def match_ids(left: Iterable[str], right: Iterable[str]) -> IdMatches:
-    """Match ids exactly, then by their core, the latter only one to one."""
+    """Match the ids of two tables, see `IdMatcher.match`."""
     return IdMatcher(right).match(left)
 
 
 def split_bids_ids(names: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """Split ids such as ``sub-01_ses-02_T1w`` into person and session, if all of them are of that form."""
+    """Split ids such as ``sub-01_ses-02_T1w`` into person and session; None unless all have this form."""
     if not names or not _BIDS_REGEX.search(names[0]):
         return None
-    found = [_BIDS_REGEX.search(name) for name in names]
-    if not all(found):
+    matches = [match for match in map(_BIDS_REGEX.search, names) if match]
+    if len(matches) < len(names):
         return None
-    return [m[1] for m in found if m], [m[2] for m in found if m]
+    return [match[1] for match in matches], [match[2] for match in matches]
 
 
 def find_duplicates(keys: Iterable[Key]) -> list[Key]:
-    """Return the keys that stand more than once, in order of appearance."""
+    """Return the keys that occur more than once, in order of appearance."""
     keys = list(keys)
     if len(set(keys)) == len(keys):
         return []

@@ -1,4 +1,4 @@
-"""In which unit a table is, guessed from magnitudes, and who does not fit the rest."""
+"""Guess the unit of a table from the magnitude of its values, and find values of another magnitude."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -7,11 +7,12 @@ import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 
-OUTLIER_FACTOR = 100.0  # nobody's region is a hundred times the usual one; another unit is
+OUTLIER_FACTOR = 100.0
+"""Ratio to the median of a region that no person has, so that the unit must be another one."""
 
 
 class Unit(StrEnum):
-    """The unit of the regions of a table."""
+    """Unit of the regions of a table."""
 
     MM3 = "mm3"
     ML = "ml"
@@ -23,7 +24,7 @@ class Unit(StrEnum):
 
 
 class ScaleOutliers(NamedTuple):
-    """Cells that are about a thousand times off: ``people`` and ``regions`` are indices."""
+    """Cells more than `OUTLIER_FACTOR` times off: indices of their people and regions, and their number."""
 
     people: IntArray
     regions: IntArray
@@ -31,11 +32,22 @@ class ScaleOutliers(NamedTuple):
 
 
 def guess_unit(values: FloatArray, medians: FloatArray) -> Unit:
-    """Guess the unit of volumes (N, R) from the medians (R,) of the regions.
+    """Guess the unit of a table from typical magnitudes.
 
     Single regions of the adult brain have 100 to 200,000 mm3, 0.1 to 200 ml, and 1e-5 to 0.1 of the intracranial
-    volume. Values around 0, or around 1 with a spread of a tenth, were standardised before. Cortical thickness is 1
-    to 5 mm in all regions alike, whereas volumes differ by far more than fivefold between regions.
+    volume. Values around 0, or around 1 with a spread of a tenth, are standardised. Cortical thickness is 1 to 5 mm in
+    all regions, whereas volumes of regions differ more than fivefold.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Volumes, or the first rows of them.
+    medians : (R,)
+        Median of each region.
+
+    Returns
+    -------
+    Unit
     """
     finite = medians[np.isfinite(medians)]
     if finite.size == 0:
@@ -46,13 +58,25 @@ def guess_unit(values: FloatArray, medians: FloatArray) -> Unit:
     if typical > 100:
         return Unit.MM3 if typical < 1e6 else Unit.UNKNOWN
     if typical > 0.1:
-        alike = finite.size >= 8 and finite.min() > 1 and finite.max() < 6 and finite.max() < 4 * finite.min()
-        return Unit.MM if alike else Unit.ML
+        similar = finite.size >= 8 and finite.min() > 1 and finite.max() < 6 and finite.max() < 4 * finite.min()
+        return Unit.MM if similar else Unit.ML
     return Unit.NORMALISED if typical > 1e-6 else Unit.UNKNOWN
 
 
 def find_scale_outliers(values: FloatArray, medians: FloatArray) -> ScaleOutliers:
-    """Find cells of (N, R) that are more than a hundred times above or below the region's median (R,)."""
+    """Find cells more than `OUTLIER_FACTOR` times above or below the median of their region.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Volumes.
+    medians : (R,)
+        Median of each region.
+
+    Returns
+    -------
+    ScaleOutliers
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         off = (values / OUTLIER_FACTOR > medians) | ((values < medians / OUTLIER_FACTOR) & (values > 0))
     off &= medians > 0
@@ -61,11 +85,11 @@ def find_scale_outliers(values: FloatArray, medians: FloatArray) -> ScaleOutlier
 
 def _looks_standardised(values: FloatArray, medians: FloatArray) -> bool:
     """Return whether regions are centred at 0 (z-scores, residuals) or at 1 with a spread of about 0.1."""
-    some = np.ma.masked_invalid(values[:2_000])
-    if some.count() == 0:
+    sample = np.ma.masked_invalid(values[:2_000])
+    if sample.count() == 0:
         return False
-    if float((some < 0).mean()) > 0.2:
+    if float((sample < 0).mean()) > 0.2:
         return True
-    with np.errstate(over="ignore", invalid="ignore"):  # absurd magnitudes are reported as strays, not here
-        spreads = some.std(axis=0).compressed()
+    with np.errstate(over="ignore", invalid="ignore"):  # extreme values are reported as outliers, not here
+        spreads = sample.std(axis=0).compressed()
     return bool(np.median(np.abs(medians - 1)) < 0.25 and spreads.size and np.median(spreads) < 0.3)

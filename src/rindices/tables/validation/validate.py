@@ -1,4 +1,4 @@
-"""The door: a table is validated here, once and in one pass; what comes through is trusted inside."""
+"""Read and validate tables, once and in one pass; the rest of the package trusts the cohort."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ _SMALL_GROUP_SIZE = 20
 
 @dataclass(frozen=True)
 class TableRequest:
-    """What the user asked for, in one value."""
+    """The tables to read and the options for reading them, see `rindices.read_cohort`."""
 
     volumes: tuple[Path, ...]
     participants: Path | None
@@ -68,30 +68,30 @@ class TableRequest:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """What a table turned out to be.
+    """Content of a table and its problems.
 
     Attributes
     ----------
     problems : tuple of Problem
     cohort : Cohort or None
-        None where an error stands in the way.
+        None if there is an error.
     format : str or None
     people, controls, patients, regions, sites : int or None
-        None where it could not be told or was not asked for.
+        Their numbers; None if unknown.
     covariates : tuple of str
-        Those that were named; where none was, those that are there to be named.
+        The named covariates; without any, those that could be named.
     icv : str or None
-        The column of intracranial volume.
+        Column of the intracranial volume.
     unit : str or None
     aside : dict
         Number of columns that are not used, by reason.
     kinds : dict
-        How each named covariate is understood: as a number, or as so many categories.
+        Whether each named covariate is a number or has categories, in words.
     region_names : tuple of str
-    participants : Participants or None
+    participants : ParticipantTable or None
         The table that the people were joined with.
     keys : tuple of str
-        (N,) what tells the rows apart, in pieces of a table too: the participant where there are any, and the session.
+        (N,) unique key of each row, made of participant and session; comparable between chunks of a table.
     """
 
     problems: tuple[Problem, ...]
@@ -113,11 +113,11 @@ class ValidationResult:
 
     @property
     def ok(self) -> bool:
-        """Whether no error was found."""
+        """Whether there is no error."""
         return not any(problem.severity is Severity.ERROR for problem in self.problems)
 
     def cohort_or_raise(self) -> Cohort:
-        """Return the cohort; raises the errors that stand in its way."""
+        """Return the cohort, or raise a `TableError` with all errors."""
         if self.cohort is None:
             raise TableError(problem for problem in self.problems if problem.severity is Severity.ERROR)
         return self.cohort
@@ -125,7 +125,7 @@ class ValidationResult:
 
 @dataclass(frozen=True)
 class _UnfilteredCohort:
-    """What was read, before it is decided who stays: all have the N rows of the table of regions."""
+    """Content of the tables before people are left out; all parts have the N rows of the table of regions."""
 
     table: Table
     people: JoinedParticipants
@@ -137,41 +137,37 @@ class _UnfilteredCohort:
 
     @cached_property
     def ranges(self) -> ColumnRanges:
-        """Of the regions."""
+        """Ranges of the regions."""
         return compute_column_ranges(self.regions)
 
     def take(self, rows: BoolArray) -> "_UnfilteredCohort":
-        """Return the parts of some people."""
+        """Select people by a mask (N,)."""
         if rows.all():
             return self
-
-        def some(frame: pd.DataFrame) -> pd.DataFrame:
-            return frame[rows].reset_index(drop=True)
-
         return _UnfilteredCohort(
             self.table.take(rows),
             self.people.take(rows),
-            some(self.regions),
-            some(self.covariates),
+            self.regions[rows].reset_index(drop=True),
+            self.covariates[rows].reset_index(drop=True),
             None if self.groups is None else self.groups.take(rows),
-            None if self.sites is None else some(self.sites),
-            None if self.icv is None else some(self.icv),
+            None if self.sites is None else self.sites[rows].reset_index(drop=True),
+            None if self.icv is None else self.icv[rows].reset_index(drop=True),
         )
 
 
 @dataclass(frozen=True)
 class KnownSchema:
-    """Further rows of a table, and what its first rows told: a piece is not judged on its own.
+    """A chunk of a table, and the schema that comes from the first chunk.
 
     Attributes
     ----------
     table : Table
         The rows.
     unit : Unit or None
-        None for the first rows, which are judged.
+        None for the first chunk, whose unit is guessed.
     kinds : mapping
-        Which covariates are numbers.
-    participants : Participants or None
+        Whether each covariate is a number.
+    participants : ParticipantTable or None
     """
 
     table: Table
@@ -180,25 +176,32 @@ class KnownSchema:
     participants: ParticipantTable | None = None
 
 
-def validate_table(request: TableRequest, more: KnownSchema | None = None) -> ValidationResult:
-    """Read and validate; every problem is in the result, none is raised.
+def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> ValidationResult:
+    """Read and validate tables.
 
     Parameters
     ----------
-    more : More, optional
-        Rows that were read already; people then stay in the order of the rows.
+    request : TableRequest
+    chunk : KnownSchema, optional
+        A chunk that was read already. Its people stay in the order of the rows.
+
+    Returns
+    -------
+    ValidationResult
+        With all problems; none is raised.
     """
     findings = Findings()
     try:
         policy = OnMissing(_check_option(request.on_missing, list(OnMissing), "on_missing", findings))
         _check_option(request.measure, MEASURES, "measure", findings)
-        parts = _read_unfiltered_cohort(request, findings, more)
+        parts = _read_unfiltered_cohort(request, findings, chunk)
     except TableError:
         return ValidationResult(tuple(findings))
-    if parts.groups is not None:  # people of other groups cannot stop a study that leaves them out
+    if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
-    unit = None if more is None else more.unit
-    lacking = _find_incomplete_rows(parts, policy, findings, whole=unit is None)
+    unit = None if chunk is None else chunk.unit
+    is_first = unit is None
+    lacking = _find_incomplete_rows(parts, policy, findings, is_first)
     if unit is None:
         unit = _check_values(parts, request.measure, findings)
     else:
@@ -207,16 +210,16 @@ def validate_table(request: TableRequest, more: KnownSchema | None = None) -> Va
     _warn_repeated_scans(parts, findings)
     if parts.groups is not None:
         _check_groups(parts, keep & ~lacking, findings)
-    if not (keep & ~lacking).any() and (more is None or more.unit is None):
+    if not (keep & ~lacking).any() and is_first:
         cure = "The notes say who was left out and why"
         findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
-    return _build_result(parts, keep, keep & ~lacking, unit, findings, sort=more is None)
+    return _build_result(parts, keep, keep & ~lacking, unit, findings, sort=chunk is None)
 
 
-def _read_unfiltered_cohort(request: TableRequest, findings: Findings, more: KnownSchema | None) -> _UnfilteredCohort:
-    table = read_region_tables(request.volumes, request.roles, findings) if more is None else more.table
-    known = None if more is None else more.participants
-    people = join_participants(table, request.participants, request.roles, findings, known)
+def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: KnownSchema | None) -> _UnfilteredCohort:
+    table = read_region_tables(request.volumes, request.roles, findings) if chunk is None else chunk.table
+    participants = None if chunk is None else chunk.participants
+    people = join_participants(table, request.participants, request.roles, findings, participants)
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
         if name and name not in table.frame and name not in people.frame:
             cure = capitalise_first(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
@@ -224,7 +227,7 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, more: Kno
             findings.error(ProblemCode.UNKNOWN_COLUMN, what, table.where, cure, subject=name)
     regions = read_region_values(table, request.exclude, findings)
     icv = select_icv(table, people)
-    kinds = None if more is None else more.kinds
+    kinds = None if chunk is None else chunk.kinds
     covariates = read_covariates(people, request.roles.covariates, icv, findings, kinds)
     groups = None
     if request.find_groups:
@@ -234,18 +237,19 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, more: Kno
     )
 
 
-def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings: Findings, whole: bool) -> BoolArray:
-    """Report who lacks what, and return (N,) who lacks anything; a region without any value is told of the whole."""
+def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool) -> BoolArray:
+    """Report people who lack a value, and return a mask of them (N,).
+
+    Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
+    """
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, BoolArray, str]] = []
     if parts.ranges.not_finite.any():
-        values = parts.regions.to_numpy()
-        empty = np.isnan(values).all(axis=0) & whole
-        missing = np.isnan(values[:, ~empty])
-        worst = np.argsort(-missing.sum(axis=0), kind="stable")[:3]
-        filled = parts.regions.columns[~empty]
-        which = join_names(f"{filled[int(p)]} {missing[:, p].sum():,} times" for p in worst if missing[:, p].any())
-        gaps.append((f"a missing region ({which})", missing.any(axis=1), parts.table.where))
+        missing = parts.regions.isna()
+        missing = missing.loc[:, ~(missing.all() & is_first)]
+        counts = missing.sum().sort_values(ascending=False, kind="stable").head(3)
+        worst = join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
+        gaps.append((f"a missing region ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
     gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
     if parts.sites is not None:
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
@@ -253,8 +257,8 @@ def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings:
         gaps.append(("no group", parts.groups.unlabelled, where))
     report_missing(people.unmatched, people.ids, "no row among the participants", where, policy, findings)
     lacking = people.unmatched.copy()
-    for what, rows, place in gaps:
-        report_missing(rows & ~people.unmatched, people.ids, what, place, policy, findings)
+    for gap, rows, file in gaps:
+        report_missing(rows & ~people.unmatched, people.ids, gap, file, policy, findings)
         lacking |= rows
     return lacking
 
@@ -304,7 +308,7 @@ def _check_groups(parts: _UnfilteredCohort, keep: BoolArray, findings: Findings)
             what = f"only {format_count(number, name)}"
             findings.warn(ProblemCode.SMALL_GROUP, what, parts.people.where, cure, subject=name)
     controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
-    check_constant(controls, list(parts.regions.columns), "the controls", parts.table.where, findings)
+    check_constant(controls, list(parts.regions.columns), parts.table.where, findings)
 
 
 def _build_result(
@@ -333,15 +337,15 @@ def _build_result(
 
 def _build_row_keys(parts: _UnfilteredCohort) -> tuple[str, ...]:
     people, ids = parts.people, parts.table.ids
-    if people.places is None or people.participants is None:
+    if people.rows is None or people.participants is None:
         return tuple(parts.table.keys())
     theirs = people.participants.table.ids
-    names = [theirs[place] if place >= 0 else name for place, name in zip(people.places, ids, strict=True)]
+    names = [theirs[row] if row >= 0 else name for row, name in zip(people.rows, ids, strict=True)]
     return tuple(parts.table.keys(ids=names))
 
 
 def _build_cohort(parts: _UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
-    """Sort the people by id and session, so that the order of rows in the files cannot matter."""
+    """Build the cohort of the rows in a mask (N,), sorted by id and session unless they are a chunk."""
     columns: dict[str, object] = {ID: parts.people.ids}
     if parts.table.sessions is not None:
         columns[SESSION] = parts.table.sessions

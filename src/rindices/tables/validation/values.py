@@ -1,4 +1,4 @@
-"""What can be wrong with the numbers of a table."""
+"""Check the numbers of a table: missing, infinite, negative or constant values, units and measures."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -25,45 +25,75 @@ class OnMissing(StrEnum):
 
 
 def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
-    """Return the columns as floats; a cell of text is an error that names person and column."""
-    wrong: list[str] = []
+    """Return the columns as floats; cells of text are an error.
+
+    Parameters
+    ----------
+    frame : (N, C) DataFrame
+    ids : sequence of str
+        (N,) ids of the rows, for messages.
+    where : str
+        The file, for messages.
+    findings : Findings
+        Takes the error.
+
+    Returns
+    -------
+    (N, C) DataFrame
+        Cells of text are NaN.
+    """
+    cells: list[str] = []
     people: list[str] = []
-    texts = [name for name, kind in frame.dtypes.items() if not _is_numeric_dtype(kind)]
+    text_columns = [name for name, dtype in frame.dtypes.items() if not _is_numeric_dtype(dtype)]
     numbers = {}
-    for name in texts:
+    for name in text_columns:
         raw = frame[name].astype("object")
         numbers[name] = pd.to_numeric(raw, errors="coerce").astype(float)
-        bad = np.flatnonzero(raw.notna() & numbers[name].isna())
-        wrong += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in bad[:3]]
-        people += _take_items(ids, bad)
-    if wrong:
+        rows = np.flatnonzero(raw.notna() & numbers[name].isna())
+        cells += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in rows[:3]]
+        people += _take_items(ids, rows)
+    if cells:
         findings.error(
             ProblemCode.NOT_A_NUMBER,
             "text where a number should be",
             where,
             "Mend these cells (decimal point, no thousands separators, empty for missing)",
             offenders=dict.fromkeys(people),
-            listing=join_names(wrong),
+            listing=join_names(cells),
         )
-    return frame.assign(**numbers).astype(float) if texts else _to_contiguous_floats(frame)
+    return frame.assign(**numbers).astype(float) if text_columns else _to_contiguous_floats(frame)
 
 
 def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return columns of numbers as floats that lie side by side in memory, so that a matrix of them needs no copy."""
-    if not all(isinstance(kind, np.dtype) for kind in frame.dtypes):
+    """Return columns of numbers as floats in one block of memory, so that ``to_numpy`` needs no copy."""
+    if not all(isinstance(dtype, np.dtype) for dtype in frame.dtypes):
         frame = frame.astype(float)
     return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
 
 
 def report_missing(
-    lacking: BoolArray, ids: Sequence[str], what: str, where: str, policy: OnMissing, findings: Findings
+    lacking: BoolArray, ids: Sequence[str], gap: str, where: str, policy: OnMissing, findings: Findings
 ) -> None:
-    """Report people who lack something, (N,)."""
-    number = int(lacking.sum())
-    if number == 0:
+    """Report people who lack a value.
+
+    Parameters
+    ----------
+    lacking : (N,) bool
+    ids : sequence of str
+        (N,) ids of the people.
+    gap : str
+        What they lack: "no age".
+    where : str
+        The file, for messages.
+    policy : OnMissing
+        Whether it is an error or a note.
+    findings : Findings
+        Takes the problem.
+    """
+    if not lacking.any():
         return
-    text, offenders = f"{format_count(number, 'person has', 'people have')} {what}", _select_ids(ids, lacking)
-    code = ProblemCode.MISSING_VALUES
+    offenders = _take_items(ids, np.flatnonzero(lacking))
+    code, text = ProblemCode.MISSING_VALUES, f"{format_count(len(offenders), 'person has', 'people have')} {gap}"
     if policy is OnMissing.ERROR:
         findings.error(code, text, where, _DROP_HINT, offenders=offenders)
     elif policy is OnMissing.DROP:
@@ -74,7 +104,7 @@ def report_missing(
 
 
 class ColumnRanges(NamedTuple):
-    """Lowest and highest value of each region (R,), missing ones aside; and where some are missing or infinite."""
+    """Lowest and highest value of each region (R,), and whether a value is missing or infinite (R,)."""
 
     low: FloatArray
     high: FloatArray
@@ -82,16 +112,16 @@ class ColumnRanges(NamedTuple):
 
 
 def compute_column_ranges(regions: pd.DataFrame) -> ColumnRanges:
-    """Look at each region once, column by column as the table lies in memory."""
+    """Return the range of each region, without its missing values."""
     values = regions.to_numpy()
     if not len(values):
-        nothing = np.full(values.shape[1], np.nan)
-        return ColumnRanges(nothing, nothing, np.zeros(values.shape[1], dtype=bool))
+        nan = np.full(values.shape[1], np.nan)
+        return ColumnRanges(nan, nan, np.zeros(values.shape[1], dtype=bool))
     low, high = values.min(axis=0), values.max(axis=0)
-    odd = ~(np.isfinite(low) & np.isfinite(high))
-    for place in np.flatnonzero(odd):
-        low[place], high[place] = np.fmin.reduce(values[:, place]), np.fmax.reduce(values[:, place])
-    return ColumnRanges(low, high, odd)
+    not_finite = ~(np.isfinite(low) & np.isfinite(high))
+    for column in np.flatnonzero(not_finite):  # few: fmin over all columns is slow
+        low[column], high[column] = np.fmin.reduce(values[:, column]), np.fmax.reduce(values[:, column])
+    return ColumnRanges(low, high, not_finite)
 
 
 def check_regions(
@@ -102,7 +132,27 @@ def check_regions(
     where: str,
     findings: Findings,
 ) -> Unit:
-    """Check the volumes (N, R) and return their unit."""
+    """Check the values of a table.
+
+    Parameters
+    ----------
+    regions : (N, R) DataFrame
+    ranges : ColumnRanges
+        Of the regions.
+    ids : sequence of str
+        (N,) ids of the people, for messages.
+    measures : mapping of str to str
+        What each region measures.
+    where : str
+        The file, for messages.
+    findings : Findings
+        Takes the problems.
+
+    Returns
+    -------
+    Unit
+        The guessed unit.
+    """
     names = list(regions.columns)
     _check_finite(regions, ranges, where, findings)
     medians = _compute_medians(regions)
@@ -121,7 +171,7 @@ def check_regions(
         _check_sign(regions, ranges, ids, where, findings)
         with np.errstate(over="ignore", invalid="ignore"):
             suspicious = (ranges.low < medians / OUTLIER_FACTOR) | (ranges.high / OUTLIER_FACTOR > medians)
-        if suspicious.any():  # rarely; then cell by cell
+        if suspicious.any():  # rare: only then is each cell checked
             _check_scale(regions.to_numpy(), medians, names, ids, where, findings)
         _check_atlas(medians, names, unit, where, findings)
     _report_unit(unit, where, findings)
@@ -131,22 +181,21 @@ def check_regions(
 def check_cells(
     regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
 ) -> None:
-    """Check the volumes (N, R) of further people of a table whose unit is known, cell by cell."""
+    """Check each cell (N, R) of a chunk of a table whose unit is known."""
     _check_infinite(regions.loc[:, ranges.not_finite], where, findings)
     if unit is not Unit.STANDARDISED:
         _check_sign(regions, ranges, ids, where, findings)
 
 
-def check_constant(values: FloatArray, regions: Sequence[str], who: str, where: str, findings: Findings) -> None:
-    """Report regions (N, R) that are the same in everyone: they cannot be standardised."""
-    if len(values) < 2:
+def check_constant(controls: FloatArray, regions: Sequence[str], where: str, findings: Findings) -> None:
+    """Report regions that are constant in controls (N, R): they cannot be standardised."""
+    if len(controls) < 2:
         return
-    constant = np.flatnonzero(np.ptp(values, axis=0) == 0)
-    if constant.size:
-        names = _take_items(regions, constant)
+    names = _take_items(regions, np.flatnonzero(np.ptp(controls, axis=0) == 0))
+    if names:
         findings.error(
             ProblemCode.CONSTANT_REGIONS,
-            f"{format_count(len(names), 'region is', 'regions are')} constant in {who}",
+            f"{format_count(len(names), 'region is', 'regions are')} constant in the controls",
             where,
             f"Leave them out: --exclude {','.join(names[:5])}",
             offenders=names,
@@ -177,7 +226,7 @@ def _check_infinite(suspects: pd.DataFrame, where: str, findings: Findings) -> N
 
 
 def _compute_medians(regions: pd.DataFrame) -> FloatArray:
-    """Return the median of each region (R,) over at most 5,000 people spread over the table, NaN if it has none."""
+    """Return the median of each region (R,), from about 5,000 people spread over the table; NaN without values."""
     sample = regions.iloc[:: max(1, len(regions) // 5_000)].to_numpy()
     filled = np.ma.masked_invalid(sample)
     if len(sample) and not np.ma.is_masked(filled):
@@ -210,12 +259,11 @@ def _check_sign(
 def _check_scale(
     values: FloatArray, medians: FloatArray, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings
 ) -> None:
-    found = find_scale_outliers(values, medians)
-    if not found.cells:
+    outliers = find_scale_outliers(values, medians)
+    if not outliers.cells:
         return
-    off = found.cells / max(1, len(found.people) * len(regions))
-    people, names = _take_items(ids, found.people), join_names(_take_items(regions, found.regions))
-    if off > 0.3 or found.cells > 0.02 * values.size:
+    people, names = _take_items(ids, outliers.people), join_names(_take_items(regions, outliers.regions))
+    if outliers.cells > 0.3 * len(people) * len(regions) or outliers.cells > 0.02 * values.size:
         findings.error(
             ProblemCode.MIXED_UNITS,
             f"units are mixed: {format_count(len(people), 'person', 'people')} a hundred times and more off the rest",
@@ -236,13 +284,12 @@ def _check_scale(
 
 
 def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where: str, findings: Findings) -> None:
-    """Hold MUSE regions against their typical volume: finds a single column in another unit or place."""
-    known = [muse.find_muse_region(region) for region in regions]
+    """Compare MUSE regions with their typical volume: finds single columns in another unit or position."""
     if unit not in _TO_MM3:
         return
     ratios = [
         (region.label, median * _TO_MM3[unit] / region.typical_mm3)
-        for region, median in zip(known, medians, strict=True)
+        for region, median in zip(map(muse.find_muse_region, regions), medians, strict=True)
         if region and np.isfinite(median) and median > 0
     ]
     typical = float(np.median([ratio for _, ratio in ratios])) if ratios else 1.0
@@ -290,13 +337,9 @@ def _name_cells(bad: pd.DataFrame, ids: Sequence[str]) -> ProblemDetails:
     return {"offenders": _take_items(ids, np.unique(rows)), "listing": listing}
 
 
-def _select_ids(ids: Sequence[str], mask: BoolArray) -> list[str]:
-    return _take_items(ids, np.flatnonzero(mask))
+def _take_items(items: Sequence[str], indices: IntArray) -> list[str]:
+    return [items[int(index)] for index in indices]
 
 
-def _take_items(items: Sequence[str], places: IntArray) -> list[str]:
-    return [items[int(place)] for place in places]
-
-
-def _is_numeric_dtype(kind: object) -> bool:
-    return pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
+def _is_numeric_dtype(dtype: object) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
