@@ -14,6 +14,7 @@ import rindices as ri
 from rindices.errors import SimulationError
 from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.experiments.tasks import PAPER_TASKS, TASKS
+from tests.tables.helpers import N, write_table
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS)
@@ -135,3 +136,10 @@ def test_written_tables_are_read_back(tmp_path: Path) -> None:
 def test_an_unknown_task_gets_a_suggestion() -> None:
     with pytest.raises(SimulationError, match="did you mean 'basic'"):
         ri.simulate_cohort("basik")
+
+
+def test_standardised_values_of_healthy_people_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"ID": [f"p{k}" for k in range(N)], **{f"a{k}": rng.normal(size=N) for k in range(9)}})
+    with pytest.raises(ri.RindicesError, match="standardised"):
+        ri.simulate_cohort("basic", healthy=ri.read_cohort(write_table(frame, tmp_path / "v.csv")))

@@ -1,6 +1,7 @@
 """Adjustment for covariates: estimated in controls, checked for new people."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import rindices as ri
 from rindices.errors import PreprocessingError
 from rindices.preprocess.residualise import CategoricalCovariate, NumericCovariate, build_design_matrix, derive_codings
 from tests.preprocess.helpers import make_cohort
+from tests.tables.helpers import N, make_people, make_table, write_table
 
 
 def test_adjustment_equals_ordinary_regression_in_controls() -> None:
@@ -104,3 +106,23 @@ def test_more_covariates_than_controls_are_refused() -> None:
         ri.Preprocessing.fit(make_cohort(n_people=8, covariates=columns[:8]))
     enough = make_cohort(n_people=10, covariates=columns)  # one control more than an exact fit needs
     assert np.isfinite(ri.Preprocessing.fit(enough).transform(enough)).all()
+
+
+def test_a_covariate_that_was_a_number_in_training_must_be_one(tmp_path: Path) -> None:
+    volumes = write_table(make_table(), tmp_path / "v.csv")
+    coded = write_table(make_people(sex=[0, 1] * 30, bmi=np.linspace(20, 30, N)), tmp_path / "p.csv")
+    recoded = write_table(make_people(bmi=["low", "high"] * 30), tmp_path / "q.csv")
+    for name, message in (("sex", "sex has F, M, which no control has.*Known are 0, 1"), ("bmi", "bmi was a number")):
+        fitted = ri.Preprocessing.fit(ri.read_cohort(volumes, coded, group="diagnosis", covariates=[name]))
+        with pytest.raises(ri.RindicesError, match=message):
+            fitted.transform(ri.read_cohort(volumes, recoded, group="diagnosis", covariates=[name]))
+
+
+def test_another_unit_or_coding_in_a_table_is_refused(tmp_path: Path) -> None:
+    volumes = write_table(make_table(), tmp_path / "v.csv")
+    first = write_table(make_people(sex=[0, 1] * 30, TIV=np.linspace(1.2e6, 1.8e6, N)), tmp_path / "p.csv")
+    other = write_table(make_people(sex=[1, 2] * 30, TIV=np.linspace(1200, 1800, N)), tmp_path / "q.csv")
+    for name, message in (("icv", "another unit"), ("sex", "sex has 2, which no control has")):
+        fitted = ri.Preprocessing.fit(ri.read_cohort(volumes, first, group="diagnosis", covariates=[name]))
+        with pytest.raises(ri.RindicesError, match=message):
+            fitted.transform(ri.read_cohort(volumes, other, group="diagnosis", covariates=[name]))

@@ -1,7 +1,6 @@
-"""Wrong tables end in exit 1 with a message that names the offender and the cure, and no traceback."""
+"""The command check refuses wrong tables with exit code 1 and a message that names the offender and the cure."""
 
-import subprocess
-import sys
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from tests.conftest import muse_volumes, participants_of
+from tests.tables.helpers import aparc, write_table
 
 Change = Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]
 GROUP = ["--group", "diagnosis", "--controls", "CN", "--patients", "AD"]
@@ -51,7 +51,7 @@ def thickness(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 TABLES: dict[str, tuple[Change, list[str], str, str]] = {
-    # name: (what is done, options, offender in the message, cure in the message)
+    # name: (change, options, offender in the message, cure in the message)
     "duplicate ids": (volumes_are(lambda v: pd.concat([v, v.iloc[:2]])), [], "sub-000", "Keep one row"),
     "duplicate participants": (people_are(lambda p: pd.concat([p, p.iloc[:2]])), [], "sub-000", "Keep one row"),
     "empty id": (volumes_are(cell("ID", None)), [], "row 4", "Fill the id"),
@@ -128,13 +128,13 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_wrong_table(name: str, tmp_path: Path) -> None:
+def test_a_wrong_table_is_refused(name: str, tmp_path: Path) -> None:
     change, options, offender, cure = TABLES[name]
     volumes, people = change(muse_volumes(), participants_of(muse_volumes()))
     volumes.to_csv(tmp_path / "v.csv", index=False)
     people.to_csv(tmp_path / "p.tsv", sep="\t", index=False, na_rep="n/a")
     arguments = ["check", str(tmp_path / "v.csv"), "--participants", str(tmp_path / "p.tsv"), *options]
-    refused(arguments, offender, cure)
+    assert_refused(arguments, offender, cure)
 
 
 HEADER = b"ID,47,48,31,32\n"
@@ -166,32 +166,31 @@ FILES: dict[str, tuple[bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_wrong_file(name: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused(name: str, tmp_path: Path) -> None:
     content, offender, cure = FILES[name]
     path = tmp_path / "table.csv"
     path.write_bytes(content)
-    refused(["check", str(path)], offender, cure)
+    assert_refused(["check", str(path)], offender, cure)
 
 
-def test_not_parquet(tmp_path: Path) -> None:
+def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     path.write_bytes(b"not parquet")
-    refused(["check", str(path)], "not a readable parquet", "Write it again")
+    assert_refused(["check", str(path)], "not a readable parquet", "Write it again")
 
 
-def test_same_hemisphere_twice(tmp_path: Path) -> None:
+def test_the_same_hemisphere_twice_is_refused(tmp_path: Path) -> None:
     columns = {f"lh_{name}_volume": [2000.0, 2100.0] for name in "abcdef"}
     frame = pd.DataFrame({"lh.aparc.volume": ["x", "y"], **columns})
     frame.to_csv(tmp_path / "lh.tsv", sep="\t", index=False)
-    refused(["check", *[str(tmp_path / "lh.tsv")] * 2], "lh_a_volume", "one lh and one rh")
+    assert_refused(["check", *[str(tmp_path / "lh.tsv")] * 2], "lh_a_volume", "one lh and one rh")
 
 
-def test_folder_without_people(tmp_path: Path) -> None:
-    refused(["check", str(tmp_path)], "no subject folder", "SUBJECTS_DIR")
+def test_a_folder_without_subjects_is_refused(tmp_path: Path) -> None:
+    assert_refused(["check", str(tmp_path)], "no subject folder", "SUBJECTS_DIR")
 
 
-def test_bom_and_doubled_line_ends_are_read(tmp_path: Path) -> None:
-    """BOM and CRLF twice are traps, not faults: they are read right."""
+def test_a_byte_order_mark_and_doubled_line_ends_are_read(tmp_path: Path) -> None:
     path = tmp_path / "v.csv"
     text = muse_volumes().to_csv(index=False, lineterminator="\r\r\n")
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
@@ -200,18 +199,18 @@ def test_bom_and_doubled_line_ends_are_read(tmp_path: Path) -> None:
     assert "dlmuse" in result.output
 
 
-def test_all_problems_in_one_pass(tmp_path: Path) -> None:
+def test_all_problems_are_printed_at_once(tmp_path: Path) -> None:
     volumes = cell("47", "bad")(muse_volumes()).assign(**{"48": np.nan})
     people = cell("age", "old")(participants_of(muse_volumes()))
     volumes.to_csv(tmp_path / "v.csv", index=False)
     people.to_csv(tmp_path / "p.csv", index=False)
     options = ["--participants", str(tmp_path / "p.csv"), "--covariates", "age,weight", "--group", "dx"]
-    output = refused(["check", str(tmp_path / "v.csv"), *options], "'bad'", "Mend")
+    output = assert_refused(["check", str(tmp_path / "v.csv"), *options], "'bad'", "Mend")
     for offender in ("MUSE_48", "'old'", "'weight'", "'dx'"):
         assert offender in output
 
 
-def refused(arguments: list[str], offender: str, cure: str) -> str:
+def assert_refused(arguments: list[str], offender: str, cure: str) -> str:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -222,13 +221,33 @@ def refused(arguments: list[str], offender: str, cure: str) -> str:
     return result.output
 
 
-def test_the_program_itself_exits_with_1(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from rindices.cli.main import run; run()", "check", str(tmp_path / "none.csv")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "none.csv: there is no such file." in done.stderr
-    assert "Traceback" not in done.stderr
+def test_json_has_the_documented_keys(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["simulate", "--task", "tiny", "--out", str(tmp_path)]).exit_code == 0
+    paths = [str(tmp_path / "volumes.csv"), "--participants", str(tmp_path / "participants.tsv")]
+    value = json.loads(CliRunner().invoke(app, ["check", *paths, "--json"]).stdout)
+    assert {"format", "people", "controls", "patients", "regions", "covariates", "problems"} <= set(value)
+    assert (value["format"], value["people"], value["controls"], value["patients"]) == ("dlmuse", 180, 80, 100)
+    assert {"severity", "what", "where", "cure", "code", "offenders"} <= set(value["problems"][0])
+
+
+def test_json_of_a_broken_file_is_json_too(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["problems"][0]["what"] == "the file is empty"
+
+
+def test_json_names_the_offenders_as_data(tmp_path: Path) -> None:
+    cell("47", None)(muse_volumes()).to_csv(tmp_path / "v.csv", index=False)
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "v.csv"), "--json"])
+    problem = next(problem for problem in json.loads(done.stdout)["problems"] if problem["code"] == "missing_values")
+    assert (problem["offenders"], problem["offender_kind"]) == (["sub-003"], "participant")
+    assert "sub-003" in problem["what"]
+    assert "sub-003" not in problem["summary"]
+
+
+@pytest.mark.parametrize(("side", "word"), [("lh", "left"), ("rh", "right")])
+def test_a_single_hemisphere_is_answered_with_both_tables(tmp_path: Path, side: str, word: str) -> None:
+    path = write_table(aparc(side), tmp_path / f"{side}.txt", "\t")
+    output = CliRunner().invoke(app, ["check", str(path)]).output
+    assert f"only the {word} hemisphere is here. Give both tables: TABLE_lh TABLE_rh side by side." in output

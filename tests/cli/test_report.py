@@ -1,0 +1,81 @@
+"""Reports name no participant, and can be written again."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from rindices.cli.main import app
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_fit_writes_a_report_and_report_writes_it_again(tmp_path: Path) -> None:
+    assert invoke("simulate", "--task", "tiny", "--out", str(tmp_path)).exit_code == 0
+    table, people, out = tmp_path / "volumes.csv", tmp_path / "participants.tsv", tmp_path / "out"
+    options = ["--group", "group", "--recipe", "contrastive", "--patterns", "2", "--members", "4", "--out", str(out)]
+    done = invoke("fit", str(table), "--participants", str(people), *options, "--json")
+    assert json.loads(done.stdout)["report"] == str(out / "report.html")
+    first = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    again = invoke("report", str(out), "--json")
+    assert json.loads(again.stdout) == {"report": str(out / "report.html"), "bytes": len(first)}
+    assert (out / "report.html").read_bytes() == first
+    assert (out / "patterns.tsv").read_text().count("\n") == 1 + 2 * 4 * 139
+
+
+@pytest.fixture(scope="module")
+def study_with_warnings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a study whose warnings name participants: unmatched, renamed, incomplete, out of range."""
+    folder = tmp_path_factory.mktemp("study")
+    assert invoke("simulate", "--task", "tiny", "--out", str(folder)).exit_code == 0
+    volumes = pd.read_csv(folder / "volumes.csv")
+    people = pd.read_csv(folder / "participants.tsv", sep="\t")
+    people["participant_id"] = range(1, len(people) + 1)  # sub-001 in the table of volumes
+    people.loc[people.index[-1], "age"] = people["age"].max() + 9.0
+    people.loc[people.index[-2], "sex"] = None
+    volumes.iloc[3, 2] = 0.0
+    people.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    volumes.iloc[:, :70].to_csv(folder / "first.csv", index=False)
+    volumes.iloc[2:, [0, *range(70, volumes.shape[1])]].to_csv(folder / "second.csv", index=False)
+    tables = [str(folder / name) for name in ("first.csv", "second.csv")]
+    options = ["--group", "group", "--covariates", "age,sex", "--on-missing", "drop", "--recipe", "contrastive"]
+    options += ["--patterns", "2", "--members", "2", "--workers", "1", "--out", str(folder / "out")]
+    done = invoke("fit", *tables, "--participants", str(folder / "participants.tsv"), *options)
+    assert done.exit_code == 0, done.output
+    assert "sub-001" in done.output
+    return folder / "out"
+
+
+def test_the_report_names_no_participant(study_with_warnings: Path) -> None:
+    page = (study_with_warnings / "report.html").read_text()
+    assert "outside the controls&#39; range of age" in page
+    assert "2 people of first.csv are not here" in page
+    assert "only count 1, 2, 3" in page
+    assert re.findall(r"sub-\d+", page) == []
+
+
+def test_offenders_are_data_in_cohort_json(study_with_warnings: Path) -> None:
+    problems = json.loads((study_with_warnings / "cohort.json").read_text())["problems"]
+    offenders = {problem["code"]: problem["offenders"] for problem in problems}
+    assert offenders["unmatched_ids"] == ["sub-001", "sub-002"]
+    assert offenders["zero_volumes"] == ["sub-004"]
+
+
+def test_a_study_from_before_problems_had_codes_is_reported(study_with_warnings: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(study_with_warnings, tmp_path / "out")
+    cohort = json.loads((out / "cohort.json").read_text())
+    keys = ("severity", "what", "where", "cure")
+    cohort["problems"] = [{key: problem[key] for key in keys} for problem in cohort["problems"]]
+    (out / "cohort.json").write_text(json.dumps(cohort))
+    assert invoke("report", str(out)).exit_code == 0
+    page = (out / "report.html").read_text()
+    assert re.search(r"Reading the table gave \d+ warnings: see cohort.json", page)
+    assert re.findall(r"sub-\d+", page) == []

@@ -1,0 +1,63 @@
+"""Files are read into cohorts that do not depend on their order or format."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rindices as ri
+from tests.conftest import muse_volumes, participants_of
+from tests.tables.helpers import (
+    validate_files,
+    write_table,
+)
+
+
+def test_parquet_and_csv_give_the_same_cohort(
+    tmp_path: Path, volumes: pd.DataFrame, participants: pd.DataFrame
+) -> None:
+    volumes.to_parquet(tmp_path / "v.parquet")
+    participants.to_parquet(tmp_path / "p.parquet")
+    text_paths = (write_table(volumes, tmp_path / "v.csv"), write_table(participants, tmp_path / "p.tsv", "\t"))
+    options = {"group": "diagnosis", "covariates": ["age", "sex", "icv"]}
+    fingerprints = [
+        validate_files(*paths, **options).cohort.fingerprint()  # type: ignore[union-attr]
+        for paths in (text_paths, (tmp_path / "v.parquet", tmp_path / "p.parquet"))
+    ]
+    assert fingerprints[0] == fingerprints[1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_order_of_rows_and_columns_changes_nothing(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("shuffled")
+    volumes = muse_volumes()
+    participants = participants_of(volumes).assign(scanner=["a", "b"] * 20)
+    options = {"group": "diagnosis", "controls": "CN", "covariates": ["age", "sex", "icv"], "site": "scanner"}
+
+    def read(v: pd.DataFrame, p: pd.DataFrame) -> object:
+        cohort = validate_files(
+            write_table(v, folder / "v.csv"), write_table(p, folder / "p.tsv", "\t"), **options
+        ).cohort
+        assert cohort is not None
+        return cohort
+
+    def shuffled(frame: pd.DataFrame) -> pd.DataFrame:
+        columns = frame.sample(frac=1, axis=1, random_state=seed)
+        return columns.sample(frac=1, random_state=seed + 1 if seed < 2**32 - 1 else 0)
+
+    before, after = read(volumes, participants), read(shuffled(volumes), shuffled(participants))
+    assert before.fingerprint() == after.fingerprint()  # type: ignore[attr-defined]
+    pd.testing.assert_frame_equal(before.volumes, after.volumes)  # type: ignore[attr-defined]
+    pd.testing.assert_frame_equal(before.people, after.people)  # type: ignore[attr-defined]
+    pd.testing.assert_frame_equal(before.covariates, after.covariates)  # type: ignore[attr-defined]
+
+
+def test_all_errors_are_raised_together(tmp_path: Path, volumes: pd.DataFrame) -> None:
+    path = write_table(volumes.assign(**{"47": np.nan, "48": -volumes["48"]}), tmp_path / "v.csv")
+    with pytest.raises(ri.TableError, match="MUSE_47") as caught:
+        ri.read_cohort(path, covariates=["age"])
+    assert len(caught.value.problems) == 3
