@@ -28,7 +28,7 @@ def test_upper_bound_is_the_best_of_all_sizes():
 
 def test_upper_bound_needs_a_size_of_at_least_the_truths():
     x, y, severity = cohort()
-    for sizes, message in [((), "sizes is empty"), ((2,), "column of its own")]:
+    for sizes, message in [((), "sizes is empty"), ((2,), "needs a separate column")]:
         with pytest.raises(ValueError, match=message):
             practical_upper_bound(NMFBaseline, x, y, severity, sizes)
 
