@@ -74,7 +74,7 @@ def test_a_new_recipe_needs_no_more_than_its_record(mean_difference: StudyRecipe
     assert (result["n_patterns"], result["orthogonality"]) == (1, None)
     page = (out / "report.html").read_text("utf-8")
     assert "recipe mean-difference: the mean difference between patients and controls" in page
-    assert "each on its own random 50 % of controls and of patients" in page
+    assert "each trained on its own random 50 % of controls and of patients" in page
     assert "A mean difference needs no training." in page
     assert "4 mean differences" in invoke("model", "show", out / "model.safetensors")
     applied = tmp_path / "applied.tsv"

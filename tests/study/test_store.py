@@ -81,4 +81,4 @@ def test_a_slow_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(
         StudyError, match=f"{socket.gethostname()} does not see .*people-0.npz: give an --out on a file"
     ):
-        store.people(tmp_path / "people-0.npz")
+        store.load_training_data(tmp_path / "people-0.npz")

@@ -1,8 +1,8 @@
-"""``rindices fit``: the whole study, from a table to a selected model."""
+"""``rindices fit``: run a study, from a table to a selected model."""
 
-import json
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,36 +55,25 @@ def fit(
     on_missing: Annotated[str | None, typer.Option(help="error or drop.")] = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3,4.")] = None,
     orthogonality: Annotated[list[str] | None, typer.Option(help="Weights lambda to try.")] = None,
-    members: Annotated[int | None, typer.Option(min=1, help="Members a setting.")] = None,
+    members: Annotated[int | None, typer.Option(min=1, help="Ensemble members per setting.")] = None,
     recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Training steps at most.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Largest number of training steps.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same numbers.")] = None,
     engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,
     workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, for --engine dask.")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run, and for how long.")] = False,
     as_json: Json = False,
 ) -> None:
     """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
-    data = {
-        "participants": participants,
-        "group": group,
-        "controls": split_option(controls),
-        "patients": split_option(patients),
-    }
-    data |= {
-        "covariates": split_option(covariates),
-        "site": site,
-        "harmonise": harmonise,
-        "id": id_column,
-        "session": session,
-    }
-    data |= {"exclude": split_option(exclude), "measure": measure, "on_missing": on_missing}
-    model: dict[str, object] = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
-    model |= {"members": members, "recipe": recipe}
-    if max_steps is not None:
-        model["recipe_changes"] = {"max_steps": max_steps}
+    groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
+    columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
+    regions = {"exclude": split_option(exclude), "measure": measure, "on_missing": on_missing}
+    data = {"participants": participants, "harmonise": harmonise, **groups, **columns, **regions}
+    grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
+    changes = None if max_steps is None else {"max_steps": max_steps}
+    model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
     study, folder = _load_study(source, data, model, run)
     if dry_run:
@@ -125,7 +114,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
 
     start = time.monotonic()
     cohort, problems = _read_table(study, folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a batch job is an interruption, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
     with Progress("fit") as progress:
 
         def print_setting(point: "GridPoint", concordance: float) -> None:
@@ -186,14 +175,14 @@ def _print_result(model: "FittedModel", out: Path, page: str | None, seconds: fl
 
 
 def _format_agreement(concordance: float | None, low: float | None, high: float | None) -> str:
-    """Return the agreement with its interval; fewer than three members have none."""
+    """Return the agreement with its interval, which fewer than four members do not have."""
     if concordance is None:
         return "not known (one member)"
     return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _format_n_patterns(chosen: int, number: "PatternCountRecord") -> str:
-    """Return the number of patterns and who says so."""
+    """Return the number of patterns, how it was chosen, and the number by the test."""
     test = f"test: {number.by_test} (p = {number.test.curve[0].p:.3f} against none)"
     return f"{chosen} (as asked; {test})" if number.forced else f"{chosen} (agreement; {test})"
 
@@ -206,7 +195,7 @@ def _describe_pattern(pattern: "PatternRecord") -> str:
 
 
 def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
-    """Say that there is no pattern, which is an answer and not a failure."""
+    """Print that no pattern was found, which is a result and not a failure."""
     if as_json:
         empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
         rest = {"seconds": seconds, "model": None, "report": page}
@@ -245,10 +234,10 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
 
     cohort = read_study_cohort(study, folder)
     model, run = study.model, study.run
-    result = estimate_run_time(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
+    estimate = estimate_run_time(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
     if as_json:
-        print_json(result)
+        print_json(asdict(estimate))
         return
-    minutes = result["seconds_left"] / 60
-    left = f"about {result['seconds_left']:.0f} s" if minutes < 2 else f"about {minutes:.0f} min"
-    print_facts([(name, json.dumps(value)) for name, value in result.items()] + [("time left", left)])
+    seconds = estimate.seconds_left
+    time_left = f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
+    print_facts([*((name, str(value)) for name, value in asdict(estimate).items()), ("time left", time_left)])

@@ -1,4 +1,4 @@
-"""``rindices reproduce``: whether two halves of the people show the same patterns."""
+"""``rindices reproduce``: compare the patterns of two halves of the people."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ def reproduce(
     seed: Annotated[int | None, typer.Option(min=0, help="Of the splits; left out, the study's.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a study on each half of its people, and compare what both find in people that one of them has not seen."""
+    """Fit a study on each half of its people, and compare the R-indices of people that one half has not seen."""
     from rindices.analysis.reproduce import COLUMN_DESCRIPTIONS
     from rindices.analysis.reproduce import reproduce_in_halves as run
     from rindices.cli.fit import read_study_cohort

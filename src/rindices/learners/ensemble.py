@@ -1,4 +1,4 @@
-"""Members: repetitions of a training whose agreement says whether a result can be trusted."""
+"""Ensemble members: repetitions of a training, whose agreement shows whether a result can be trusted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,17 +23,17 @@ class Member(NamedTuple):
     Attributes
     ----------
     number : int
-        Its number in the study; with the study's seed it decides its random stream.
-    outcome : Outcome
+        Number in the study. Its random stream depends on it and on the seed of the study.
+    outcome : TrainingOutcome
     steps : int
-        Training steps it took; 0 for learners without any.
+        Number of training steps; 0 for learners without any.
     head : ContrastiveHead or SurrealHead
-        Its inference.
+        Inference.
     patterns : (Q, M, R)
         Change of each region at each of `SEVERITY_LEVELS`, in control standard deviations, for the average control.
     evidence : tuple of float, optional
-        Concordance, dimension and difference agreement of two fits on disjoint halves of the people, for learners whose
-        members share people: their agreement with each other would be no evidence.
+        Concordance, dimension and difference agreement of two fits on disjoint halves of the people. It is needed where
+        members share people, because such members agree even on noise.
     """
 
     number: int
@@ -49,9 +49,8 @@ def fit_contrastive_members(
 ) -> list[Member]:
     """Fit contrastive members, each on its own random four fifths of controls and of patients.
 
-    The mean of such members is no worse than one fit on all, and better where people are few. But members that share
-    people agree however wrong they are, most of all where people are few and there is nothing to find. So each member
-    also brings evidence: two fits on disjoint halves of the people, and how well they agree.
+    The mean of such members is no worse than one fit on all people, and better where people are few. But members that
+    share people agree even on noise. So each member also has evidence: the agreement of two fits on disjoint halves.
 
     Parameters
     ----------
@@ -59,24 +58,32 @@ def fit_contrastive_members(
         Prepared people.
     y : (N,)
         0 control, 1 patient.
+    n_patterns : int
+    numbers : sequence of int
+        Numbers of the members.
+    seed : int
     evidence : bool
-        Whether to bring it; it takes twice as long as the member itself.
+        Whether to compute the evidence, which takes twice as long as the member itself.
+
+    Returns
+    -------
+    list of Member
     """
     members = []
     for number in numbers:
         rng = np.random.default_rng([seed, number])
         learner = _fit_subsample(X, y, draw_subsample(y, SUBSAMPLE_SHARE, rng), n_patterns, rng)
         curves = np.stack([learner.head_.to_control_sd(severity * learner.shifts_) for severity in SEVERITY_LEVELS])
-        told = _fit_split_halves(X, y, n_patterns, rng) if evidence else None
-        members.append(Member(number, TrainingOutcome.CONVERGED, 0, learner.head_, curves, told))
+        halves = _fit_split_halves(X, y, n_patterns, rng) if evidence else None
+        members.append(Member(number, TrainingOutcome.CONVERGED, 0, learner.head_, curves, halves))
     return members
 
 
 def _fit_subsample(
-    X: FloatArray, y: IntArray, seats: Subsample, n_patterns: int, rng: np.random.Generator
+    X: FloatArray, y: IntArray, subsample: Subsample, n_patterns: int, rng: np.random.Generator
 ) -> ContrastiveICA:
-    """Return a learner fitted on the people of these seats."""
-    seen = seats.seen
+    """Fit a learner on a subsample."""
+    seen = subsample.seen
     try:
         return ContrastiveICA(n_patterns, int(rng.integers(2**31 - 1))).fit(X[seen], y[seen])
     except np.linalg.LinAlgError as error:
@@ -84,15 +91,15 @@ def _fit_subsample(
 
 
 def _fit_split_halves(X: FloatArray, y: IntArray, n_patterns: int, rng: np.random.Generator) -> SplitHalfAgreement:
-    """Return how well two fits agree that have no person in common, on all patients."""
+    """Return the agreement of fits on two disjoint halves, on all patients."""
     first, second = (
-        _fit_subsample(X, y, seats, n_patterns, rng).head_.infer(X[y == 1]) for seats in split_into_halves(y, rng)
+        _fit_subsample(X, y, half, n_patterns, rng).head_.infer(X[y == 1]) for half in split_into_halves(y, rng)
     )
     return compute_split_half_agreement(first, second)
 
 
 def compute_split_half_agreement(first: FloatArray, second: FloatArray) -> SplitHalfAgreement:
-    """Return how well two sets of R-indices (N, M) of the same people agree."""
+    """Return the agreement of two sets of R-indices (N, M) of the same people."""
     between = agreement(first, second)
     return between.concordance, between.dimension, between.difference
 

@@ -1,4 +1,4 @@
-"""Who sees whom: the people that a member is fitted on, and those that it never sees."""
+"""Subsamples of people that ensemble members are trained on."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,18 @@ import numpy as np
 from rindices._typing import IntArray
 
 SUBSAMPLE_SHARE = 0.8
-"""Share of the people that a member sees unless it is said otherwise."""
+"""Default share of the people that a member is trained on."""
 
 
 class Subsample(NamedTuple):
-    """Rows of the people that a member sees and of those that it does not, in their order."""
+    """Sorted rows of the people that a member is trained on, and of the others."""
 
     seen: IntArray
     unseen: IntArray
 
 
 def draw_subsample(y: IntArray, share: float, rng: np.random.Generator) -> Subsample:
-    """Draw a share of controls and of patients; the rest stays unseen."""
+    """Draw a share of controls and of patients at random; ``y`` (N,) is 0 for controls and 1 for patients."""
     if share >= 1.0:
         return Subsample(np.arange(len(y)), np.zeros(0, dtype=np.intp))
     groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
@@ -29,10 +29,10 @@ def draw_subsample(y: IntArray, share: float, rng: np.random.Generator) -> Subsa
 
 
 def split_into_halves(y: IntArray, rng: np.random.Generator) -> tuple[Subsample, Subsample]:
-    """Split controls and patients into two halves of equal size; each is what the other does not see."""
+    """Split controls and patients (N,) at random into halves of equal size."""
     groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
     first, second = (
-        np.sort(np.concatenate([g[half * (len(g) // 2) : (half + 1) * (len(g) // 2)] for g in groups]))
+        np.sort(np.concatenate([rows[half * (len(rows) // 2) : (half + 1) * (len(rows) // 2)] for rows in groups]))
         for half in (0, 1)
     )
     return Subsample(first, second), Subsample(second, first)

@@ -11,7 +11,7 @@ from rindices.model.records import ModelCard
 from rindices.report.people import CohortWarnings, collect_cohort_warnings
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import StudyResults
-from rindices.study.recipes import RECIPES
+from rindices.study.recipes import get_study_recipe
 from rindices.study.result_checks import collect_study_warnings, list_weak_patterns
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -187,7 +187,7 @@ def summarise_methods(results: StudyResults) -> Methods:
     """Return what the methods paragraph says beyond the other sections."""
     card, grid = results.model.card, results.selection.grid
     name, values = ("default", {}) if card.recipe is None else (card.recipe.name, card.recipe.settings)
-    recipe = RECIPES[name]
+    recipe = get_study_recipe(name)
     return Methods(
         card=card,
         recipe=name,

@@ -1,4 +1,4 @@
-"""The study file: what is to be learnt from which table, as one frozen value that checks itself."""
+"""The study file: data, model and engine of a study, checked when they are read."""
 
 import json
 import re
@@ -28,7 +28,7 @@ class _ConfigSection(BaseModel):
 
 
 class DataConfig(_ConfigSection):
-    """Which table, who is who, what to adjust for; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
+    """Table, columns and adjustment; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
 
     volumes: tuple[str, ...]
     participants: str | None = None
@@ -46,13 +46,12 @@ class DataConfig(_ConfigSection):
 
     @field_validator("volumes", "controls", "patients", "covariates", "exclude", mode="before")
     @classmethod
-    def _many(cls, value: Any) -> Any:
-        """Take one for many."""
-        many = [value] if isinstance(value, str | int | float) else value
-        return [str(item) if isinstance(item, int | float) else item for item in many]
+    def _make_list_of_text(cls, value: Any) -> Any:
+        items = [value] if isinstance(value, str | int | float) else value
+        return [str(item) if isinstance(item, int | float) else item for item in items]
 
     def request(self, folder: Path) -> TableRequest:
-        """Return what is to be read, paths taken from the folder of the study file."""
+        """Return the request to read the table; paths are relative to a folder."""
         paths = [folder / path for path in self.volumes]
         participants = None if self.participants is None else folder / self.participants
         roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates)
@@ -69,11 +68,7 @@ class DataConfig(_ConfigSection):
 
 
 class ModelConfig(_ConfigSection):
-    """What is learnt, and how often it is repeated.
-
-    ``recipe_changes`` holds values of the recipe to change, by name, for instance ``max_steps = 5000``.
-    ``orthogonality`` left out is what the recipe tries by itself (`plan.list_grid_weights`).
-    """
+    """Grid, recipe and number of ensemble members; see `rindices.fit`."""
 
     patterns: tuple[int, ...] = (2, 3, 4)
     orthogonality: tuple[float, ...] | None = None
@@ -84,8 +79,7 @@ class ModelConfig(_ConfigSection):
 
     @field_validator("patterns", "orthogonality", mode="before")
     @classmethod
-    def _many(cls, value: Any) -> Any:
-        """Take one for many."""
+    def _make_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, int | float) else value
 
     @field_validator("recipe")
@@ -104,18 +98,18 @@ class ModelConfig(_ConfigSection):
 
     @field_validator("orthogonality")
     @classmethod
-    def _weights(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    def _check_weights(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
         if value is not None and (not value or min(value) < 0):
             raise ValueError("give at least one weight, each 0 or more")
         return value
 
 
 class QueueConfig(_ConfigSection):
-    """What each job asks of a batch system.
+    """Request for each job of a batch system.
 
-    ``partition`` is what PBS, LSF and SGE call a queue, ``account`` what some call a project. ``cores`` is the number
-    of workers a job, ``directives`` are further lines of the job's header, ``setup`` commands to run before the
-    workers, ``interface`` the network that jobs and client share.
+    ``partition`` is called a queue by PBS, LSF and SGE, ``account`` a project by LSF and SGE. ``cores`` is the number
+    of workers per job. ``directives`` are added to the header of the job, ``setup`` are commands to run before the
+    workers, and ``interface`` is the network that jobs and client share.
     """
 
     partition: str | None = None
@@ -137,7 +131,7 @@ class QueueConfig(_ConfigSection):
 
 
 class RunConfig(_ConfigSection):
-    """Where it runs; ``scheduler`` is the address of a Dask scheduler, the tables say what batch systems are asked."""
+    """Engine, seed and workers; ``scheduler`` is the address of a Dask scheduler."""
 
     engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"
     seed: int = Field(default=0, ge=0)
@@ -156,7 +150,7 @@ class RunConfig(_ConfigSection):
 
 
 class StudyConfig(_ConfigSection):
-    """A whole study."""
+    """A study."""
 
     data: DataConfig
     model: ModelConfig = ModelConfig()
@@ -164,7 +158,7 @@ class StudyConfig(_ConfigSection):
 
 
 def read_study(path: Path) -> StudyConfig:
-    """Read a study file; everything that is wrong with it is said at once."""
+    """Read a study file; all its problems are reported at once."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -175,7 +169,7 @@ def read_study(path: Path) -> StudyConfig:
 
 
 def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the values of a study file, its paths made absolute, with the options on top."""
+    """Return the values of a study file with absolute paths, overridden by the options of a command."""
     stored = read_study(path).model_dump(exclude_defaults=True)
     folder = path.absolute().parent
     stored["data"]["volumes"] = [str(folder / table) for table in stored["data"]["volumes"]]
@@ -187,7 +181,7 @@ def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, d
 
 
 def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
-    """Check plain values and return the study they describe."""
+    """Return the study of plain values; ``where`` names their source in messages."""
     try:
         return StudyConfig(**values)
     except ValidationError as error:
@@ -197,7 +191,7 @@ def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
 
 
 def format_study_toml(study: StudyConfig) -> str:
-    """Return a study as the text of a study file, without what is left at its default."""
+    """Return the text of a study file; defaults are left out."""
     lines: list[str] = []
     for name in ("data", "model", "run"):
         section: _ConfigSection = getattr(study, name)
@@ -215,18 +209,18 @@ def _format_toml_value(value: Any) -> str:
 
 
 def _describe_validation_error(fault: Any, where: str) -> Problem:
-    """Say in the user's words what pydantic found."""
-    place = ".".join(str(part) for part in fault["loc"])
+    """Return an error of pydantic as a problem."""
+    option = ".".join(str(part) for part in fault["loc"])
     sections: dict[str, type[_ConfigSection]] = {"data": DataConfig, "model": ModelConfig, "run": RunConfig}
     section = (
         QueueConfig
-        if len(fault["loc"]) > 2 and place.startswith("run.")
+        if len(fault["loc"]) > 2 and option.startswith("run.")
         else sections.get(str(fault["loc"][0]), StudyConfig)
     )
     if fault["type"] == "extra_forbidden":
         cure = capitalise_first(did_you_mean(str(fault["loc"][-1]), list(section.model_fields)))
-        return Problem(Severity.ERROR, f"there is no '{place}' in a study", where, cure, ProblemCode.UNKNOWN_OPTION)
+        return Problem(Severity.ERROR, f"there is no '{option}' in a study", where, cure, ProblemCode.UNKNOWN_OPTION)
     message = str(fault["msg"]).removeprefix("Value error, ")
-    given = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"
-    what = f"{place}: {message[0].lower()}{message[1:]}{given}"
+    value = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"
+    what = f"{option}: {message[0].lower()}{message[1:]}{value}"
     return Problem(Severity.ERROR, what, where, "Change it there", ProblemCode.WRONG_OPTION)

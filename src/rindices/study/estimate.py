@@ -1,9 +1,8 @@
-"""How long a study will take on this machine, from timing a little of it."""
+"""Estimate how long a study takes on this machine."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,45 +16,58 @@ from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 
 
+@dataclass(frozen=True)
+class RunEstimate:
+    """Size of a study and the seconds it still takes, as ``rindices fit --dry-run --json`` prints them."""
+
+    settings: int
+    members: int
+    member_sets: int
+    finished: int
+    workers: int
+    seconds_left: float
+
+
 def estimate_run_time(
     cohort: Cohort, model: ModelConfig, seed: int, runs: Path, workers: int = -1, harmonise: str | None = None
-) -> dict[str, Any]:
-    """Return what would run and how long it would take, after timing one member or a few steps.
+) -> RunEstimate:
+    """Return what would run and for how long, after timing one member or a few steps.
 
     Parameters
     ----------
+    cohort : Cohort
+    model : ModelConfig
+    seed : int
     runs : Path
         Folder of finished member sets, which would not run again.
     workers : int
-        Processes; -1 for all cores.
+        Number of processes; -1 for all cores.
     harmonise : {'controls', 'all', 'none'}, optional
-        On whom to learn what sites do.
+        People from whom site effects are learnt.
+
+    Returns
+    -------
+    RunEstimate
     """
     plan = make_plan(model, seed, make_data_key(cohort, harmonise))
     store = RunStore(runs) if runs.is_dir() else None
-    rest = [work for work in plan if store is None or store.load(work) is None]
-    number = count_processes(workers, len(rest))
+    missing = [work for work in plan if store is None or store.load(work) is None]
+    n_processes = count_processes(workers, len(missing))
     seconds = 0.0
-    if rest:
+    if missing:
         X = Preprocessing.fit(cohort, harmonise).transform(cohort)
         y = cohort.is_patient.astype(np.intp)
-        per_width = {
-            width: _time_member(_find_first_set(rest, width), X, y) for width in {w.point.n_patterns for w in rest}
-        }
-        seconds = sum(per_width[work.point.n_patterns] * len(work.numbers) for work in rest) / number
-    points = {work.point for work in plan}
-    return {
-        "settings": len(points),
-        "members": sum(len(work.numbers) for work in plan),
-        "member_sets": len(plan),
-        "finished": len(plan) - len(rest),
-        "workers": number,
-        "seconds_left": round(seconds, 1),
-    }
-
-
-def _find_first_set(plan: list[MemberSet], width: int) -> MemberSet:
-    return next(work for work in plan if work.point.n_patterns == width)
+        first_sets = {work.point.n_patterns: work for work in reversed(missing)}
+        per_member = {n_patterns: _time_member(work, X, y) for n_patterns, work in first_sets.items()}
+        seconds = sum(per_member[work.point.n_patterns] * len(work.numbers) for work in missing) / n_processes
+    return RunEstimate(
+        settings=len({work.point for work in plan}),
+        members=sum(len(work.numbers) for work in plan),
+        member_sets=len(plan),
+        finished=len(plan) - len(missing),
+        workers=n_processes,
+        seconds_left=round(seconds, 1),
+    )
 
 
 def _time_member(work: MemberSet, X: FloatArray, y: IntArray) -> float:

@@ -11,11 +11,22 @@ if TYPE_CHECKING:
 
 
 class StudyWarning(UserWarning):
-    """A reason to doubt a study, for instance too few people."""
+    """A reason to doubt a study, for instance too few people.
+
+    Examples
+    --------
+    >>> import warnings, rindices
+    >>> warnings.simplefilter("ignore", rindices.StudyWarning)  # doctest: +SKIP
+    """
 
 
 class StudyStoppedError(StudyError):
-    """The study was interrupted from outside. Finished member sets are kept; run it again to go on."""
+    """The study was interrupted from outside. Finished member sets are kept; run it again to go on.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+    """
 
 
 class _NoModelError(StudyError):

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from rindices.model.fitted import FittedModel
 from rindices.study.config import make_study
 from rindices.study.engines.base import Engine, StudyObserver
 from rindices.study.exceptions import StudyWarning
+from rindices.study.recipes import RecipeChanges
 from rindices.study.run import run_study
 from rindices.tables.cohort import Cohort
 
@@ -24,7 +24,7 @@ def fit(
     members: int = 10,
     orthogonality: float | Sequence[float] | None = None,
     correlated: bool = False,
-    recipe_changes: dict[str, Any] | None = None,
+    recipe_changes: RecipeChanges | None = None,
     harmonise: str | None = None,
     seed: int = 0,
     workers: int = -1,
@@ -90,7 +90,7 @@ def fit(
         "members": members,
         "recipe": recipe,
         "correlated": correlated,
-        "recipe_changes": recipe_changes or {},
+        "recipe_changes": dict(recipe_changes or {}),
     }
     data = {"volumes": "memory", "harmonise": harmonise}
     study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")

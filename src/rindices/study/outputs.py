@@ -1,4 +1,4 @@
-"""What a study leaves behind: the model, the R-indices with their data dictionary, how they were chosen."""
+"""Files of a study: the model, the R-indices, the patterns, the people and the selection."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,9 +17,9 @@ OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
     *("patterns.tsv", "patterns.json", "cohort.json", "report.html"),
 )
-"""What a study leaves behind beside ``study.toml`` and ``runs/``."""
+"""Files of a study, except ``study.toml`` and ``runs/``."""
 DERIVED_FILES = ("associations.tsv", "associations.json")
-"""What ``rindices associate`` makes of a study's R-indices, which a report in the same folder shows."""
+"""Files of ``rindices associate``, which a report in the same folder shows."""
 
 
 def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
@@ -41,7 +41,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     write_indices(indices, folder / "r_indices.tsv")
     assert model.selection is not None
     write_selection(folder, model.selection)
-    model.save(folder / "model.safetensors")  # last: where it stands, all stands
+    model.save(folder / "model.safetensors")  # last: if it exists, all files do
 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
@@ -52,19 +52,19 @@ def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
 
 
 def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write what a study that found no pattern leaves behind: who was in the data, and what the test says."""
+    """Write the files of a study without a pattern: the people and the result of the test."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
     write_selection(folder, selection)
 
 
 def write_selection(folder: Path, selection: SelectionRecord) -> None:
-    """Write ``selection.json``: what was compared, what was chosen."""
+    """Write ``selection.json``."""
     write_json(folder / "selection.json", selection.to_dict())
 
 
 def clear_outputs(folder: Path) -> None:
-    """Remove an earlier answer and what was made of it, so that a study, finished or not, leaves none but its own."""
+    """Remove the files of an earlier study, and what was derived from them."""
     for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
 
@@ -74,8 +74,7 @@ def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> 
 
 
 def _write_patterns(folder: Path, model: FittedModel) -> None:
-    text = make_pattern_table(model).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
-    write_atomically(folder / "patterns.tsv", text.encode())
-    write_json(
-        folder / "patterns.json", {name: {"Description": told} for name, told in PATTERN_COLUMN_DESCRIPTIONS.items()}
-    )
+    table = make_pattern_table(model).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    write_atomically(folder / "patterns.tsv", table.encode())
+    descriptions = {name: {"Description": text} for name, text in PATTERN_COLUMN_DESCRIPTIONS.items()}
+    write_json(folder / "patterns.json", descriptions)

@@ -1,18 +1,17 @@
-"""The plan: which member sets a study consists of. The plan, not the machine, decides what is computed together."""
+"""The plan of a study: its member sets. It does not depend on the machine, so results do not either."""
 
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from rindices.preprocess.pipeline import resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig
-from rindices.study.recipes import get_study_recipe
+from rindices.study.recipes import RecipeValues, get_study_recipe
 from rindices.tables.cohort import Cohort
 
 STACK_SIZE = 5
-"""Members of one set: they share products and stay in a core's cache. A constant, so that results never move."""
+"""Members per set. They share matrix products and fit a core's cache. Results depend on it, so it never changes."""
 _KEY_VERSION = 1
 
 
@@ -43,20 +42,20 @@ class MemberSet:
 
     @property
     def key(self) -> str:
-        """A name that changes with anything that could change the result, and with nothing else."""
+        """Name that changes with everything that could change the result, and with nothing else."""
         parts = [_KEY_VERSION, list(self.point), list(self.numbers), self.recipe, self.values, self.seed, self.data]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
         weight = "" if self.point.orthogonality is None else f"-l{self.point.orthogonality:g}"
         return f"m{self.point.n_patterns}{weight}-{self.numbers[0]:03d}-{digest}"
 
 
-def resolve_recipe(model: ModelConfig) -> tuple[str, dict[str, Any]]:
+def resolve_recipe(model: ModelConfig) -> tuple[str, RecipeValues]:
     """Return the recipe's name and all its values."""
     return model.recipe, get_study_recipe(model.recipe).resolve_values(model.recipe_changes, model.correlated)
 
 
 def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
-    """Return the weights lambda of the grid: those of the study, else those that the recipe tries by itself."""
+    """Return the weights lambda of the grid: those of the study, else those of the recipe."""
     weights = get_study_recipe(model.recipe).orthogonality_weights
     if not weights:
         return (None,)
@@ -64,7 +63,7 @@ def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
 
 
 def make_data_key(cohort: Cohort, harmonise: str | None = None) -> str:
-    """Return a name for what training sees: the cohort and how its sites are harmonised."""
+    """Return the key of the training data: the cohort and how its sites are harmonised."""
     mode = resolve_harmonise_mode(cohort, harmonise)
     return cohort.fingerprint() if mode == "none" else f"{cohort.fingerprint()}-{mode}"
 
@@ -74,22 +73,28 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
 
     Parameters
     ----------
-    model : Model
+    model : ModelConfig
     seed : int
     data : str
-        What training sees (`make_data_key`).
+        Key of the training data (`make_data_key`).
     """
     recipe, values = resolve_recipe(model)
-    points = [GridPoint(m, weight) for m in dict.fromkeys(model.patterns) for weight in list_grid_weights(model)]
+    points = [
+        GridPoint(n_patterns, weight)
+        for n_patterns in dict.fromkeys(model.patterns)
+        for weight in list_grid_weights(model)
+    ]
     starts = range(0, model.members, STACK_SIZE)
     sets = [tuple(range(start, min(start + STACK_SIZE, model.members))) for start in starts]
     return [
-        MemberSet(p, numbers, recipe, _encode_recipe_values(values, p), seed, data) for p in points for numbers in sets
+        MemberSet(point, numbers, recipe, _encode_recipe_values(values, point), seed, data)
+        for point in points
+        for numbers in sets
     ]
 
 
-def _encode_recipe_values(values: dict[str, Any], point: GridPoint) -> str:
-    """Return the recipe's values at a grid point, its lambda among the weights."""
+def _encode_recipe_values(values: RecipeValues, point: GridPoint) -> str:
+    """Return the values of a recipe with the lambda of a grid point, as JSON."""
     if point.orthogonality is not None:
         values = values | {"weights": values.get("weights", {}) | {"orthogonality": point.orthogonality}}
     return json.dumps(values, sort_keys=True)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from rindices.learners.ensemble import Member
     from rindices.study.plan import MemberSet
 
-RecipeValues = Mapping[str, Any]
+RecipeValues = dict[str, Any]
 """Every value of a recipe by name, as JSON can hold it."""
+RecipeChanges = Mapping[str, float | int | bool | str]
+"""Values of a recipe to change, by name."""
 PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 DEFAULT_WEIGHT = 0.2
 
@@ -30,11 +32,11 @@ def _require_patients_for_halves(n_patterns: int) -> int:
     return 2 * (n_patterns + 1) + 1
 
 
-def _get_share_of_all(values: RecipeValues) -> float:
+def _get_share_of_all(values: Mapping[str, Any]) -> float:
     return float(values.get("share", 1.0))
 
 
-def _describe_nothing(values: RecipeValues, member_steps: Sequence[int]) -> str:
+def _describe_nothing(values: Mapping[str, Any], member_steps: Sequence[int]) -> str:
     return ""
 
 
@@ -71,15 +73,15 @@ class StudyRecipe:
 
     name: str
     description: str
-    resolve_values: Callable[[Mapping[str, Any], bool], dict[str, Any]]
+    resolve_values: Callable[[RecipeChanges, bool], RecipeValues]
     train_members: Callable[[FloatArray, IntArray, MemberSet, Path | None], list[Member]]
     estimate_seconds: Callable[[FloatArray, IntArray, MemberSet], float] | None = None
     orthogonality_weights: tuple[float, ...] = ()
     min_patients: Callable[[int], int] = _require_patients_for_halves
-    get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
+    get_subsample_share: Callable[[Mapping[str, Any]], float] = _get_share_of_all
     advice: str = "Try fewer patterns, or more people."
-    summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
-    describe_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
+    summarise_training: Callable[[Mapping[str, Any], Sequence[int]], str] = _describe_nothing
+    describe_training: Callable[[Mapping[str, Any], Sequence[int]], str] = _describe_nothing
 
 
 RECIPES: dict[str, StudyRecipe] = {}
@@ -97,7 +99,7 @@ def get_study_recipe(name: str) -> StudyRecipe:
     return RECIPES[name]
 
 
-def refuse_changes(name: str, changes: Mapping[str, Any], correlated: bool) -> dict[str, Any]:
+def refuse_changes(name: str, changes: RecipeChanges, correlated: bool) -> RecipeValues:
     """Return the values of a recipe that has none, and refuse to change any."""
     unused = [*changes, *(["correlated"] if correlated else [])]
     if unused:
@@ -105,7 +107,7 @@ def refuse_changes(name: str, changes: Mapping[str, Any], correlated: bool) -> d
     return {}
 
 
-def _resolve_surreal(name: str, changes: Mapping[str, Any], correlated: bool) -> dict[str, Any]:
+def _resolve_surreal(name: str, changes: RecipeChanges, correlated: bool) -> RecipeValues:
     from rindices.learners.surreal.recipe import customise_recipe, get_recipe, recipe_to_dict
 
     if "orthogonality" in changes:
@@ -135,18 +137,18 @@ def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: 
     return fit_contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
 
 
-def _get_contrastive_share(values: RecipeValues) -> float:
+def _get_contrastive_share(values: Mapping[str, Any]) -> float:
     from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
     return SUBSAMPLE_SHARE
 
 
-def _count_members_trained_on(values: RecipeValues, member_steps: Sequence[int]) -> int:
+def _count_members_trained_on(values: Mapping[str, Any], member_steps: Sequence[int]) -> int:
     """Return how many members took steps after those in which f is held at its start."""
     return sum(steps > values.get("held_steps", 0) for steps in member_steps)
 
 
-def _summarise_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
+def _summarise_warm_training(values: Mapping[str, Any], member_steps: Sequence[int]) -> str:
     if not member_steps:
         return ""
     trained_on = _count_members_trained_on(values, member_steps)
@@ -156,7 +158,7 @@ def _summarise_warm_training(values: RecipeValues, member_steps: Sequence[int]) 
     )
 
 
-def _describe_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
+def _describe_warm_training(values: Mapping[str, Any], member_steps: Sequence[int]) -> str:
     if _count_members_trained_on(values, member_steps):
         return ""
     return "The discriminator found nothing left to learn, so no adversarial step was taken."

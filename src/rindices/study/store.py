@@ -1,4 +1,4 @@
-"""The run store: each finished member set is one file, written atomically, found again by its key."""
+"""The run store: one file per finished member set, named by its key."""
 
 import hashlib
 import io
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,16 +26,16 @@ from rindices.study.lock import file_lock
 from rindices.study.plan import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
-"""Seconds after which a file that was written on one machine must be seen on another."""
+"""Seconds within which a file written on one machine must be visible on another."""
 
 
 class RunStore:
-    """Finished member sets under one folder.
+    """Finished member sets in one folder.
 
     Parameters
     ----------
     folder : Path
-        Made if it is not there.
+        Created if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,17 +51,20 @@ class RunStore:
         """Return the file of a member set."""
         return self.folder / f"{work.key}.safetensors"
 
-    def checkpoint(self, work: MemberSet) -> Path:
-        """Return the file in which a member set in training keeps its state."""
+    def checkpoint_path(self, work: MemberSet) -> Path:
+        """Return the checkpoint of a member set in training."""
         return self.folder / f"{work.key}.checkpoint"
 
     def save(self, work: MemberSet, members: Sequence[Member]) -> None:
-        """Write a finished member set, then forget its checkpoint."""
-        arrays: dict[str, Any] = {}
-        for place, member in enumerate(members):
-            arrays |= {f"{place}.{name}": array for name, array in member.head.to_arrays().items()}
-            arrays[f"{place}.patterns"] = member.patterns
-        states = [[m.number, str(m.outcome), m.steps, _replace_nonfinite(m.evidence)] for m in members]
+        """Write a finished member set and delete its checkpoint."""
+        arrays: dict[str, FloatArray] = {}
+        for index, member in enumerate(members):
+            arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
+            arrays[f"{index}.patterns"] = member.patterns
+        states = [
+            [member.number, str(member.outcome), member.steps, _replace_nonfinite(member.evidence)]
+            for member in members
+        ]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
         try:
@@ -71,10 +73,10 @@ class RunStore:
             raise StudyError(
                 f"cannot write {self.path(work)} ({describe_os_error(error)}): make room and run again."
             ) from error
-        self.checkpoint(work).unlink(missing_ok=True)
+        self.checkpoint_path(work).unlink(missing_ok=True)
 
     def load(self, work: MemberSet) -> list[Member] | None:
-        """Return a finished member set, or None where it is not there or damaged, so that it is trained again."""
+        """Return a finished member set; None if it is missing or damaged, so that it is trained again."""
         path = self.path(work)
         if not path.is_file():
             return None
@@ -84,11 +86,11 @@ class RunStore:
             return None
 
     def lock_folder(self) -> AbstractContextManager[None]:
-        """Keep other clients away from the folder while a block runs."""
+        """Lock the folder while a block runs."""
         return file_lock(self.folder / "lock")
 
     def save_training_data(self, X: FloatArray, y: IntArray) -> Path:
-        """Keep prepared people for the workers, under a name that tells their content.
+        """Write prepared people for the workers; the name of the file depends on its content.
 
         Parameters
         ----------
@@ -104,21 +106,22 @@ class RunStore:
             raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room and run again.") from error
         return path
 
-    def people(self, path: Path) -> tuple[FloatArray, IntArray]:
-        """Return people that were kept for the workers."""
+    def load_training_data(self, path: Path) -> tuple[FloatArray, IntArray]:
+        """Return the people (N, R) and groups (N,) that `save_training_data` wrote."""
         if not _wait_for_file(path):
-            here = f"{socket.gethostname()} does not see {path}"
-            raise StudyError(f"{here}: give an --out on a file system that all workers share.")
+            raise StudyError(
+                f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
+            )
         with np.load(path) as arrays:
             return arrays["X"], arrays["y"]
 
     def wait_for(self, work: MemberSet) -> None:
-        """Wait until a set that a worker has finished is seen from here; shared file systems take their time."""
+        """Wait until a set that a worker has finished is visible here; shared file systems are slow."""
         if not _wait_for_file(self.path(work)):
             raise StudyError(f"{self.path(work)} was written but is not seen here: give an --out that all nodes share.")
 
-    def note(self, event: str, work: MemberSet) -> None:
-        """Write into the journal of this process what happens to a member set."""
+    def log_event(self, event: str, work: MemberSet) -> None:
+        """Write an event of a member set to the journal of this process."""
         journal = self.folder / "journal"
         journal.mkdir(exist_ok=True)
         now = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -126,32 +129,32 @@ class RunStore:
             file.write(f"{now}\t{event}\t{work.key}\n")
 
     def count_events(self, event: str) -> Counter[str]:
-        """Return how often something happened to each member set, by key, in all processes that ever worked here."""
-        times: Counter[str] = Counter()
+        """Return how often an event is in the journals of all processes, by the key of the member set."""
+        counts: Counter[str] = Counter()
         for path in (self.folder / "journal").glob("*.tsv"):
             lines = (line.split("\t") for line in path.read_text("utf-8").splitlines())
-            times.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
-        return times
+            counts.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
+        return counts
 
     def sum_partial_progress(self, plan: Iterable[MemberSet]) -> float:
-        """Return how many sets' worth of steps are done in sets that are still in training."""
+        """Return the progress of the sets in training, in units of sets."""
         begun = {path.stem for path in self.folder.glob("[!.]*.checkpoint")}
-        return sum(_read_progress(self.checkpoint(work), work) for work in plan if begun and work.key in begun)
+        return sum(_read_progress(self.checkpoint_path(work), work) for work in plan if begun and work.key in begun)
 
 
 def _wait_for_file(path: Path) -> bool:
-    """Return whether a file is there, after waiting for it; to list the folder makes a slow file system look again."""
+    """Return whether a file exists, after waiting for it."""
     end = time.monotonic() + FILE_VISIBILITY_TIMEOUT
     while not path.is_file():
         if time.monotonic() > end:
             return False
         time.sleep(0.2)
-        os.listdir(path.parent)
+        os.listdir(path.parent)  # refreshes the cache of a network file system
     return True
 
 
 def _read_progress(checkpoint: Path, work: MemberSet) -> float:
-    """Return the share of its steps that a set in training has taken; 0 where that cannot be told."""
+    """Return the share of its steps that a set in training has taken; 0 if it cannot be read."""
     try:
         states = json.loads(read_header(checkpoint)["__metadata__"]["states"])
         steps = min(state["steps"] for state in states)
@@ -167,18 +170,17 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
     head, regions, patterns = HEADS_BY_KIND[metadata["kind"]], int(metadata["regions"]), work.point.n_patterns
     shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
     states = metadata["members"]
-    expected = {f"{place}.{name}": shape for place in range(len(states)) for name, shape in shapes.items()}
+    expected = {f"{index}.{name}": shape for index in range(len(states)) for name, shape in shapes.items()}
     arrays = read_arrays(path, expected)
     members = []
-    for place, (number, outcome, steps, evidence) in enumerate(states):
-        own = {name: arrays[f"{place}.{name}"] for name in shapes}
-        told = (
-            None if evidence is None else (evidence[0], evidence[1], math.nan if evidence[2] is None else evidence[2])
-        )
-        members.append(Member(number, TrainingOutcome(outcome), steps, head.from_arrays(own), own["patterns"], told))
+    for index, (number, outcome, steps, record) in enumerate(states):
+        fields = {name: arrays[f"{index}.{name}"] for name in shapes}
+        evidence = None if record is None else (record[0], record[1], math.nan if record[2] is None else record[2])
+        inference = head.from_arrays(fields)
+        members.append(Member(number, TrainingOutcome(outcome), steps, inference, fields["patterns"], evidence))
     return members
 
 
 def _replace_nonfinite(evidence: tuple[float, float, float] | None) -> list[float | None] | None:
-    """Return evidence as JSON can write it; a single pattern has no differences."""
+    """Return evidence for JSON; the difference agreement of a single pattern is NaN."""
     return None if evidence is None else [value if math.isfinite(value) else None for value in evidence]

@@ -28,11 +28,11 @@ def order(tmp_path: Path) -> TrainingJob:
 @pytest.mark.parametrize("end", ["asked", "abandoned"])
 def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) -> None:
     """SIGTERM at the end of the wall time, and the end of the worker that asked for it."""
-    trainer, store, ended = TrainingProcess(), RunStore(order.folder), list[type]()
+    process, store, ended = TrainingProcess(), RunStore(order.folder), list[type]()
 
     def train() -> None:
         try:
-            trainer.train(order)
+            process.train(order)
         except TrainingPausedError as error:
             ended.append(type(error))
 
@@ -41,12 +41,12 @@ def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) 
     ((state, last),) = newest_states(order.folder, 1).items()
     time.sleep(0.5)
     if end == "asked":
-        trainer.request_stop()
+        process.request_stop()
     else:
-        assert trainer._process.stdin is not None
-        trainer._process.stdin.close()
+        assert process._process.stdin is not None
+        process._process.stdin.close()
     thread.join(30)
-    trainer.stop()
+    process.stop()
     assert ended == [TrainingPausedError]
     assert state.stat().st_mtime_ns > last
     assert 0 < store.sum_partial_progress([order.work]) < 0.5

@@ -1,1 +1,1 @@
-"""Engines: who trains the member sets of a plan. The plan decides the sets, so that all engines give equal bytes."""
+"""Engines that train the member sets of a plan. All give equal bytes, because the plan decides the sets."""

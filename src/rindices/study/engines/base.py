@@ -1,4 +1,4 @@
-"""What all engines share: an order, the one function that carries it out, and following a plan to its end."""
+"""Parts that all engines share: jobs, their execution, and running a plan to its end."""
 
 import os
 import threading
@@ -18,11 +18,11 @@ from rindices.study.store import RunStore
 from rindices.threads import limit_blas_threads
 
 MAX_RETRIES = 3
-"""How often a member set is tried again whose worker was lost."""
-_PROGRESS_INTERVAL = 5.0  # seconds between looks at the sets in training
+"""How often a member set whose worker died is tried again."""
+_PROGRESS_INTERVAL = 5.0  # seconds between updates of the progress of sets in training
 
 ProgressCallback = Callable[[float, int, MemberSet | None], None]
-"""Called with the number of finished sets (parts of sets count), of all sets, and the set that was just finished."""
+"""Called with the number of finished sets, which may be a fraction, of all sets, and the set just finished."""
 MessageCallback = Callable[[str], None]
 """Called with a line for the user."""
 
@@ -60,7 +60,7 @@ _NO_OBSERVER = StudyObserver()
 
 
 class TrainingJob(NamedTuple):
-    """A member set to train, with the places of the run store and of the people; small enough to travel."""
+    """A member set to train, with the folder of the run store and the file of the people."""
 
     work: MemberSet
     folder: Path
@@ -68,38 +68,38 @@ class TrainingJob(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """A member set that is finished, or was given up; then ``lost`` says why."""
+    """A member set that is finished, or was given up for the reason ``lost``."""
 
     work: MemberSet
     lost: str = ""
 
 
 class Engine(Protocol):
-    """Carries out orders somewhere."""
+    """Runs training jobs."""
 
-    def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
-        """Carry out all orders and yield a report of each, in any order; a user's mistake is raised at once."""
+    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
+        """Run all jobs and yield their results in any job; an error that the user can mend is raised at once."""
         ...
 
 
-def count_processes(workers: int, pieces: int) -> int:
-    """Return how many processes of this machine to use for so many pieces of work; -1 workers are all cores."""
-    return min(workers if workers > 0 else os.cpu_count() or 1, max(1, pieces))
+def count_processes(workers: int, n_jobs: int) -> int:
+    """Return how many processes of this machine to use; -1 workers are all cores."""
+    return min(workers if workers > 0 else os.cpu_count() or 1, max(1, n_jobs))
 
 
-def run_training_job(order: TrainingJob) -> None:
-    """Train a member set, unless it is there, and leave it in the store. Threads are one everywhere, for equal sums."""
-    store = RunStore(order.folder)
-    if store.load(order.work) is not None:
+def run_training_job(job: TrainingJob) -> None:
+    """Train a member set that the store lacks, and save it; on one thread, so that sums are equal everywhere."""
+    store = RunStore(job.folder)
+    if store.load(job.work) is not None:
         return
-    X, y = _load_training_data(order.people)
+    X, y = _load_training_data(job.people)
     try:
-        store.note("begun", order.work)
+        store.log_event("begun", job.work)
         with limit_blas_threads():
-            recipe = get_study_recipe(order.work.recipe)
-            members = recipe.train_members(X, y, order.work, store.checkpoint(order.work))
-        store.save(order.work, members)
-        store.note("finished", order.work)
+            recipe = get_study_recipe(job.work.recipe)
+            members = recipe.train_members(X, y, job.work, store.checkpoint_path(job.work))
+        store.save(job.work, members)
+        store.log_event("finished", job.work)
     except OSError as error:
         raise StudyError(
             f"cannot write to {store.folder} ({describe_os_error(error)}): make room and run again."
@@ -108,8 +108,8 @@ def run_training_job(order: TrainingJob) -> None:
 
 @lru_cache(maxsize=1)
 def _load_training_data(path: Path) -> tuple[FloatArray, IntArray]:
-    """Return the people of a study, which a process reads once."""
-    return RunStore(path.parent).people(path)
+    """Return the people of a study; a process reads them once."""
+    return RunStore(path.parent).load_training_data(path)
 
 
 def run_plan(
@@ -120,9 +120,7 @@ def run_plan(
     engine: Engine,
     observer: StudyObserver = _NO_OBSERVER,
 ) -> None:
-    """Train every member set that the store does not have; results go through the store.
-
-    Sets that were given up are named in an error after all others are finished.
+    """Train every member set that the store lacks; an error names those that were given up, at the end.
 
     Parameters
     ----------
@@ -140,10 +138,10 @@ def run_plan(
         return
     done, lost = len(plan) - len(missing), list[JobResult]()
     people = store.save_training_data(X, y)
-    orders = [TrainingJob(work, store.folder.absolute(), people) for work in missing]
+    jobs = [TrainingJob(work, store.folder.absolute(), people) for work in missing]
     try:
         with _report_progress(missing, store, lambda partly: observer.on_progress(done + partly, len(plan), None)):
-            for result in engine.run(orders, observer.on_message):
+            for result in engine.run(jobs, observer.on_message):
                 if result.lost:
                     lost.append(result)
                     observer.on_message(f"given up: {result.work.key} ({result.lost})")
@@ -160,16 +158,18 @@ def run_plan(
 
 
 @contextmanager
-def _report_progress(rest: Sequence[MemberSet], store: RunStore, tell: Callable[[float], None]) -> Iterator[None]:
-    """Tell at once, then now and then, how much is done of the sets in training, from the steps they took."""
+def _report_progress(
+    missing: Sequence[MemberSet], store: RunStore, on_progress: Callable[[float], None]
+) -> Iterator[None]:
+    """Report the progress of sets in training at once, then every few seconds."""
     end = threading.Event()
 
-    def look() -> None:
+    def report() -> None:
         while not end.wait(_PROGRESS_INTERVAL):
-            tell(store.sum_partial_progress(rest))
+            on_progress(store.sum_partial_progress(missing))
 
-    tell(store.sum_partial_progress(rest))
-    thread = threading.Thread(target=look, daemon=True)
+    on_progress(store.sum_partial_progress(missing))
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
         yield

@@ -1,7 +1,7 @@
-"""The engine of many machines: Dask hands out the member sets.
+"""Engine for many machines, by Dask.
 
-Dask schedules; a worker passes each set to a process beside it (`trainer`). The people are read from the run folder,
-once a process. Results go into the run folder, so that nothing is lost with a worker, the scheduler or the client.
+A worker trains each member set in a process of its own (`worker_process`). People are read from the run folder and
+results are written to it, so that nothing is lost with a worker, the scheduler or the client.
 """
 
 import logging
@@ -30,31 +30,31 @@ from rindices.study.exceptions import StudyStoppedError
 from rindices.study.store import RunStore
 
 MAX_SUBMITTED_JOBS = 1000
-"""Member sets that the scheduler knows of at a time: enough for any cluster, little for the client's memory."""
-_POLL_INTERVAL = 0.02  # seconds between looks for finished sets
-_CONNECT_TIMEOUT = 10.0  # seconds for a scheduler to answer
-_SCALE_INTERVAL = 5.0  # seconds between looks after the cluster
+"""Member sets submitted at a time: enough for any cluster, and little for the client's memory."""
+_POLL_INTERVAL = 0.02  # seconds between checks for finished sets
+_CONNECT_TIMEOUT = 10.0  # seconds
+_SCALE_INTERVAL = 5.0  # seconds between checks of the size of the cluster
 
 JobFunction = Callable[[TrainingJob], str]
-"""Carries out an order on a worker; returns what a user must mend, or nothing."""
+"""Runs a job on a worker; returns an error that the user can mend, or nothing."""
 
 _thread_state = threading.local()
 _active_processes: set[TrainingProcess] = set()
 
 
-def train_in_subprocess(order: TrainingJob) -> str:
-    """Carry out an order in the process beside this thread of a worker."""
+def train_in_subprocess(job: TrainingJob) -> str:
+    """Run a job in the training process of this thread of a worker."""
     from distributed import Reschedule
 
-    trainer: TrainingProcess | None = getattr(_thread_state, "trainer", None)
-    if trainer is None or not trainer.alive:
-        if trainer is not None:
-            _active_processes.discard(trainer)
-        trainer = _thread_state.trainer = TrainingProcess()
-        _active_processes.add(trainer)
+    process: TrainingProcess | None = getattr(_thread_state, "process", None)
+    if process is None or not process.alive:
+        if process is not None:
+            _active_processes.discard(process)
+        process = _thread_state.process = TrainingProcess()
+        _active_processes.add(process)
     try:
-        trainer.train(order)
-    except TrainingPausedError:  # not this set's fault: it goes on elsewhere from its checkpoint
+        process.train(job)
+    except TrainingPausedError:  # no failure of this set: it continues elsewhere from its checkpoint
         time.sleep(1)
         raise Reschedule from None
     except StudyError as error:
@@ -63,50 +63,50 @@ def train_in_subprocess(order: TrainingJob) -> str:
 
 
 def pause_trainings(folder: Path) -> None:
-    """Ask the trainings of a study on this worker for a checkpoint and the end."""
-    for trainer in [trainer for trainer in _active_processes if trainer.folder == folder]:
-        trainer.request_stop()
+    """Ask the trainings of a study on this worker to write a checkpoint and stop."""
+    for process in [process for process in _active_processes if process.folder == folder]:
+        process.request_stop()
 
 
 @dataclass(frozen=True)
 class DaskEngine:
-    """Trains on the workers of Dask.
+    """Trains on Dask workers.
 
     Parameters
     ----------
     workers : int
-        Workers of a cluster of its own on this machine; -1 for all cores.
+        Number of workers of a temporary cluster on this machine; -1 for all cores.
     scheduler : str, optional
         Address of a scheduler whose workers are used instead.
     task : callable
-        What a worker does with an order.
+        Function that runs a job on a worker.
     """
 
     workers: int = -1
     scheduler: str | None = None
     task: JobFunction = train_in_subprocess
 
-    def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
-        """Carry out all orders on the workers."""
+    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
+        """Run all jobs on the workers."""
         require_packages("dask")
         if self.scheduler is not None:
-            with connect_client(self.scheduler, say) as client:
-                yield from run_on_client(client, orders, self.task)
+            with connect_client(self.scheduler, on_message) as client:
+                yield from run_on_client(client, jobs, self.task)
             return
         from distributed import LocalCluster
 
-        number = count_processes(self.workers, len(orders))
-        how = {"n_workers": number, "threads_per_worker": 1, "memory_limit": None}
+        n_workers = count_processes(self.workers, len(jobs))
+        settings = {"n_workers": n_workers, "threads_per_worker": 1, "memory_limit": None}
         with (
             configure_dask(),
-            LocalCluster(**how, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
-            connect_client(cluster, say) as client,
+            LocalCluster(**settings, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
+            connect_client(cluster, on_message) as client,
         ):
-            yield from run_on_client(client, orders, self.task, tend=lambda: cluster.scale(number))
+            yield from run_on_client(client, jobs, self.task, lambda: cluster.scale(n_workers))
 
 
 def require_packages(engine: str) -> None:
-    """Refuse an engine whose packages are missing, and say how to get them."""
+    """Raise an error if the packages of an engine are missing."""
     try:
         for package in ("distributed", "dask_jobqueue"):
             import_module(package)
@@ -116,63 +116,63 @@ def require_packages(engine: str) -> None:
 
 
 def configure_dask() -> AbstractContextManager[Any]:
-    """Return settings of Dask: a worker has one set at a time and waits for no other's data."""
+    """Return a context in which Dask gives each worker one set at a time."""
     import dask
 
     return dask.config.set({"distributed.scheduler.worker-saturation": 1.0})  # type: ignore[no-any-return]
 
 
 @contextmanager
-def connect_client(where: Any, say: MessageCallback) -> Iterator[Any]:
+def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
     """Yield a client of a cluster, or of the scheduler at an address."""
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost worker is no news; what matters is reported
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost workers are reported by the engine itself
     try:
-        client = Client(where, timeout=_CONNECT_TIMEOUT)
+        client = Client(address, timeout=_CONNECT_TIMEOUT)
     except (OSError, ValueError) as error:
-        what = f"no scheduler answers at {where}: start one with 'dask scheduler', or leave --scheduler out."
+        what = f"no scheduler answers at {address}: start one with 'dask scheduler', or leave --scheduler out."
         raise StudyError(what) from error
     with client:
-        say(f"dashboard: {client.dashboard_link}")
+        on_message(f"dashboard: {client.dashboard_link}")
         yield client
 
 
 def run_on_client(
-    client: Any, orders: Sequence[TrainingJob], task: JobFunction, tend: Callable[[], None] | None = None
+    client: Any, jobs: Sequence[TrainingJob], task: JobFunction, rescale: Callable[[], None] | None = None
 ) -> Iterator[JobResult]:
-    """Have all orders carried out by the workers of a client.
+    """Run all jobs on the workers of a client, and yield their results in any order.
 
     Parameters
     ----------
     client : distributed.Client
-    orders : sequence of Order
+    jobs : sequence of TrainingJob
     task : callable
-        What a worker does with an order.
-    tend : callable, optional
-        Called now and then, to replace what the cluster has lost.
+        Function that runs a job on a worker.
+    rescale : callable, optional
+        Called every few seconds, to replace lost workers.
     """
-    desk = _JobTracker(client, task, RunStore(orders[0].folder))
-    waiting = iter(orders)
-    desk.submit(list(islice(waiting, MAX_SUBMITTED_JOBS)))
-    tended = time.monotonic()
+    tracker = _JobTracker(client, task, RunStore(jobs[0].folder))
+    waiting = iter(jobs)
+    tracker.submit(list(islice(waiting, MAX_SUBMITTED_JOBS)))
+    rescaled_at = time.monotonic()
     try:
-        while desk.open:
-            reports = desk.finished()
-            desk.submit(list(islice(waiting, len(reports))))
-            yield from reports
-            if not reports:
+        while tracker.open:
+            results = tracker.collect_results()
+            tracker.submit(list(islice(waiting, len(results))))
+            yield from results
+            if not results:
                 time.sleep(_POLL_INTERVAL)
-            if tend is not None and time.monotonic() - tended > _SCALE_INTERVAL:
-                tend()
-                tended = time.monotonic()
+            if rescale is not None and time.monotonic() - rescaled_at > _SCALE_INTERVAL:
+                rescale()
+                rescaled_at = time.monotonic()
     finally:
-        if desk.open:
-            desk.cancel_pending()
+        if tracker.open:
+            tracker.cancel_pending()
 
 
 class _JobTracker:
-    """The client's side: what is out, and what comes back."""
+    """Jobs that a client has submitted, and their results."""
 
     def __init__(self, client: Any, task: JobFunction, store: RunStore) -> None:
         from distributed import as_completed
@@ -184,30 +184,30 @@ class _JobTracker:
         self.n_retries: Counter[str] = Counter()
         self.group = f"rindices-{sha256(str(store.folder).encode()).hexdigest()[:12]}"
 
-    def submit(self, orders: Sequence[TrainingJob]) -> None:
-        """Hand out orders. The names are the sets' own: a client that comes back finds its trainings running."""
-        if not orders:
+    def submit(self, jobs: Sequence[TrainingJob]) -> None:
+        """Submit jobs under the keys of their sets, so that a client that comes back finds its trainings running."""
+        if not jobs:
             return
-        keys = [(self.group, f"{order.work.key}-{self.n_retries[order.work.key]}") for order in orders]
-        futures = self.client.map(self.task, orders, key=keys)
-        self.open.update(zip(futures, orders, strict=True))
+        keys = [(self.group, f"{job.work.key}-{self.n_retries[job.work.key]}") for job in jobs]
+        futures = self.client.map(self.task, jobs, key=keys)
+        self.open.update(zip(futures, jobs, strict=True))
         self.completed_futures.update(futures)
 
-    def finished(self) -> list[JobResult]:
-        """Return reports of what came back since the last call."""
-        reports = []
+    def collect_results(self) -> list[JobResult]:
+        """Return the results since the last call; jobs to be tried again are submitted."""
+        results = []
         for future in self.completed_futures.next_batch(block=False):
-            order = self.open.pop(future)
-            report = self._report(future, order)
-            if report is None:
-                self.n_retries[order.work.key] += 1
-                self.submit([order])
+            job = self.open.pop(future)
+            result = self._get_result(future, job)
+            if result is None:
+                self.n_retries[job.work.key] += 1
+                self.submit([job])
             else:
-                reports.append(report)
-        return reports
+                results.append(result)
+        return results
 
-    def _report(self, future: Any, order: TrainingJob) -> JobResult | None:
-        """Return the report of a set, or None where it is to be tried again."""
+    def _get_result(self, future: Any, job: TrainingJob) -> JobResult | None:
+        """Return the result of a job; None if it is to be tried again."""
         from distributed import KilledWorker
 
         if future.cancelled():
@@ -216,20 +216,21 @@ class _JobTracker:
             raise StudyStoppedError(f"the scheduler at {self.client.scheduler.address} is gone: {again}.")
         error = future.exception() if future.status == "error" else None
         if error is None:
-            if mistake := future.result():
-                raise StudyError(mistake)
-            return JobResult(order.work)
+            if message := future.result():
+                raise StudyError(message)
+            return JobResult(job.work)
         if not isinstance(error, KilledWorker | WorkerDiedError):
             raise error
-        # A worker's death is held against every set it had, begun or not; the journal knows which it had begun.
-        begun = self.store.count_events("begun")[order.work.key] - self.previous_starts[order.work.key]
-        if begun <= MAX_RETRIES and self.n_retries[order.work.key] < MAX_RETRIES:
+        # Dask blames a worker's death on every set it had; the journal knows which of them had begun.
+        key = job.work.key
+        n_starts = self.store.count_events("begun")[key] - self.previous_starts[key]
+        if n_starts <= MAX_RETRIES and self.n_retries[key] < MAX_RETRIES:
             return None
-        why = str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
-        return JobResult(order.work, f"{why}, {1 + MAX_RETRIES} times")
+        reason = str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
+        return JobResult(job.work, f"{reason}, {1 + MAX_RETRIES} times")
 
     def cancel_pending(self) -> None:
-        """Take back what is out, and let what is in training write its checkpoint."""
+        """Cancel submitted jobs, and let running trainings write their checkpoint."""
         folder = next(iter(self.open.values())).folder
         self.client.cancel(list(self.open), force=True)
         self.client.run(pause_trainings, folder, on_error="ignore")

@@ -1,4 +1,4 @@
-"""The engine of one machine: a process a core."""
+"""The engine of one machine: one process per core."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -25,47 +25,47 @@ class LocalEngine:
     Parameters
     ----------
     workers : int
-        Processes; -1 for all cores. One alone is this process itself.
+        Number of processes; -1 for all cores. With 1, members are trained in this process.
     """
 
     workers: int = -1
 
-    def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
-        """Carry out all orders, each in the next free process."""
-        number = count_processes(self.workers, len(orders))
-        if number > 1:
-            yield from _run_in_parallel(orders, number)
+    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
+        """Run all jobs, each in the next free process."""
+        n_processes = count_processes(self.workers, len(jobs))
+        if n_processes > 1:
+            yield from _run_in_parallel(jobs, n_processes)
             return
-        for order in orders:
-            run_training_job(order)
-            yield JobResult(order.work)
+        for job in jobs:
+            run_training_job(job)
+            yield JobResult(job.work)
 
 
-def _run_in_parallel(orders: Sequence[TrainingJob], number: int) -> Iterator[JobResult]:
-    trainers = [TrainingProcess() for _ in range(number)]
+def _run_in_parallel(jobs: Sequence[TrainingJob], n_processes: int) -> Iterator[JobResult]:
+    processes = [TrainingProcess() for _ in range(n_processes)]
     free: SimpleQueue[TrainingProcess] = SimpleQueue()
     stopping = Event()
-    for trainer in trainers:
-        free.put(trainer)
+    for process in processes:
+        free.put(process)
 
-    def carry_out_beside(order: TrainingJob) -> JobResult:
-        why = ""
+    def run_job(job: TrainingJob) -> JobResult:
+        reason = ""
         for _ in range(1 + MAX_RETRIES):
-            trainer = free.get()
+            process = free.get()
             try:
-                trainer.train(order)
-                return JobResult(order.work)
+                process.train(job)
+                return JobResult(job.work)
             except WorkerDiedError as error:
                 if stopping.is_set():
                     raise TrainingPausedError from None
-                why = f"{error}, {1 + MAX_RETRIES} times"
-                trainers.append(trainer := TrainingProcess())
+                reason = f"{error}, {1 + MAX_RETRIES} times"
+                processes.append(process := TrainingProcess())
             finally:
-                free.put(trainer)
-        return JobResult(order.work, why)
+                free.put(process)
+        return JobResult(job.work, reason)
 
-    with ThreadPoolExecutor(number) as pool:
-        running: list[Future[JobResult]] = [pool.submit(carry_out_beside, order) for order in orders]
+    with ThreadPoolExecutor(n_processes) as pool:
+        running: list[Future[JobResult]] = [pool.submit(run_job, job) for job in jobs]
         try:
             for future in as_completed(running):
                 yield future.result()
@@ -76,7 +76,7 @@ def _run_in_parallel(orders: Sequence[TrainingJob], number: int) -> Iterator[Job
         finally:
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            for trainer in trainers:
-                trainer.request_stop()
-            for trainer in trainers:
-                trainer.stop()
+            for process in processes:
+                process.request_stop()
+            for process in processes:
+                process.stop()

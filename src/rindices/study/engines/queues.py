@@ -1,4 +1,4 @@
-"""The engine of a batch system: Dask's workers are jobs of Slurm, PBS, LSF or SGE."""
+"""Engine for batch systems: Dask workers run in jobs of Slurm, PBS, LSF or SGE."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from rindices.study.engines.dask import (
 
 CLUSTER_CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _ACCOUNT_OPTION = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
-_MARGIN_SHARE = 0.1  # of the wall time is left for checkpoints
-_MAX_MARGIN_SECONDS = 300.0  # seconds
+_MARGIN_SHARE = 0.1  # share of the wall time that is reserved for checkpoints
+_MAX_MARGIN_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -29,34 +29,34 @@ class QueueEngine:
     Parameters
     ----------
     system : {'slurm', 'pbs', 'lsf', 'sge'}
-    queue : Queue
-        What to ask of the system for each job.
+    queue : QueueConfig
+        Request for each job.
     workers : int
-        Workers in all, a core each; -1 for what ``queue.jobs`` have.
+        Number of workers in all jobs, one core each; -1 for the cores of ``queue.jobs`` jobs.
     """
 
     system: str
     queue: QueueConfig
     workers: int = -1
 
-    def run(self, orders: Sequence[TrainingJob], say: MessageCallback) -> Iterator[JobResult]:
-        """Carry out all orders in jobs; a job that ends before the study is replaced."""
+    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
+        """Train in jobs of the batch system; a job that ends before the study is replaced."""
         require_packages(self.system)
         import dask_jobqueue
 
-        jobs = math.ceil(min(self.workers, len(orders)) / self.queue.cores) if self.workers > 0 else self.queue.jobs
-        logs = orders[0].folder / "jobs"
+        n_jobs = math.ceil(min(self.workers, len(jobs)) / self.queue.cores) if self.workers > 0 else self.queue.jobs
+        logs = jobs[0].folder / "jobs"
         with configure_dask(), getattr(dask_jobqueue, CLUSTER_CLASSES[self.system])(**self.options(logs)) as cluster:
-            cluster.scale(jobs=jobs)
-            say(f"{self.system}: {jobs} jobs of {self.queue.cores} workers; their output is in {logs}")
-            with connect_client(cluster, say) as client:
-                yield from run_on_client(client, orders, train_in_subprocess, tend=lambda: cluster.scale(jobs=jobs))
+            cluster.scale(jobs=n_jobs)
+            on_message(f"{self.system}: {n_jobs} jobs of {self.queue.cores} workers; their output is in {logs}")
+            with connect_client(cluster, on_message) as client:
+                yield from run_on_client(client, jobs, train_in_subprocess, lambda: cluster.scale(jobs=n_jobs))
 
     def options(self, logs: Path) -> dict[str, Any]:
-        """Return what dask-jobqueue is asked for. Workers leave before the wall time ends, and so with a checkpoint."""
+        """Return the options of dask-jobqueue; workers leave before the wall time ends, to write a checkpoint."""
         queue = self.queue
         lifetime = math.floor(compute_worker_lifetime(queue.walltime))
-        asked = {
+        options = {
             "queue": queue.partition,
             _ACCOUNT_OPTION[self.system]: queue.account,
             "cores": queue.cores,
@@ -70,11 +70,11 @@ class QueueEngine:
             "log_directory": str(logs),
             "scheduler_options": {"dashboard_address": ":0"},
         }
-        return {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def compute_worker_lifetime(walltime: str) -> float:
-    """Return the seconds that workers stay, given the wall time as [days-]hours:minutes[:seconds]."""
+    """Return the lifetime of workers in seconds for a wall time [days-]hours:minutes[:seconds]."""
     days, _, clock = walltime.rpartition("-")
     parts = [int(part) for part in clock.split(":")]
     units = (3600, 60, 1)

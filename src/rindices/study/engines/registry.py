@@ -1,4 +1,4 @@
-"""Which engine a study asks for."""
+"""Choose the engine of a study."""
 
 from rindices.study.config import QueueConfig, RunConfig
 from rindices.study.engines.base import Engine
