@@ -96,5 +96,5 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
 def _encode_recipe_values(values: RecipeValues, point: GridPoint) -> str:
     """Return the values of a recipe with the lambda of a grid point, as JSON."""
     if point.orthogonality is not None:
-        values = values | {"weights": values.get("weights", {}) | {"orthogonality": point.orthogonality}}
+        values = {**values, "weights": values.get("weights", {}) | {"orthogonality": point.orthogonality}}
     return json.dumps(values, sort_keys=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rindices.learners.ensemble import Member
     from rindices.study.plan import MemberSet
 
-RecipeValues = dict[str, Any]
+RecipeValues = Mapping[str, Any]
 """Every value of a recipe by name, as JSON can hold it."""
 RecipeChanges = Mapping[str, float | int | bool | str]
 """Values of a recipe to change, by name."""
@@ -32,11 +32,11 @@ def _require_patients_for_halves(n_patterns: int) -> int:
     return 2 * (n_patterns + 1) + 1
 
 
-def _get_share_of_all(values: Mapping[str, Any]) -> float:
+def _get_share_of_all(values: RecipeValues) -> float:
     return float(values.get("share", 1.0))
 
 
-def _describe_nothing(values: Mapping[str, Any], member_steps: Sequence[int]) -> str:
+def _describe_nothing(values: RecipeValues, member_steps: Sequence[int]) -> str:
     return ""
 
 
@@ -78,10 +78,10 @@ class StudyRecipe:
     estimate_seconds: Callable[[FloatArray, IntArray, MemberSet], float] | None = None
     orthogonality_weights: tuple[float, ...] = ()
     min_patients: Callable[[int], int] = _require_patients_for_halves
-    get_subsample_share: Callable[[Mapping[str, Any]], float] = _get_share_of_all
+    get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
     advice: str = "Try fewer patterns, or more people."
-    summarise_training: Callable[[Mapping[str, Any], Sequence[int]], str] = _describe_nothing
-    describe_training: Callable[[Mapping[str, Any], Sequence[int]], str] = _describe_nothing
+    summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
+    describe_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
 
 
 RECIPES: dict[str, StudyRecipe] = {}
@@ -137,18 +137,18 @@ def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: 
     return fit_contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
 
 
-def _get_contrastive_share(values: Mapping[str, Any]) -> float:
+def _get_contrastive_share(values: RecipeValues) -> float:
     from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
     return SUBSAMPLE_SHARE
 
 
-def _count_members_trained_on(values: Mapping[str, Any], member_steps: Sequence[int]) -> int:
+def _count_members_trained_on(values: RecipeValues, member_steps: Sequence[int]) -> int:
     """Return how many members took steps after those in which f is held at its start."""
     return sum(steps > values.get("held_steps", 0) for steps in member_steps)
 
 
-def _summarise_warm_training(values: Mapping[str, Any], member_steps: Sequence[int]) -> str:
+def _summarise_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
     if not member_steps:
         return ""
     trained_on = _count_members_trained_on(values, member_steps)
@@ -158,7 +158,7 @@ def _summarise_warm_training(values: Mapping[str, Any], member_steps: Sequence[i
     )
 
 
-def _describe_warm_training(values: Mapping[str, Any], member_steps: Sequence[int]) -> str:
+def _describe_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
     if _count_members_trained_on(values, member_steps):
         return ""
     return "The discriminator found nothing left to learn, so no adversarial step was taken."
