@@ -68,27 +68,31 @@ def is_typed(function: Function) -> bool:
     return not untyped and (function.returns is not None or function.name == "__init__")
 
 
-def exported_names() -> list[str]:
-    """Return what ``rindices`` exports."""
+def exported_names() -> dict[str, str]:
+    """Return what ``rindices`` exports: name and module."""
     tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
-            return [name for name in ast.literal_eval(node.value) if not name.startswith("_")]
-    raise ValueError("rindices/__init__.py has no __all__")
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "_HOMES":
+            return dict(ast.literal_eval(node.value))
+    raise ValueError("rindices/__init__.py has no _HOMES")
 
 
 def documented_definitions(paths: list[Path]) -> list[tuple[str, bool]]:
-    """Return exported functions, classes and their public methods, and whether each has numpydoc sections."""
-    exported, definitions = set(exported_names()), []
+    """Return exported functions, classes and their public methods, and whether each has numpydoc sections.
+
+    A class that only has a docstring, such as a kind of error, has the parameters of its base.
+    """
+    exported, definitions = exported_names(), []
     for path in paths:
+        module = "rindices." + ".".join(path.relative_to(SOURCE).with_suffix("").parts)
         for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, Function | ast.ClassDef) and node.name in exported:
+            if not isinstance(node, Function | ast.ClassDef) or exported.get(node.name) != module:
+                continue
+            if len(node.body) > 1:
                 definitions.append((node.name, _has_sections(node)))
-                if isinstance(node, ast.ClassDef):
-                    methods = [part for part in node.body if isinstance(part, Function) and part.name[0] != "_"]
-                    definitions += [
-                        (f"{node.name}.{m.name}", _has_sections(m)) for m in methods if not m.decorator_list
-                    ]
+            if isinstance(node, ast.ClassDef):
+                methods = [part for part in node.body if isinstance(part, Function) and part.name[0] != "_"]
+                definitions += [(f"{node.name}.{m.name}", _has_sections(m)) for m in methods if not m.decorator_list]
     return definitions
 
 

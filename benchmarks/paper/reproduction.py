@@ -106,8 +106,8 @@ def list_wide_tables() -> list[list[str]]:
 
 
 TEXT = """# Reproduction of the paper
-Cells with five numbers have the mean pattern-c-index over cohorts of the tasks basic, overlap, scarce, noise and mild. The
-data of the paper are not public. The cohorts here are simulated from a log-normal model of healthy volumes
+Cells with five numbers have the mean pattern-c-index over cohorts of the tasks basic, overlap, scarce, noise and mild.
+The data of the paper are not public. The cohorts here are simulated from a log-normal model of healthy volumes
 (`rindices simulate`), on which NMF and factor analysis score as in the paper.
 
 {table}
@@ -122,8 +122,8 @@ The sections on AD data (5.2, B.7 to B.9) need data that are not public.
   transformation f has changed, so the weights of the objective have no effect. To show their effect, this stopping rule
   is switched off here (`telling_bar = 0`), and members take all their adversarial steps. B.3 is also run from a random
   start, where only the losses constrain f.
-- **B.3 has zeta = 0 for "no cn loss"**. In the objective (equation 11), zeta is the weight of the reconstruction, and eta
-  is the weight of the cn loss. We read zeta as a misprint of eta.
+- **B.3 has zeta = 0 for "no cn loss"**. In the objective (equation 11), zeta is the weight of the reconstruction, and
+  eta is the weight of the cn loss. We read zeta as a misprint of eta.
 - **Section 4.3** chooses M by agreement. Here it is the agreement of fits on disjoint halves of the people, because
   members that share people agree on noise too ([why](../benchmarks/results/null_agreement.md)).
 

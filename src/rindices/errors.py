@@ -8,7 +8,12 @@ from typing import Any, NoReturn, TypedDict, Unpack
 
 
 class Severity(StrEnum):
-    """How bad a problem is: only an error stops the work."""
+    """How bad a problem is: only an error stops the work.
+
+    Attributes
+    ----------
+    NOTE, WARNING, ERROR
+    """
 
     NOTE = "note"
     WARNING = "warning"
@@ -95,14 +100,26 @@ class Problem:
         return f"{self.what}{self.ending}" if self.offender_kind is OffenderKind.PARTICIPANT else self.text
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the problem in the shape that ``check --json`` prints."""
+        """Return the problem in the shape that ``check --json`` prints.
+
+        Returns
+        -------
+        dict
+            With ``severity``, ``what``, ``where``, ``cure``, ``code``, ``summary``, ``offenders``, ``offender_kind``.
+        """
         shown = {"severity": str(self.severity), "what": self.text, "where": self.where, "cure": self.cure}
         kind = str(self.offender_kind) if self.offenders else ""
         offenders = {"offenders": list(self.offenders), "offender_kind": kind}
         return {**shown, "code": str(self.code), "summary": self.summary, **offenders}
 
     def as_record(self) -> dict[str, Any]:
-        """Return all fields as plain values, to be read again with `from_record`."""
+        """Return all fields as plain values.
+
+        Returns
+        -------
+        dict
+            To be read with `from_record`.
+        """
         return asdict(self)
 
     @classmethod
