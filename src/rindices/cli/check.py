@@ -71,7 +71,7 @@ def check(
 
 
 def _result_to_json(result: "ValidationResult") -> dict[str, Any]:
-    names = ["format", "people", "controls", "patients", "regions", "covariates"]  # the first six are documented
+    names = ["format", "people", "controls", "patients", "regions", "covariates"]
     names += ["sites", "icv", "unit", "aside", "kinds", "region_names"]
     values = {name: getattr(result, name) for name in names}
     return values | {"problems": [problem.as_dict() for problem in result.problems]}

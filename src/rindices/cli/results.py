@@ -33,26 +33,12 @@ def read_indices_and_regions(
     roles: "ColumnRoles",
     labels: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
 ) -> "tuple[pd.DataFrame, Cohort]":
-    """Read R-indices and the regions of the same people, and print warnings.
+    """Read R-indices with groups and the regions of the same people, and print warnings.
 
     Parameters
     ----------
-    indices : Path
-        Table of R-indices.
-    tables : sequence of Path
-        Tables of regions.
-    participants : Path or None
-    roles : ColumnRoles
-        The columns that the user named.
     labels : tuple of tuple of str
         Labels of controls, labels of patients, and regions to leave out.
-
-    Returns
-    -------
-    people : DataFrame
-        R-indices and group of those who are in both.
-    cohort : Cohort
-        The regions.
     """
     from rindices.analysis.tidy import add_groups
     from rindices.errors import Findings, ProblemCode, Severity, format_count
@@ -102,16 +88,10 @@ def write_results(
 
     Parameters
     ----------
-    table : DataFrame
-    path : Path
-        A file; the data dictionary gets the suffix ``.json``.
     descriptions : dict
         Description of each column.
     settings : dict
         Options and versions that led to the table.
-    as_json : bool
-    summary : str
-        Printed unless JSON was asked for.
     """
     from rindices.analysis.write import as_records, write_table
 

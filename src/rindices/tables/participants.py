@@ -106,20 +106,10 @@ def join_participants(
 
     Parameters
     ----------
-    table : Table
-        N people.
     path : Path or None
         Table of participants; None to use the columns of ``table`` alone.
-    roles : ColumnRoles
-        The columns that the user named.
-    findings : Findings
-        Takes the problems.
     participants : ParticipantTable, optional
         The content of ``path``, if an earlier chunk was joined with it.
-
-    Returns
-    -------
-    JoinedParticipants
     """
     columns = table.frame[list(dict.fromkeys(table.layout.participant_columns))].reset_index(drop=True)
     if path is None:
@@ -156,12 +146,8 @@ def _match_participant_rows(
     with_session = table.sessions is not None and people.sessions is not None
     rows = participants.get_rows(with_session)
     if not with_session and len(rows) < len(people.ids):
-        findings.fatal(
-            ProblemCode.SESSION_UNCLEAR,
-            f"{people.where} has several sessions a person, {table.where} does not say which was measured",
-            people.where,
-            "Add session_id to the table of volumes",
-        )
+        what = f"{people.where} has several sessions a person, {table.where} does not say which was measured"
+        findings.fatal(ProblemCode.SESSION_UNCLEAR, what, people.where, "Add session_id to the table of volumes")
     keys = table.keys(with_session, [matches.pairs.get(name, "") for name in table.ids])
     return np.array([rows.get(key, -1) for key in keys], dtype=np.intp)
 
@@ -241,25 +227,12 @@ def read_covariates(
     findings: Findings,
     kinds: Mapping[str, bool] | None = None,
 ) -> pd.DataFrame:
-    """Read the covariates that the user named.
+    """Return the covariates (N, C) that the user named: numbers as floats, everything else as text.
 
     Parameters
     ----------
-    people : JoinedParticipants
-        N people.
-    names : sequence of str
-        The covariates.
-    icv : (N,) Series or None
-        Intracranial volume, for the covariate ``icv``.
-    findings : Findings
-        Takes the problems.
     kinds : mapping, optional
         Whether each covariate is a number, if the first chunk of the table has shown it.
-
-    Returns
-    -------
-    (N, C) DataFrame
-        Numbers as floats, everything else as text.
     """
     is_number = kinds or {}
     covariates: dict[str, pd.Series] = {}
@@ -285,13 +258,9 @@ def _convert_covariate(
         _check_covariate_levels(name, texts, people.where, findings)
         levels = texts.nunique()
         if levels > max(10, len(texts) // 3):
-            findings.warn(
-                ProblemCode.MANY_CATEGORIES,
-                f"covariate {name} has {levels:,} categories for {format_count(len(texts), 'person', 'people')}",
-                people.where,
-                "Is it a number written as text, or an id?",
-                subject=name,
-            )
+            what = f"covariate {name} has {levels:,} categories for {format_count(len(texts), 'person', 'people')}"
+            cure = "Is it a number written as text, or an id?"
+            findings.warn(ProblemCode.MANY_CATEGORIES, what, people.where, cure, subject=name)
         return texts
     numbers = as_numbers(values.to_frame(name), people.ids, people.where, findings)[name]
     _check_covariate_range(name, numbers, people, findings)
@@ -302,28 +271,15 @@ def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: F
     """Report categories that look wrong: an age in words, a category in two spellings."""
     levels = sorted(map(str, texts.dropna().unique()))
     if formats.find_column([name], formats.AGE_NAMES) and levels:
-        findings.error(
-            ProblemCode.COVARIATE_IS_TEXT,
-            f"covariate {name} is text, not numbers",
-            where,
-            "Give years as numbers, with a decimal point",
-            subject=name,
-            offenders=levels,
-            offender_kind=OffenderKind.LABEL,
-            listing=join_names(levels, 3),
-        )
+        what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
+        cure = "Give years as numbers, with a decimal point"
+        findings.error(ProblemCode.COVARIATE_IS_TEXT, what, where, cure, subject=name)
     initials = Counter(level[:1].lower() for level in levels)
     similar = [level for level in levels if initials[level[:1].lower()] > 1]
     if similar and formats.find_column([name], ("sex", "gender", "handedness")):
-        findings.warn(
-            ProblemCode.SIMILAR_CATEGORIES,
-            f"categories of {name} look like the same ones spelt twice",
-            where,
-            "Spell them alike",
-            subject=name,
-            offenders=similar,
-            offender_kind=OffenderKind.LABEL,
-        )
+        what, cure = f"categories of {name} look like the same ones spelt twice", "Spell them alike"
+        labels: ProblemDetails = {"subject": name, "offenders": similar, "offender_kind": OffenderKind.LABEL}
+        findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, where, cure, **labels)
 
 
 def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
@@ -337,25 +293,17 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
         elif name == "icv":
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
-        findings.error(
-            ProblemCode.IMPOSSIBLE_VALUES,
-            f"covariate {name} cannot be",
-            people.where,
-            "Mend these cells, empty for missing",
-            **_name_cells(name, values, wrong, people),
-        )
+        cells = _name_cells(name, values, wrong, people)
+        what, cure = f"covariate {name} cannot be", "Mend these cells, empty for missing"
+        findings.error(ProblemCode.IMPOSSIBLE_VALUES, what, people.where, cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)
     others = values[~codes & np.isfinite(values)]
     codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
     if codes.any():
-        findings.warn(
-            ProblemCode.CODES_FOR_MISSING,
-            f"covariate {name} may hold codes for missing",
-            people.where,
-            "Empty these cells if so",
-            **_name_cells(name, values, codes, people),
-        )
+        cells = _name_cells(name, values, codes, people)
+        what = f"covariate {name} may hold codes for missing"
+        findings.warn(ProblemCode.CODES_FOR_MISSING, what, people.where, "Empty these cells if so", **cells)
 
 
 def _name_cells(name: str, values: FloatArray, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:

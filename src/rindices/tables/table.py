@@ -148,16 +148,12 @@ def _build_table(
     if frame[id_column].isna().any():  # spreadsheets leave rows of separators only
         frame = frame.dropna(how="all").reset_index(drop=True)
     names = to_text(frame[id_column])
-    nameless = [int(row) + 1 for row in np.flatnonzero(names.isna())]
+    nameless = [str(row + 1) for row in np.flatnonzero(names.isna())]
     if nameless:
+        what, cure = f"{format_count(len(nameless), 'row')} without an id", "Fill the id or delete the row"
+        kind, listing = OffenderKind.ROW, f"row {join_names(nameless)}"
         findings.fatal(
-            ProblemCode.MISSING_IDS,
-            f"{format_count(len(nameless), 'row')} without an id",
-            where,
-            "Fill the id or delete the row",
-            offenders=map(str, nameless),
-            offender_kind=OffenderKind.ROW,
-            listing=f"row {join_names(nameless)}",
+            ProblemCode.MISSING_IDS, what, where, cure, offenders=nameless, offender_kind=kind, listing=listing
         )
     ids: list[str] = names.tolist()
     session = _find_session_column(frame, roles) if first is None else first.session_column
@@ -184,13 +180,8 @@ def _check_unique_ids(table: Table, findings: Findings) -> None:
     duplicates = find_duplicates(table.keys())
     if duplicates:
         cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
-        findings.fatal(
-            ProblemCode.DUPLICATE_IDS,
-            f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once",
-            table.where,
-            cure,
-            offenders=duplicates,
-        )
+        what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
+        findings.fatal(ProblemCode.DUPLICATE_IDS, what, table.where, cure, offenders=duplicates)
 
 
 def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:
@@ -257,14 +248,10 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     """Add the columns of a second table to the rows of the first, by id."""
     same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
     if same:
-        findings.fatal(
-            ProblemCode.DUPLICATE_REGIONS,
-            f"{format_count(len(same), 'region stands', 'regions stand')} in {left.where} as well",
-            right.where,
-            "Give each region once (one lh and one rh table, not the same twice)",
-            offenders=same,
-            offender_kind=OffenderKind.REGION,
-        )
+        what = f"{format_count(len(same), 'region stands', 'regions stand')} in {left.where} as well"
+        cure = "Give each region once (one lh and one rh table, not the same twice)"
+        kind = OffenderKind.REGION
+        findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, right.where, cure, offenders=same, offender_kind=kind)
     with_session = left.sessions is not None and right.sessions is not None
     matches = match_ids(left.ids, right.ids)
     report_inexact_matches(matches, left.where, right.where, findings)
@@ -274,13 +261,9 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     lacking = list(compress(left.ids, rows < 0))
     extra = len(right.ids) - (len(keys) - len(lacking))
     if lacking or extra:
-        findings.warn(
-            ProblemCode.UNMATCHED_IDS,
-            f"{extra:,} people are only here, {len(lacking):,} people of {left.where} are not here",
-            right.where,
-            "Their regions count as missing; people who are only in the second table are not read",
-            offenders=lacking,
-        )
+        what = f"{extra:,} people are only here, {len(lacking):,} people of {left.where} are not here"
+        cure = "Their regions count as missing; people who are only in the second table are not read"
+        findings.warn(ProblemCode.UNMATCHED_IDS, what, right.where, cure, offenders=lacking)
     columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
     columns = [column for column in columns if column not in left.frame]
     added = right.frame[columns].reset_index(drop=True).reindex(rows).reset_index(drop=True)
@@ -292,34 +275,21 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
 
 def report_inexact_matches(matches: IdMatches, left: str, right: str, findings: Findings) -> None:
     """Report ids that were matched though spelt differently, and ids that fit several people."""
+    where = f"{left}, {right}"
     if matches.inexact:
         example = " = ".join(matches.inexact[0])
         matched = [pair[0] for pair in matches.inexact]
         if is_row_counter(matched) or is_row_counter([pair[1] for pair in matches.inexact]):
-            findings.warn(
-                ProblemCode.ROW_COUNTER_IDS,
-                "the ids of one table only count 1, 2, 3, ...",
-                f"{left}, {right}",
-                "Make sure that they are not row numbers",
-                offenders=matched,
-                listing=f"matched as {example}",
-            )
-        findings.note(
-            ProblemCode.INEXACT_IDS,
-            f"{format_count(len(matched), 'id was', 'ids were')} matched one to one though spelt differently "
-            "(prefix, suffix, path or zeros)",
-            f"{left}, {right}",
-            offenders=matched,
-            listing=example,
-        )
+            what, cure = "the ids of one table only count 1, 2, 3, ...", "Make sure that they are not row numbers"
+            listing = f"matched as {example}"
+            findings.warn(ProblemCode.ROW_COUNTER_IDS, what, where, cure, offenders=matched, listing=listing)
+        count = format_count(len(matched), "id was", "ids were")
+        what = f"{count} matched one to one though spelt differently (prefix, suffix, path or zeros)"
+        findings.note(ProblemCode.INEXACT_IDS, what, where, offenders=matched, listing=example)
     if matches.ambiguous:
-        findings.error(
-            ProblemCode.AMBIGUOUS_IDS,
-            f"{format_count(len(matches.ambiguous), 'id fits', 'ids fit')} more than one person",
-            f"{left}, {right}",
-            "Spell ids alike in both tables",
-            offenders=matches.ambiguous,
-        )
+        what = f"{format_count(len(matches.ambiguous), 'id fits', 'ids fit')} more than one person"
+        cure = "Spell ids alike in both tables"
+        findings.error(ProblemCode.AMBIGUOUS_IDS, what, where, cure, offenders=matches.ambiguous)
 
 
 def _merge_layouts(left: Layout, right: Layout) -> Layout:

@@ -67,9 +67,8 @@ def read_frame(
         else:
             frame = read_lines(_read_first_lines(path, dialect, rows), path, 0, dialect, as_text, findings, rows)
     if frame.empty:
-        findings.fatal(
-            ProblemCode.NO_ROWS, "the table has a header and no people", where, "Export it again with its rows"
-        )
+        what = "the table has a header and no people"
+        findings.fatal(ProblemCode.NO_ROWS, what, where, "Export it again with its rows")
     return _drop_empty_columns(frame, header), header
 
 
@@ -82,39 +81,26 @@ def _check_file(path: Path, findings: Findings) -> None:
         with path.open("rb") as file:
             size = len(file.read(1))
     except OSError as error:
-        reason = describe_os_error(error)
-        findings.fatal(
-            ProblemCode.FILE_UNREADABLE, f"the file cannot be read ({reason})", str(path), "Check its permissions"
-        )
+        what = f"the file cannot be read ({describe_os_error(error)})"
+        findings.fatal(ProblemCode.FILE_UNREADABLE, what, str(path), "Check its permissions")
     if size == 0:
         findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
 
 
 def _check_header(header: list[str], where: str, findings: Findings) -> None:
     if len(header) > MAX_COLUMNS:
-        findings.fatal(
-            ProblemCode.TOO_MANY_COLUMNS,
-            f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read",
-            where,
-            "Give one row per person and one column per region; is it transposed?",
-        )
+        what = f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read"
+        cure = "Give one row per person and one column per region; is it transposed?"
+        findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what, where, cure)
     if len(header) < 2:
-        findings.fatal(
-            ProblemCode.TOO_FEW_COLUMNS,
-            f"only one column was found: '{join_names(header)}'",
-            where,
-            "Columns are separated by comma, tab, semicolon or blanks; an id and the regions are needed",
-        )
+        what = f"only one column was found: '{join_names(header)}'"
+        cure = "Columns are separated by comma, tab, semicolon or blanks; an id and the regions are needed"
+        findings.fatal(ProblemCode.TOO_FEW_COLUMNS, what, where, cure)
     duplicates = find_duplicates(fill_column_names(tuple(header)))
     if duplicates:
-        findings.fatal(
-            ProblemCode.DUPLICATE_COLUMNS,
-            f"{format_count(len(duplicates), 'column name stands', 'column names stand')} more than once",
-            where,
-            "Rename or remove the second one",
-            offenders=duplicates,
-            offender_kind=OffenderKind.COLUMN,
-        )
+        what = f"{format_count(len(duplicates), 'column name stands', 'column names stand')} more than once"
+        kind, cure = OffenderKind.COLUMN, "Rename or remove the second one"
+        findings.fatal(ProblemCode.DUPLICATE_COLUMNS, what, where, cure, offenders=duplicates, offender_kind=kind)
 
 
 def read_lines(
@@ -220,9 +206,8 @@ def _parse_text(
     try:
         return _parse_csv(source, dialect.encoding, options)
     except UnicodeDecodeError:
-        findings.note(
-            ProblemCode.ENCODING_GUESSED, "the text is not UTF-8; it was read as Latin-1", where, "Save it as UTF-8"
-        )
+        what = "the text is not UTF-8; it was read as Latin-1"
+        findings.note(ProblemCode.ENCODING_GUESSED, what, where, "Save it as UTF-8")
         return _parse_csv(source, "latin-1", options)
 
 

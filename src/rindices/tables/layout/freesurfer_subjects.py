@@ -22,22 +22,15 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     """
     files = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _find_stats_file(subject))}
     if not files:
-        findings.fatal(
-            ProblemCode.NO_SUBJECT_FOLDERS,
-            "no subject folder with stats/aseg+DKT.stats was found",
-            str(folder),
-            "Give the folder that holds one folder per person (SUBJECTS_DIR)",
-        )
+        what = "no subject folder with stats/aseg+DKT.stats was found"
+        cure = "Give the folder that holds one folder per person (SUBJECTS_DIR)"
+        findings.fatal(ProblemCode.NO_SUBJECT_FOLDERS, what, str(folder), cure)
     rows = {name: _add_etiv(_read_stats(path), path) for name, path in files.items()}
     broken = [name for name, row in rows.items() if not row]
     if broken:
-        findings.error(
-            ProblemCode.EMPTY_STATS_FILES,
-            f"{format_count(len(broken), 'stats file')} without a volume",
-            str(folder),
-            "Run the segmentation of these people again or move their folders away",
-            offenders=broken,
-        )
+        what = f"{format_count(len(broken), 'stats file')} without a volume"
+        cure = "Run the segmentation of these people again or move their folders away"
+        findings.error(ProblemCode.EMPTY_STATS_FILES, what, str(folder), cure, offenders=broken)
     frame = pd.DataFrame([{"participant_id": name, **row} for name, row in rows.items() if row])
     if frame.empty:
         findings.fatal(ProblemCode.NO_ROWS, "no stats file holds a volume", str(folder), "Run the segmentation again")

@@ -27,14 +27,10 @@ def read_region_values(table: Table, exclude: Sequence[str], findings: Findings)
     duplicates = find_duplicates(names.values())
     if duplicates:
         columns = [column for column, region in names.items() if region == duplicates[0]]
-        findings.fatal(
-            ProblemCode.DUPLICATE_REGIONS,
-            f"{format_count(len(duplicates), 'region stands', 'regions stand')} in two columns",
-            table.where,
-            "Keep one of each (raw or harmonised): remove the others or --exclude them",
-            offenders=columns,
-            offender_kind=OffenderKind.COLUMN,
-        )
+        what = f"{format_count(len(duplicates), 'region stands', 'regions stand')} in two columns"
+        cure = "Keep one of each (raw or harmonised): remove the others or --exclude them"
+        kind = OffenderKind.COLUMN
+        findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, table.where, cure, offenders=columns, offender_kind=kind)
     ordered = sorted(names, key=lambda column: region_sort_key(names[column]))
     first = table.frame.columns.get_loc(ordered[0])
     adjacent = table.frame.iloc[:, first : first + len(ordered)]  # columns of a chunk are in order: no copy

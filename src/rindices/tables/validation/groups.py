@@ -55,14 +55,10 @@ def assign_groups(
     result[texts.isin(chosen[1]).to_numpy()] = PATIENT
     others = {label: number for label, number in counts.items() if label not in [*chosen[0], *chosen[1]]}
     if others:
-        findings.note(
-            ProblemCode.OTHER_LABELS,
-            f"{format_count(sum(others.values()), 'person', 'people')} with another label are left out",
-            where,
-            offenders=others,
-            offender_kind=OffenderKind.LABEL,
-            listing=_format_counts(others),
-        )
+        number = format_count(sum(others.values()), "person", "people")
+        what, kind = f"{number} with another label are left out", OffenderKind.LABEL
+        listing = _format_counts(others)
+        findings.note(ProblemCode.OTHER_LABELS, what, where, offenders=others, offender_kind=kind, listing=listing)
     for name, group_labels in zip((CONTROL, PATIENT), chosen, strict=True):
         if not sum(counts.get(label, 0) for label in group_labels):
             findings.error(ProblemCode.EMPTY_GROUP, f"there are no {name}s", where, _LABELS_HINT, subject=name)
@@ -127,8 +123,8 @@ def _guess_labels_or_report(
 ) -> tuple[list[str], list[str]] | None:
     guess = _guess_labels(counts)
     if guess is None:
-        one = " (a study needs two groups)" if len(counts) == 1 else ""
-        what = f"which label means controls?{one} There is: {_format_counts(counts)}"
+        hint = " (a study needs two groups)" if len(counts) == 1 else ""
+        what = f"which label means controls?{hint} There is: {_format_counts(counts)}"
         findings.error(ProblemCode.LABELS_UNCLEAR, what, where, _LABELS_HINT)
         return None
     if guess[0] == ["0"]:

@@ -339,8 +339,8 @@ def _build_row_keys(parts: _UnfilteredCohort) -> tuple[str, ...]:
     people, ids = parts.people, parts.table.ids
     if people.rows is None or people.participants is None:
         return tuple(parts.table.keys())
-    theirs = people.participants.table.ids
-    names = [theirs[row] if row >= 0 else name for row, name in zip(people.rows, ids, strict=True)]
+    participant_ids = people.participants.table.ids
+    names = [participant_ids[row] if row >= 0 else name for row, name in zip(people.rows, ids, strict=True)]
     return tuple(parts.table.keys(ids=names))
 
 

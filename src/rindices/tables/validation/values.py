@@ -25,23 +25,7 @@ class OnMissing(StrEnum):
 
 
 def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
-    """Return the columns as floats; cells of text are an error.
-
-    Parameters
-    ----------
-    frame : (N, C) DataFrame
-    ids : sequence of str
-        (N,) ids of the rows, for messages.
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the error.
-
-    Returns
-    -------
-    (N, C) DataFrame
-        Cells of text are NaN.
-    """
+    """Return the columns (N, C) as floats; cells of text are an error and become NaN."""
     cells: list[str] = []
     people: list[str] = []
     text_columns = [name for name, dtype in frame.dtypes.items() if not _is_numeric_dtype(dtype)]
@@ -74,22 +58,7 @@ def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
 def report_missing(
     lacking: BoolArray, ids: Sequence[str], gap: str, where: str, policy: OnMissing, findings: Findings
 ) -> None:
-    """Report people who lack a value.
-
-    Parameters
-    ----------
-    lacking : (N,) bool
-    ids : sequence of str
-        (N,) ids of the people.
-    gap : str
-        What they lack: "no age".
-    where : str
-        The file, for messages.
-    policy : OnMissing
-        Whether it is an error or a note.
-    findings : Findings
-        Takes the problem.
-    """
+    """Report people (N,) who have a ``gap``, such as "no age", as an error or a note."""
     if not lacking.any():
         return
     offenders = _take_items(ids, np.flatnonzero(lacking))
@@ -193,28 +162,21 @@ def check_constant(controls: FloatArray, regions: Sequence[str], where: str, fin
         return
     names = _take_items(regions, np.flatnonzero(np.ptp(controls, axis=0) == 0))
     if names:
-        findings.error(
-            ProblemCode.CONSTANT_REGIONS,
-            f"{format_count(len(names), 'region is', 'regions are')} constant in the controls",
-            where,
-            f"Leave them out: --exclude {','.join(names[:5])}",
-            offenders=names,
-            offender_kind=OffenderKind.REGION,
-        )
+        what = f"{format_count(len(names), 'region is', 'regions are')} constant in the controls"
+        _refuse_regions(ProblemCode.CONSTANT_REGIONS, what, names, where, findings)
+
+
+def _refuse_regions(code: ProblemCode, what: str, names: list[str], where: str, findings: Findings) -> None:
+    cure = f"Leave them out: --exclude {','.join(names[:5])}"
+    findings.error(code, what, where, cure, offenders=names, offender_kind=OffenderKind.REGION)
 
 
 def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> None:
     suspects = regions.loc[:, ranges.not_finite]
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
     if empty:
-        findings.error(
-            ProblemCode.EMPTY_REGIONS,
-            f"{format_count(len(empty), 'region has', 'regions have')} no value at all",
-            where,
-            f"Leave them out: --exclude {','.join(empty[:5])}",
-            offenders=empty,
-            offender_kind=OffenderKind.REGION,
-        )
+        what = f"{format_count(len(empty), 'region has', 'regions have')} no value at all"
+        _refuse_regions(ProblemCode.EMPTY_REGIONS, what, empty, where, findings)
     _check_infinite(suspects, where, findings)
 
 
@@ -239,21 +201,13 @@ def _check_sign(
 ) -> None:
     negative, zero = regions.loc[:, ranges.low < 0], regions.loc[:, ranges.low == 0]
     if negative.shape[1]:
-        findings.error(
-            ProblemCode.NEGATIVE_VALUES,
-            f"negative values in {format_count(negative.shape[1], 'region')}",
-            where,
-            "A volume cannot be negative: mend the cells, or give the table before it was standardised",
-            **_name_cells(negative < 0, ids),
-        )
+        what = f"negative values in {format_count(negative.shape[1], 'region')}"
+        cure = "A volume cannot be negative: mend the cells, or give the table before it was standardised"
+        findings.error(ProblemCode.NEGATIVE_VALUES, what, where, cure, **_name_cells(negative < 0, ids))
     if zero.shape[1]:
-        findings.warn(
-            ProblemCode.ZERO_VOLUMES,
-            f"a volume of 0 in {format_count(zero.shape[1], 'region')}",
-            where,
-            "The segmentation may have failed: look at these people, empty the cells if so",
-            **_name_cells(zero == 0, ids),
-        )
+        what = f"a volume of 0 in {format_count(zero.shape[1], 'region')}"
+        cure = "The segmentation may have failed: look at these people, empty the cells if so"
+        findings.warn(ProblemCode.ZERO_VOLUMES, what, where, cure, **_name_cells(zero == 0, ids))
 
 
 def _check_scale(
@@ -264,23 +218,12 @@ def _check_scale(
         return
     people, names = _take_items(ids, outliers.people), join_names(_take_items(regions, outliers.regions))
     if outliers.cells > 0.3 * len(people) * len(regions) or outliers.cells > 0.02 * values.size:
-        findings.error(
-            ProblemCode.MIXED_UNITS,
-            f"units are mixed: {format_count(len(people), 'person', 'people')} a hundred times and more off the rest",
-            where,
-            "Bring all to one unit (mm3)",
-            offenders=people,
-            ending=f" (in {names})",
-        )
+        number = format_count(len(people), "person", "people")
+        what, cure = f"units are mixed: {number} a hundred times and more off the rest", "Bring all to one unit (mm3)"
+        findings.error(ProblemCode.MIXED_UNITS, what, where, cure, offenders=people, ending=f" (in {names})")
     else:
-        findings.warn(
-            ProblemCode.OUTLYING_VALUES,
-            "values a hundred times off the usual",
-            where,
-            "Look at these people's segmentations",
-            offenders=people,
-            ending=f" in {names}",
-        )
+        what, cure = "values a hundred times off the usual", "Look at these people's segmentations"
+        findings.warn(ProblemCode.OUTLYING_VALUES, what, where, cure, offenders=people, ending=f" in {names}")
 
 
 def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where: str, findings: Findings) -> None:
@@ -294,12 +237,9 @@ def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where:
     ]
     typical = float(np.median([ratio for _, ratio in ratios])) if ratios else 1.0
     if not 0.3 < typical < 3:
-        findings.error(
-            ProblemCode.UNIT_MISMATCH,
-            f"all regions are about {typical:.2g} times the usual adult volume, taken as {unit}",
-            where,
-            "Check the unit: mm3 or ml is expected, or volumes divided by ICV",
-        )
+        what = f"all regions are about {typical:.2g} times the usual adult volume, taken as {unit}"
+        cure = "Check the unit: mm3 or ml is expected, or volumes divided by ICV"
+        findings.error(ProblemCode.UNIT_MISMATCH, what, where, cure)
         return
     wrong = {label: f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20}
     if wrong:
