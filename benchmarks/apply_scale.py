@@ -129,6 +129,7 @@ def measure(folder: Path, people: int) -> dict[str, float]:
         print("model fitted", flush=True)
     table = folder / "people"
     if not table.exists():  # complete, from an earlier run
+        shutil.rmtree(folder / "unfinished", ignore_errors=True)
         write_people(folder / "unfinished", people)
         (folder / "unfinished").rename(table)
     print("people written", flush=True)
