@@ -166,6 +166,16 @@ def test_each_line_that_is_not_blank_is_a_row(rows: list[tuple[str, str, str, st
     assert len(frame) == len(rows)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("line", [2, 3, 5])
+def test_a_line_with_an_open_quotation_mark_is_named(line: int, encoding: str) -> None:
+    dialect = Dialect(encoding, ",", ".", ("id", "a"), 1, blanks=False)
+    lines = ["id,a", "p1,1", "p2,2", "", "p3,3"]
+    lines[line - 1] = '"' + lines[line - 1]
+    with pytest.raises(TableError, match=f"line {line} opens a quotation mark"):
+        read_lines("\n".join(lines).encode(encoding), Path("t.csv"), 0, dialect, ["id"], Findings())
+
+
 def test_utf16_is_not_cut(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" * 50, encoding="utf-16")

@@ -179,7 +179,7 @@ def _count_lines(path: Path, end: int) -> int:
 def _refuse_joined_lines(content: bytes, path: Path, start: int, dialect: Dialect, findings: Findings) -> None:
     """Raise an error that names the first line which a quotation mark joins to the next, if there is one."""
     line = 0
-    with _open_rows(content + b"\nend", dialect) as reader:
+    with _open_rows(content + "\nend".encode(dialect.encoding), dialect) as reader:
         try:
             joined = any(reader.line_num > (line := line + 1) for _ in reader)
         except csv.Error:  # a cell without end
