@@ -168,12 +168,14 @@ def test_each_line_that_is_not_blank_is_a_row(rows: list[tuple[str, str, str, st
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("line", [2, 3, 5])
-def test_a_line_with_an_open_quotation_mark_is_named(line: int, encoding: str) -> None:
+def test_a_line_with_an_open_quotation_mark_is_named(line: int, encoding: str, tmp_path: Path) -> None:
     dialect = Dialect(encoding, ",", ".", ("id", "a"), 1, blanks=False)
     lines = ["id,a", "p1,1", "p2,2", "", "p3,3"]
     lines[line - 1] = '"' + lines[line - 1]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines), encoding=encoding)
     with pytest.raises(TableError, match=f"line {line} opens a quotation mark"):
-        read_lines("\n".join(lines).encode(encoding), Path("t.csv"), 0, dialect, ["id"], Findings())
+        read_lines(path.read_bytes(), path, 0, dialect, ["id"], Findings())
 
 
 def test_utf16_is_not_cut(tmp_path: Path) -> None:
