@@ -203,4 +203,5 @@ def test_problems_of_chunks_are_merged_by_code_and_subject() -> None:
     merged = merge_problems([missing("age", "a"), missing("age", "b"), missing("sex", "c"), missing("age", "a")])
     assert [problem.subject for problem in merged] == ["age", "sex"]
     assert merged[0].offenders == ("a", "b")
+    assert str(merged[0]) == "t.csv: text: a (and the like in 2 more chunks)."
     assert merged[1] == missing("sex", "c")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, ProblemCode, join_names
+from rindices.errors import Findings, Problem, ProblemCode, format_count, join_names
 from rindices.tables.io.dialect import Dialect, sniff_dialect
 from rindices.tables.io.parquet import PARQUET_SUFFIXES, is_parquet, open_parquet, read_batches
 from rindices.tables.io.text import read_frame, read_lines
@@ -228,5 +228,5 @@ def _join_problems(problems: Sequence[Problem]) -> Problem:
         first,
         offenders=tuple(dict.fromkeys(name for problem in problems for name in problem.offenders)),
         listing=first.listing or join_names(first.offenders),
-        ending=f"{first.ending} (and the like in {len(problems) - 1:,} more chunks)",
+        ending=f"{first.ending} (and the like in {format_count(len(problems) - 1, 'more chunk')})",
     )
