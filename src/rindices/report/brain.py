@@ -14,7 +14,9 @@ import numpy as np
 from PIL import Image
 
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import Problem
 from rindices.report.geometry import OUTSIDE_BRAIN, UNLABELLED, Atlas, BrainView, select_atlas
+from rindices.report.geometry_files import GeometryError
 from rindices.report.region_names import BrainStructure, locate_regions
 
 COLOUR_MAP = "RdBu"
@@ -40,24 +42,28 @@ class AtlasMatch:
     Attributes
     ----------
     atlas : Atlas or None
-        None where the extra ``brain`` is not installed or no atlas contains the regions.
+        None where nothing can be drawn.
     drawn : dict
         Structure of each region that a picture shows.
     undrawn_regions : tuple of str
         The other regions, in their order.
+    problem : Problem or None
+        Why nothing can be drawn.
     """
 
     atlas: Atlas | None
     drawn: Mapping[str, BrainStructure]
     undrawn_regions: tuple[str, ...]
+    problem: Problem | None = None
 
 
 def match_atlas(regions: tuple[str, ...]) -> AtlasMatch:
     """Return what can be drawn for these regions."""
     structures = locate_regions(regions)
-    atlas = select_atlas(structures.values())
-    if atlas is None:
-        return AtlasMatch(None, {}, regions)
+    try:
+        atlas = select_atlas(structures.values())
+    except GeometryError as error:
+        return AtlasMatch(None, {}, regions, error.problems[0])
     visible = atlas.list_visible()
     drawn = {region: structure for region, structure in structures.items() if structure in visible}
     return AtlasMatch(atlas, drawn, tuple(region for region in regions if region not in drawn))

