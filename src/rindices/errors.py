@@ -24,6 +24,7 @@ ProblemCode = StrEnum(
     "ProblemCode",
     """
     ERROR UNKNOWN_OPTION WRONG_OPTION MISSING_PACKAGE
+    DAMAGED_FILE UNSAFE_FILE NEWER_FILE
     FILE_MISSING FILE_UNREADABLE FILE_EMPTY NOT_A_TABLE NO_ROWS BAD_ROWS TOO_MANY_COLUMNS TOO_FEW_COLUMNS
     DUPLICATE_COLUMNS UNKNOWN_COLUMN ENCODING_GUESSED NO_SUBJECT_FOLDERS EMPTY_STATS_FILES
     MISSING_IDS DUPLICATE_IDS NO_ID_COLUMN ID_COLUMN_GUESSED ID_COLUMN_UNCLEAR ROW_COUNTER_DROPPED ROW_COUNTER_IDS
@@ -235,6 +236,27 @@ class Findings:
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self.problems)
+
+
+def make_damage_error(file: str, what: str, subject: str = "") -> ModelError:
+    """Return the error about a model or checkpoint that does not hold what it should.
+
+    Parameters
+    ----------
+    file : str
+        Name of the file.
+    what : str
+        What is wrong, with the name of the field; shortened to one line.
+    subject : str
+        The field or array that it is about.
+
+    Returns
+    -------
+    ModelError
+    """
+    text, name, field = (_shorten_text(part, 250) for part in (what, file, subject))
+    cure = "The file is damaged: get it again"
+    return ModelError(Problem(Severity.ERROR, text, name, cure, ProblemCode.DAMAGED_FILE, field))
 
 
 def join_names(items: Iterable[object], max_names: int = 5) -> str:

@@ -240,6 +240,14 @@ class HugeArray:
         return (multiarray._reconstruct, (np.ndarray, (10**13,), b"b"))
 
 
+def expand_tensors(content: dict[Any, Any]) -> dict[Any, Any]:
+    """Replace the weights by one number, seen as 10**15 of them."""
+    content["nROI"], content["npattern"] = 100_000, 1_000
+    content["normalization_variables"] = {name: np.ones(100_000) for name in ("cn_mean", "cn_std")}
+    content[300]["netDecomposer"]["model.1.weight"] = torch.ones(1).expand(10**8, 10**5)
+    return content
+
+
 def _set_item(keys: tuple[Any, ...], value: Any) -> Callable[[dict[Any, Any], Path], Any]:
     """Return a function that replaces one item of a checkpoint, or removes it if the value is `DROP`."""
 
@@ -280,6 +288,17 @@ TAMPERED: dict[str, Callable[[dict[Any, Any], Path], Any]] = {
     "more regions than there are": _set_item(("nROI",), 10**9),
     "a list": lambda content, mark: [content],
     "complex weights": _set_item((300, "netReconstruction", "model.4.bias"), torch.zeros(2, dtype=torch.complex64)),
+    "an expanded tensor": lambda content, mark: expand_tensors(content),
+    "numbers of bfloat16": _set_item(
+        (300, "netReconstruction", "model.4.bias"), torch.zeros(N_PATTERNS, dtype=torch.bfloat16)
+    ),
+    "text instead of numbers": _set_item(("correction_variables", "min_cov"), ["a", [1, 2], None]),
+    "a dictionary of ranges": _set_item(("correction_variables", "min_cov"), {"a": 1}),
+    "a bytearray": _set_item(("lr",), bytearray(10)),
+    "a huge epoch": lambda content, mark: content | {10**100: content.pop(300)},
+    "a key that is a tuple": _set_item((300, "netReconstruction", (1, 2)), torch.zeros(2)),
+    "another order of bytes": _set_item(("normalization_variables", "cn_mean"), np.ones(N_REGIONS, ">f8")),
+    "huge weights": _set_item((300, "netMapping", "model.7.weight"), torch.full((N_REGIONS, N_REGIONS // 2), 3e38)),
     "a sparse matrix": _set_item(
         (300, "netDecomposer", "model.1.weight"), torch.zeros(2 * N_REGIONS, N_REGIONS).to_sparse()
     ),

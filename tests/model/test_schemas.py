@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
+from typer.testing import CliRunner
 
 import rindices as ri
-from rindices.errors import ModelError
+from rindices.cli.main import app
+from rindices.errors import ModelError, ProblemCode
 from rindices.model.safetensors_io import read_metadata
 from rindices.model.schemas import SCHEMA_VERSION, read_model_parts
 
@@ -36,8 +40,106 @@ def test_parts_of_every_schema(schema: int) -> None:
 )
 def test_a_card_that_makes_no_sense_is_refused(key: str, value: Any, tmp_path: Path) -> None:
     path = change_metadata(FIXTURES / "schema2-contrastive.safetensors", tmp_path / "m.safetensors", **{key: value})
-    with pytest.raises(ModelError, match=r"m\.safetensors: its metadata make no sense"):
+    with pytest.raises(ModelError, match=rf"m\.safetensors: {key}|'{key}'"):
         ri.load(path)
+
+
+def apply_model(path: Path, folder: Path) -> Any:
+    from scripts.make_model_fixture import small_cohort
+
+    cohort = small_cohort()
+    table = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
+    table.to_csv(folder / "people.csv", index=False)
+    options = ["--workers", "1", "--out", str(folder / "r.tsv")]
+    return CliRunner().invoke(app, ["apply", str(path), str(folder / "people.csv"), *options])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("standardise.sd", lambda array: 0 * array, "standardise.sd should be positive"),
+        ("standardise.sd", np.negative, "standardise.sd should be positive"),
+        ("member0.shift_scale", lambda array: 0 * array, "member0.shift_scale should be positive"),
+        ("member1.weights", lambda array: array * 1e300, "member1.weights holds values beyond"),
+        ("training.covariance", np.negative, "training.covariance should have positive variances"),
+        ("training.covariance", lambda array: array - 2 * array.max(), "training.covariance should"),
+        ("training.distances", lambda array: array[::-1], "training.distances should be in ascending order"),
+        ("intervals.knots", lambda array: array[:, ::-1], "intervals.knots should be in ascending order"),
+        ("intervals.middle", lambda array: array + 9, "intervals.middle should lie between"),
+        ("intervals.error", lambda array: 0 * array, "intervals.error should be positive"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_name(name: str, change: Any, message: str, tmp_path: Path) -> None:
+    source = FIXTURES / "schema2-contrastive.safetensors"
+    arrays = from_bytes(source.read_bytes())
+    arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(to_bytes(arrays, {"rindices": json.dumps(read_metadata(source))}))
+    result = apply_model(path, tmp_path)
+    assert isinstance(result.exception, ModelError)
+    assert message in str(result.exception)
+    assert str(result.exception).startswith("m.safetensors: ")
+    assert "get it again" in str(result.exception)
+    assert len(str(result.exception).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "coding",
+    [
+        {"name": "age", "kind": "numeric", "low": 80, "high": 50},
+        {"name": "age", "kind": "numeric", "low": None, "high": 50},
+        {"name": ["age"], "kind": "numeric", "low": 50, "high": 80},
+        {"name": "age", "kind": "numeric", "low": 50},
+        {"name": "sex", "kind": "numeric", "low": 50, "high": 80},
+    ],
+)
+def test_altered_codings_are_refused(coding: dict[str, Any], tmp_path: Path) -> None:
+    source = FIXTURES / "schema2-contrastive.safetensors"
+    covariates = [coding, read_metadata(source)["covariates"][1]]
+    result = apply_model(change_metadata(source, tmp_path / "m.safetensors", covariates=covariates), tmp_path)
+    assert isinstance(result.exception, ModelError)
+    assert "covariates" in str(result.exception)
+    assert len(str(result.exception).splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", [[], ["--json"], ["--card"]])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"agreement": {"concordance": "high", "difference": None, "dimension": None}},
+        {"recipe": {"recipe": "default", "values": {"held_steps": "x"}}, "member_steps": [1, 2]},
+        {"trained_on": {"controls": "many"}},
+        {"citation": "\ud800"},
+        {"later": float("inf")},
+        {"member_steps": ["x"]},
+    ],
+)
+def test_altered_cards_are_refused(changes: dict[str, Any], option: list[str], tmp_path: Path) -> None:
+    path = change_metadata(FIXTURES / "schema2-paper.safetensors", tmp_path / "m.safetensors", **changes)
+    result = CliRunner().invoke(app, ["model", "show", str(path), *option])
+    assert isinstance(result.exception, ModelError)
+    assert str(result.exception).startswith("m.safetensors: ")
+    assert len(str(result.exception).splitlines()) == 1
+
+
+def test_results_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    """Several extreme numbers, each of which is possible alone."""
+    source = FIXTURES / "schema2-contrastive.safetensors"
+    arrays = from_bytes(source.read_bytes())
+    extremes = {"share": 0.0, "control_mean": 1e29, "control_scale": 1e-29, "shift_scale": 1e-29}
+    extremes |= {"error": 1e-29, "members": 1e29}
+    for name, array in arrays.items():
+        field = name.split(".")[-1]
+        arrays[name] = np.full_like(array, extremes[field]) if field in extremes else array
+    arrays["member1.weights"] = arrays["member1.weights"] * 1e29
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(to_bytes(arrays, {"rindices": json.dumps(read_metadata(source))}))
+    result = apply_model(path, tmp_path)
+    assert isinstance(result.exception, ModelError)
+    (problem,) = result.exception.problems
+    assert problem.code is ProblemCode.INFINITE_VALUES
+    assert problem.offenders
+    assert not (tmp_path / "r.tsv").exists()
 
 
 def test_keys_of_later_versions_are_kept(tmp_path: Path) -> None:
@@ -48,5 +150,5 @@ def test_keys_of_later_versions_are_kept(tmp_path: Path) -> None:
 
 def test_a_newer_schema_asks_for_an_update(tmp_path: Path) -> None:
     path = change_metadata(FIXTURES / "schema2-paper.safetensors", tmp_path / "m.safetensors", schema=99)
-    with pytest.raises(ModelError, match="update rindices"):
+    with pytest.raises(ModelError, match="Update rindices"):
         ri.load(path)

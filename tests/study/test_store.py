@@ -8,9 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load as from_bytes
 
 from rindices.errors import StudyError
+from rindices.learners.ensemble import Member
+from rindices.learners.inference import ContrastiveHead
+from rindices.learners.outcome import TrainingOutcome
+from rindices.model.safetensors_io import read_metadata, write_safetensors
 from rindices.study import store as stores
 from rindices.study.config import ModelConfig
 from rindices.study.plan import make_plan
@@ -28,6 +34,29 @@ def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) ->
     after = {path: path.stat().st_mtime_ns for path in files}
     assert [path for path in files if before[path] != after[path]] == [damaged]
     assert outputs(undisturbed) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"members": [[0, "converged", 1, []]]},
+        {"members": [["a", "converged", 1, None]]},
+        {"members": 3},
+        {"regions": 10**9},
+        {"regions": "many"},
+        {"kind": "magic"},
+        {"key": "other"},
+    ],
+)
+def test_a_damaged_set_is_not_taken_for_a_finished_one(changes: dict[str, object], tmp_path: Path) -> None:
+    store, work = RunStore(tmp_path), make_plan(ModelConfig(patterns=(2,), members=1, recipe="contrastive"), 0, "x")[0]
+    shapes = ContrastiveHead.shapes(5, 2)
+    head = ContrastiveHead.from_arrays({name: np.ones(shape) for name, shape in shapes.items()})
+    store.save(work, [Member(0, TrainingOutcome.CONVERGED, 1, head, np.ones((4, 2, 5)))])
+    assert store.load(work) is not None
+    path = store.path(work)
+    write_safetensors(path, from_bytes(path.read_bytes()), read_metadata(path) | changes)
+    assert store.load(work) is None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from rindices.errors import (
     Severity,
     describe_os_error,
     did_you_mean,
+    format_count,
     join_names,
 )
 from rindices.learners.inference import ContrastiveHead, SurrealHead, make_inference_function
@@ -189,15 +190,17 @@ class FittedModel:
         def prepare_rows(rows: IntArray) -> FloatArray:
             return apply_in_blocks(self.preprocessing.prepare_block, *(array[rows] for array in inputs))
 
-        if is_whole_table:
-            self._check_scale(prepare_rows(np.arange(len(volumes))))
-        members, distances = self._compute_members_and_distances(inputs)
-        novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
+            if is_whole_table:
+                self._check_scale(prepare_rows(np.arange(len(volumes))))
+            members, distances = self._compute_members_and_distances(inputs)
+            novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
+            columns = self._make_index_columns(members)
+        _check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         tail = {} if novelty.tail is None else {"novelty": novelty.tail}
         flags = {"novel": novelty.novel, "novel_because": novelty.texts}
-        table = pd.DataFrame({**ids, **self._make_index_columns(members), **tail, **flags})
-        return ApplyResult(table, [], NoveltyCount.of(novelty))
+        return ApplyResult(pd.DataFrame({**ids, **columns, **tail, **flags}), [], NoveltyCount.of(novelty))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.
@@ -360,6 +363,17 @@ class FittedModel:
 def _average_members(members: FloatArray) -> FloatArray:
     """Return the mean (N, M) of members (S, N, M), summed in the same order for any N, unlike `numpy.mean`."""
     return np.asarray(reduce(np.add, members) / len(members))
+
+
+def _check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
+    """Refuse results (N,) that are not finite, by the people who have them."""
+    is_finite = reduce(np.logical_and, (np.isfinite(column) for column in columns))
+    if is_finite.all():
+        return
+    people = tuple(str(person) for person in cohort.people[ID].array[~is_finite])
+    what = f"the R-indices of {format_count(len(people), 'person is not a number', 'people are not numbers')}"
+    cure = "Check the values of these people; if it is everyone, the model file is damaged: get it again"
+    raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
 
 
 def load(path: str | PathLike[str]) -> FittedModel:

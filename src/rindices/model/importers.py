@@ -13,7 +13,8 @@ import numpy as np
 
 from rindices._typing import AnyArray, FloatArray
 from rindices._version import __version__
-from rindices.errors import ModelError, did_you_mean
+from rindices.array_checks import find_array_fault
+from rindices.errors import ModelError, did_you_mean, make_damage_error
 from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.records import ModelCard, RecipeRecord
@@ -88,7 +89,7 @@ def import_published(path: Path, name: str) -> FittedModel:
             "or import it as a model of your own with --regions."
         )
     card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=published.citation)
-    return _build_model(checkpoint, list_published_regions(), published.covariates, published.order, card)
+    return _build_model(path.name, checkpoint, list_published_regions(), published.covariates, published.order, card)
 
 
 def import_checkpoint(
@@ -116,7 +117,7 @@ def import_checkpoint(
             "columns of the table it was trained on, in order."
         )
     order = tuple(range(checkpoint.n_patterns))
-    return _build_model(checkpoint, names, covariates, order, ModelCard(source="table", citation=CITATION))
+    return _build_model(path.name, checkpoint, names, covariates, order, ModelCard(source="table", citation=CITATION))
 
 
 def read_region_list(path: Path) -> list[str]:
@@ -142,6 +143,7 @@ def hash_checkpoint(checkpoint: "UpstreamCheckpoint") -> str:
 
 
 def _build_model(
+    file: str,
     checkpoint: "UpstreamCheckpoint",
     regions: Sequence[str],
     covariates: Sequence[str],
@@ -154,9 +156,16 @@ def _build_model(
             "them in the order of training, e.g. --covariates sex=F/M,age."
         )
     codings = tuple(map(_parse_covariate, covariates, checkpoint.low, checkpoint.high))
-    span = (checkpoint.high - checkpoint.low)[:, None]
-    residualiser = Residualiser(codings, checkpoint.low, checkpoint.beta / span)
+    if len({coding.name for coding in codings}) != len(codings):
+        raise ModelError("a covariate is named twice: give each of --covariates a name of its own.")
+    with np.errstate(over="ignore", invalid="ignore"):  # such numbers are refused below
+        coefficients = checkpoint.beta / (checkpoint.high - checkpoint.low)[:, None]
+        patterns = _compute_pattern_changes(checkpoint)[:, list(order)]
+    residualiser = Residualiser(codings, checkpoint.low, coefficients)
     preprocessing = Preprocessing(tuple(regions), residualiser, Standardiser(checkpoint.mean, checkpoint.sd))
+    for name, array in {**preprocessing.to_arrays(), "patterns": patterns}.items():
+        if fault := find_array_fault(name, array):
+            raise make_damage_error(file, f"{name} of its model {fault}", name)
     correlation = None if checkpoint.correlation is None else checkpoint.correlation[np.ix_(order, order)].tolist()
     card = replace(
         card,
@@ -165,7 +174,6 @@ def _build_model(
         rindices_version=__version__,
     )
     sums = {region: tuple(region.split("+")) for region in regions if "+" in region}
-    patterns = _compute_pattern_changes(checkpoint)[:, list(order)]
     return FittedModel(preprocessing, (_build_head(checkpoint),), (order,), patterns, None, card, sums=sums)
 
 
@@ -192,10 +200,12 @@ def _compute_pattern_changes(checkpoint: "UpstreamCheckpoint") -> FloatArray:
 
 def _parse_covariate(text: str, low: float, high: float) -> CovariateCoding:
     name, _, labels = text.partition("=")
+    if not name.strip() or not text.isprintable():
+        raise ModelError(f"{text!r:.50} is not a covariate: give a name, e.g. age, or sex=F/M.")
     if not labels:
         return NumericCovariate(name, float(low), float(high))
     levels = tuple(labels.split("/"))
-    if len(levels) != 2 or (low, high) != (0.0, 1.0):
+    if len(set(levels)) != 2 or not all(levels) or len(levels) != 2 or (low, high) != (0.0, 1.0):
         raise ModelError(
             f"{text}: two categories coded 0 and 1 are written {name}=A/B; the checkpoint has {name} from {low:g} to "
             f"{high:g}."
@@ -206,6 +216,6 @@ def _parse_covariate(text: str, low: float, high: float) -> CovariateCoding:
 def _parse_region(text: str) -> str:
     """Return the name of a region or sum of regions; numbers are MUSE codes."""
     parts = [part.strip() for part in text.split("+")]
-    if not all(parts):
-        raise ModelError(f"'{text}' is not a region: give a name, or names joined by +, e.g. 47+48.")
+    if not all(part and part.isprintable() for part in parts):
+        raise ModelError(f"{text!r:.50} is not a region: give a name, or names joined by +, e.g. 47+48.")
     return "+".join(region_name(int(part)) if part.isdecimal() else part for part in parts)

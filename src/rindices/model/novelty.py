@@ -234,7 +234,7 @@ class NoveltyDetector:
         above = np.count_nonzero(ratios > _OTHER_UNIT_RATIO, axis=1) >= half
         suspects = np.flatnonzero(above | (np.count_nonzero(ratios < 1 / _OTHER_UNIT_RATIO, axis=1) >= half))
         median = np.ones(len(volumes))
-        median[suspects] = np.maximum(np.median(ratios[suspects], axis=1), 1e-9)
+        median[suspects] = np.clip(np.median(ratios[suspects], axis=1), 1e-9, 1e9)
         other_unit = (median > _OTHER_UNIT_RATIO) | (median < 1 / _OTHER_UNIT_RATIO)
         for row, ratio in zip(rows[other_unit].tolist(), median[other_unit], strict=True):
             text = f"all volumes are about {10 ** np.round(np.log10(ratio)):g} times the usual: another unit?"

@@ -4,11 +4,13 @@ This module alone knows the keys of these files. Everything else reads fields. A
 dictionary in its file: ``model.card["agreement"]``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rindices.errors import Problem, ProblemCode
 
@@ -16,6 +18,7 @@ Interval = tuple[float, float]
 OptionalInterval = tuple[float | None, float | None]
 
 
+_TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 _OMIT = {"omit": True}
 """Metadata of a field that is left out of the file while it is None or empty; earlier files may lack it."""
 
@@ -218,7 +221,7 @@ class ModelCard(Record):
 
     unit: str = "unknown"
     source: str = field(default="", metadata=_OMIT)
-    covariate_ranges: Mapping[str, Sequence[float]] = field(default_factory=dict, metadata=_OMIT)
+    covariate_ranges: Mapping[str, Interval] = field(default_factory=dict, metadata=_OMIT)
     trained_on: Mapping[str, int] = field(default_factory=dict)
     orthogonality: float | None = field(default=None, metadata=_OMIT)
     agreement: AgreementRecord | None = field(default=None, metadata=_OMIT)
@@ -336,14 +339,36 @@ def _parse(hint: Any, value: Any, key: str) -> Any:
             return None
         return _parse(next(part for part in arguments if part is not type(None)), value, key)
     if _is_record(hint):
-        return hint.from_dict(value)
+        try:
+            return hint.from_dict(value)
+        except ValueError as error:
+            raise ValueError(f"{key!r}: {error}") from None
     if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{key!r} should be a list, not {value!r:.50}")
+        if not isinstance(value, list | tuple) or (arguments[-1] is not Ellipsis and len(value) != len(arguments)):
+            length = "" if arguments[-1] is Ellipsis else f" of {len(arguments)}"
+            raise ValueError(f"{key!r} should be a list{length}, not {value!r:.50}")
         return tuple(_parse(arguments[0], item, key) for item in value)
-    if get_origin(hint) is Mapping and not isinstance(value, Mapping):
-        raise ValueError(f"{key!r} should be an object, not {value!r:.50}")
+    if get_origin(hint) is Mapping:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{key!r} should be an object, not {value!r:.50}")
+        return {name: _parse(arguments[1], item, f"{key}.{name}") for name, item in value.items()}
+    if not _is_valid(hint, value):
+        raise ValueError(f"{key!r} should be {_TYPE_NAMES.get(hint, hint)}, not {value!r:.50}")
     return value
+
+
+@cache
+def _make_adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _is_valid(hint: Any, value: Any) -> bool:
+    """Return whether a single value has its exact type and is finite."""
+    try:
+        _make_adapter(hint).validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _is_record(hint: Any) -> bool:

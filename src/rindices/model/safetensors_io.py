@@ -1,10 +1,12 @@
 """Read and write safetensors files without trusting them.
 
-The length of the header and the names, types and shapes of the arrays are checked before anything large is read.
-Nothing in a file is ever executed.
+The length of the header and the names, types, shapes and positions of the arrays are checked before anything large is
+read, then the values of the arrays. Nothing in a file is ever executed.
 """
 
 import json
+import math
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,15 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from rindices._typing import AnyArray
+from rindices.array_checks import find_array_fault
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError, describe_os_error
+from rindices.errors import ModelError, Problem, ProblemCode, Severity, describe_os_error, join_names, make_damage_error
 
 METADATA_KEY = "rindices"
 _MAX_HEADER_BYTES = 20_000_000
 _MAX_FILE_BYTES = 4_000_000_000
 _PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+_BYTES_BY_TYPE = {"F32": 4, "F64": 8}
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[str, Any]) -> None:
@@ -38,69 +42,117 @@ def read_metadata(path: Path) -> dict[str, Any]:
     text = declared.get(METADATA_KEY) if isinstance(declared, dict) else None
     if not isinstance(text, str):
         raise ModelError(
-            f"{path.name} is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata."
+            f"{path.name} is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata. Give a "
+            "model of rindices."
         )
     metadata = _parse_json(text, path)
     if not isinstance(metadata, dict):
-        raise ModelError(f"{path.name}: its metadata are not an object; the file is damaged.")
+        raise make_damage_error(path.name, "its metadata are not an object")
     return metadata
 
 
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
-    """Return the arrays of a file, which must be those of the expected shapes, finite floats and no others."""
+    """Read the arrays of a file.
+
+    Parameters
+    ----------
+    path : Path
+    expected : mapping of str to tuple of int
+        Names and shapes of the arrays that the file must hold; it must hold no others.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Floats with the values that their names ask for, see `rindices.array_checks`.
+
+    Raises
+    ------
+    ModelError
+        That names the first array that is not as it should be.
+    """
     header = {name: entry for name, entry in read_header(path).items() if name != "__metadata__"}
     missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
     if missing or extra:
-        what = f"lacks {', '.join(missing[:3])}" if missing else f"has more than it should: {', '.join(extra[:3])}"
-        raise ModelError(f"{path.name} {what}; the file is damaged or was changed.")
-    for name, shape in expected.items():
-        _check_array_entry(path, name, header[name], shape)
+        names = join_names(missing or extra, 3)
+        what = f"lacks {names}" if missing else f"has more than it should: {names}"
+        raise make_damage_error(path.name, what, (missing or extra)[0])
+    _check_positions(path, {name: _check_entry(path, name, header[name], shape) for name, shape in expected.items()})
     try:
         arrays: dict[str, AnyArray] = from_bytes(path.read_bytes())
-    except (SafetensorError, ValueError, OSError) as error:
-        raise ModelError(f"{path.name} cannot be read ({_first_line(error)}); copy it again.") from error
+    except (SafetensorError, ValueError, OSError, MemoryError) as error:
+        raise make_damage_error(path.name, f"cannot be read ({_first_line(error)})") from error
     for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise ModelError(f"{path.name}: {name} holds values that are not finite; the file is damaged.")
+        if fault := find_array_fault(name, array):
+            raise make_damage_error(path.name, f"{name} {fault}", name)
     return arrays
 
 
-def _check_array_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> None:
-    declared = entry.get("shape") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "F64") or declared != list(shape):
-        raise ModelError(f"{path.name}: {name} should be floats of shape {shape}, not {declared}; the file is damaged.")
+def _check_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return where an array begins and ends, if its type, shape and length are as expected."""
+    fields = entry if isinstance(entry, dict) else {}
+    declared, size = fields.get("shape"), _BYTES_BY_TYPE.get(str(fields.get("dtype")), 0)
+    if not size or declared != list(shape) or any(type(length) is not int for length in declared):
+        what = f"{name} should be floats of shape {list(shape)}, not {fields.get('dtype')!s:.20} of {declared!s:.60}"
+        raise make_damage_error(path.name, what, name)
+    offsets = fields.get("data_offsets")
+    if not isinstance(offsets, list) or [type(offset) for offset in offsets] != [int, int]:
+        raise make_damage_error(path.name, f"{name} has no position in the file", name)
+    start, end = offsets
+    if end - start != size * math.prod(shape):
+        what = f"{name} needs {size * math.prod(shape):,} bytes, the file has {end - start:,} for it"
+        raise make_damage_error(path.name, what, name)
+    return start, end
+
+
+def _check_positions(path: Path, positions: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse arrays that overlap or leave gaps, and a file that is longer or shorter than its arrays."""
+    end = 0
+    for name, (start, next_end) in sorted(positions.items(), key=lambda item: item[1]):
+        if start != end:
+            raise make_damage_error(path.name, f"{name} begins at byte {start:,}, not at {end:,}", name)
+        end = next_end
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if (size := path.stat().st_size - 8 - length) != end:
+        raise make_damage_error(path.name, f"its arrays need {end:,} bytes, it has {size:,}")
 
 
 def read_header(path: Path) -> dict[str, Any]:
     """Return the JSON header of a file: eight bytes of length, then that many bytes."""
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path} cannot be read (it is not a file): give a model.safetensors.")
         with path.open("rb") as file:
-            start = file.read(8)
-            length = int.from_bytes(start, "little")
-            is_too_long = length > min(_MAX_HEADER_BYTES, size - 8)
-            if is_too_long and start.startswith(_PICKLE_PREFIXES):  # a valid length may begin with these bytes
-                raise ModelError(
-                    f"{path.name} is a pickle or zip, not a model: such files can run code and are refused."
-                )
-            if len(start) < 8 or size > _MAX_FILE_BYTES:
-                raise ModelError(f"{path.name} has {size:,} bytes, which no model has; copy it again.")
-            if is_too_long:
-                raise ModelError(f"{path.name} is not a model: it claims a header of {length:,} bytes.")
-            text = file.read(length)
+            text = file.read(_check_header_length(path, file.read(8), status.st_size))
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
     header = _parse_json(text, path)
     if not isinstance(header, dict):
-        raise ModelError(f"{path.name} is not a safetensors file.")
+        raise make_damage_error(path.name, "is not a safetensors file")
     return header
+
+
+def _check_header_length(path: Path, start: bytes, size: int) -> int:
+    """Return the length of the header, which the first eight bytes of a file tell."""
+    length = int.from_bytes(start, "little")
+    is_too_long = length > min(_MAX_HEADER_BYTES, size - 8)
+    if is_too_long and start.startswith(_PICKLE_PREFIXES):  # a valid length may begin with these bytes
+        what = "is a pickle or zip, not a model: such files can run code and are refused"
+        problem = Problem(Severity.ERROR, what, path.name, "Give a model.safetensors", ProblemCode.UNSAFE_FILE)
+        raise ModelError(problem)
+    if len(start) < 8 or size > _MAX_FILE_BYTES:
+        raise make_damage_error(path.name, f"has {size:,} bytes, which no model has")
+    if is_too_long:
+        raise make_damage_error(path.name, f"is not a model: it claims a header of {length:,} bytes")
+    return length
 
 
 def _parse_json(text: str | bytes, path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path.name} is not a model: its header cannot be read; copy it again.") from error
+        raise make_damage_error(path.name, "is not a model: its header cannot be read") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-import numpy as np
-
 from rindices._typing import AnyArray, FloatArray
 from rindices._version import __version__
-from rindices.errors import ModelError
+from rindices.array_checks import find_interval_fault
+from rindices.errors import ModelError, Problem, ProblemCode, Severity, make_damage_error
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, ContrastiveHead, SurrealHead
 from rindices.model.intervals import CalibratedIntervals
+from rindices.model.metadata import AnyMetadata, MetadataSchema1, MetadataSchema2, find_unsafe_value, validate_metadata
 from rindices.model.novelty import TrainingDistribution
 from rindices.model.records import ModelCard
 from rindices.model.safetensors_io import read_arrays, read_metadata
@@ -23,7 +23,7 @@ from rindices.preprocess.pipeline import Preprocessing
 
 SCHEMA_VERSION = 2
 """The schema that is written now."""
-_REQUIRED_METADATA = ("kind", "members", "n_patterns", "regions", "covariates", "unit", "orders")
+_METADATA_BY_SCHEMA: dict[int, type[MetadataSchema1] | type[MetadataSchema2]] = {1: MetadataSchema1, 2: MetadataSchema2}
 _MODEL_KEYS = frozenset(
     {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
     | {"sums", "training_distances", "interval_knots"}
@@ -46,110 +46,42 @@ class ModelParts(TypedDict):
 
 def read_model_parts(path: Path) -> ModelParts:
     """Return the attributes of the model in a file."""
-    metadata = read_metadata(path)
-    schema = metadata.get("schema")
-    if type(schema) is not int or schema not in _READERS:
-        newer = type(schema) is int and schema > SCHEMA_VERSION
-        cure = "update rindices" if newer else "the file is damaged"
-        raise ModelError(f"{path.name} has schema {schema!r}, this is rindices {__version__}: {cure}.")
-    return _READERS[schema](path, metadata)
-
-
-def _read_schema_1(path: Path, metadata: Mapping[str, Any]) -> ModelParts:
-    """Read the first schema: preprocessing, members, patterns, mean and covariance of the training people."""
-    return _read_model(path, metadata, {"training.mean": 1, "training.covariance": 2}, {})
-
-
-def _read_schema_2(path: Path, metadata: Mapping[str, Any]) -> ModelParts:
-    """Read the second schema, with sums of regions and, optionally, distances of training people and intervals."""
-    distances, knots = (_read_optional_size(path, metadata, name) for name in ("training_distances", "interval_knots"))
-    training = {} if distances is None else {"training.mean": 1, "training.covariance": 2}
-    try:
-        sums = {region: tuple(parts) for region, parts in metadata["sums"].items()}
-        ranges = [(float(low), float(high)) for low, high in metadata.get("covariate_ranges", {}).values()]
-        is_valid = set(sums) <= set(metadata["regions"]) and bool(np.isfinite(ranges).all())
-        is_valid &= all(isinstance(part, str) for parts in sums.values() for part in parts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path.name}: its regions or ranges make no sense ({error!r}); it is damaged.") from error
-    if not is_valid:
-        raise ModelError(f"{path.name}: its regions or ranges make no sense; the file is damaged.")
-    shapes: dict[str, tuple[int, ...]] = {} if distances is None else {"training.distances": (distances,)}
-    patterns = metadata.get("n_patterns")
-    if knots is not None and type(patterns) is int:
-        shapes |= {f"intervals.{name}": shape for name, shape in CalibratedIntervals.shapes(patterns, knots).items()}
-    return {**_read_model(path, metadata, training, shapes), "sums": sums}
-
-
-_READERS = {1: _read_schema_1, 2: _read_schema_2}
-
-
-def _read_model(
-    path: Path, metadata: Mapping[str, Any], by_region: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]
-) -> ModelParts:
-    """Return the attributes that all schemas have.
-
-    Parameters
-    ----------
-    by_region : mapping of str to int
-        Further arrays whose axes are all regions, and the number of their axes.
-    shapes : mapping of str to tuple of int
-        Further arrays and their shapes.
-    """
-    missing = [name for name in _REQUIRED_METADATA if name not in metadata]
-    if missing:
-        raise ModelError(f"{path.name}: its metadata lack {', '.join(missing)}; the file is damaged.")
-    try:
-        sizes = _read_sizes(metadata)
-        kind = HEADS_BY_KIND[metadata["kind"]]
-        expected = _list_expected_shapes(kind, metadata, *sizes)
-        orders = tuple(tuple(int(column) for column in order) for order in metadata["orders"])
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelError(f"{path.name}: its metadata make no sense ({error!r}); the file is damaged.") from error
-    regions, patterns, members = sizes
-    if len(orders) != members or any(sorted(order) != list(range(patterns)) for order in orders):
-        raise ModelError(f"{path.name}: the order of its patterns makes no sense; the file is damaged.")
-    arrays = read_arrays(path, expected | {name: (regions,) * axes for name, axes in by_region.items()} | dict(shapes))
+    content = read_metadata(path)
+    schema = content.get("schema")
+    if type(schema) is not int or schema not in _METADATA_BY_SCHEMA:
+        raise _refuse_schema(path, schema)
+    if (fault := find_unsafe_value(content)) is not None:
+        raise make_damage_error(path.name, " ".join(fault), fault[0])
+    metadata = validate_metadata(path.name, content, _METADATA_BY_SCHEMA[schema])
+    arrays = read_arrays(path, list_array_shapes(metadata))
     training, intervals = (_select_prefix(f"{name}.", arrays) for name in ("training", "intervals"))
+    if intervals and (what := find_interval_fault(intervals["low"], intervals["middle"], intervals["high"])):
+        raise make_damage_error(path.name, f"intervals.middle {what}", "intervals.middle")
+    kind = HEADS_BY_KIND[metadata.kind]
     return {
-        "preprocessing": Preprocessing.from_parts(metadata, arrays),
-        "heads": tuple(kind.from_arrays(_select_prefix(f"member{index}.", arrays)) for index in range(members)),
-        "orders": orders,
+        "preprocessing": Preprocessing.from_parts(content, arrays),
+        "heads": tuple(kind.from_arrays(_select_prefix(f"member{k}.", arrays)) for k in range(metadata.members)),
+        "orders": tuple(tuple(order) for order in metadata.orders),
         "patterns": arrays["patterns"],
         "patterns_se": arrays.get("patterns_se"),
         "training": TrainingDistribution(**training) if training else None,
-        "card": _read_card(path, metadata),
+        "card": _read_card(path, content),
         "intervals": CalibratedIntervals(**intervals) if intervals else None,
-        "sums": {},
+        "sums": {region: tuple(parts) for region, parts in metadata.sums.items()},
     }
 
 
-def _read_optional_size(path: Path, metadata: Mapping[str, Any], name: str) -> int | None:
-    value = metadata.get(name, "nothing")
-    if value is not None and (type(value) is not int or not 0 <= value <= 1_000_000):
-        raise ModelError(f"{path.name}: its {name} cannot be {value!r:.50}; the file is damaged.")
-    return value
+def _refuse_schema(path: Path, schema: Any) -> ModelError:
+    """Return the error about a schema that this version does not read."""
+    if type(schema) is not int or schema <= SCHEMA_VERSION:
+        return make_damage_error(path.name, f"schema should be a number from 1 to {SCHEMA_VERSION}", "schema")
+    what = f"schema {schema} is newer than what rindices {__version__} reads"
+    return ModelError(Problem(Severity.ERROR, what, path.name, "Update rindices", ProblemCode.NEWER_FILE, "schema"))
 
 
-def _read_sizes(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the numbers of regions, patterns and members, after checking them."""
-    regions = metadata["regions"]
-    if not isinstance(regions, list) or not all(isinstance(name, str) for name in regions):
-        raise ValueError("regions")
-    sizes = (len(regions), metadata["n_patterns"], metadata["members"])
-    if len(set(regions)) != len(regions) or not all(type(s) is int and 0 < s <= 100_000 for s in sizes):
-        raise ValueError("sizes")
-    return sizes
-
-
-def _list_expected_shapes(
-    kind: type[ContrastiveHead] | type[SurrealHead],
-    metadata: Mapping[str, Any],
-    regions: int,
-    patterns: int,
-    members: int,
-) -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of every array of a model."""
-    columns = sum(1 if coding["kind"] == "numeric" else len(coding["levels"]) - 1 for coding in metadata["covariates"])
+def list_array_shapes(metadata: AnyMetadata) -> dict[str, tuple[int, ...]]:
+    """Return the name and shape of every array that a model with these metadata has."""
+    regions, patterns, columns = len(metadata.regions), metadata.n_patterns, metadata.n_columns
     shapes: dict[str, tuple[int, ...]] = {
         "residualise.centre": (columns,),
         "residualise.coefficients": (columns, regions),
@@ -157,12 +89,19 @@ def _list_expected_shapes(
         "standardise.sd": (regions,),
         "patterns": (len(SEVERITY_LEVELS), patterns, regions),
     }
-    if metadata.get("interval_over") is not None:
+    if metadata.interval_over is not None:
         shapes["patterns_se"] = shapes["patterns"]
-    if metadata.get("harmonise") is not None:  # absent in older files
-        shapes |= Harmoniser.shapes(metadata["harmonise"], columns, regions)
-    for index in range(members):
-        shapes |= {f"member{index}.{name}": shape for name, shape in kind.shapes(regions, patterns).items()}
+    if metadata.harmonise is not None:
+        shapes |= Harmoniser.shapes(len(metadata.harmonise.sites), columns, regions)
+    if metadata.has_training:
+        shapes |= {"training.mean": (regions,), "training.covariance": (regions, regions)}
+    if metadata.training_distances is not None:
+        shapes["training.distances"] = (metadata.training_distances,)
+    if metadata.interval_knots is not None:
+        interval_shapes = CalibratedIntervals.shapes(patterns, metadata.interval_knots)
+        shapes |= {f"intervals.{name}": shape for name, shape in interval_shapes.items()}
+    for name, shape in HEADS_BY_KIND[metadata.kind].shapes(regions, patterns).items():
+        shapes |= {f"member{index}.{name}": shape for index in range(metadata.members)}
     return shapes
 
 
@@ -175,4 +114,4 @@ def _read_card(path: Path, metadata: Mapping[str, Any]) -> ModelCard:
     try:
         return ModelCard.from_dict({key: value for key, value in metadata.items() if key not in _MODEL_KEYS})
     except ValueError as error:
-        raise ModelError(f"{path.name}: its metadata make no sense ({error}); the file is damaged.") from error
+        raise make_damage_error(path.name, str(error)) from None

@@ -9,7 +9,7 @@ Shape letters: N people, R regions, P columns of the design, K sites.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypedDict
+from typing import Self, TypedDict
 
 import numpy as np
 
@@ -221,20 +221,15 @@ class Harmoniser:
         return {"mode": self.mode, "sites": list(self.sites), "counts": list(self.counts)}
 
     @staticmethod
-    def shapes(record: Mapping[str, Any], n_columns: int, n_regions: int) -> dict[str, tuple[int, ...]]:
-        """Return the name and shape of each array that belongs to a record read from a file, after checking it."""
-        sites, counts = record["sites"], record["counts"]
-        if record["mode"] not in HARMONISATION_MODES or not all(isinstance(name, str) for name in sites):
-            raise ValueError("harmonise")
-        if not sites or len(set(sites)) != len(sites) or len(counts) != len(sites):
-            raise ValueError("sites")
+    def shapes(n_sites: int, n_columns: int, n_regions: int) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of each array."""
         return {
             "harmonise.mean": (n_regions,),
             "harmonise.centre": (n_columns,),
             "harmonise.coefficients": (n_columns, n_regions),
             "harmonise.sd": (n_regions,),
-            "harmonise.shift": (len(sites), n_regions),
-            "harmonise.scale": (len(sites), n_regions),
+            "harmonise.shift": (n_sites, n_regions),
+            "harmonise.scale": (n_sites, n_regions),
         }
 
     @classmethod

@@ -189,7 +189,7 @@ def collect_provenance(cohort: Cohort, seed: int) -> ProvenanceRecord:
     )
 
 
-def _compute_covariate_ranges(cohort: Cohort) -> dict[str, list[float]]:
+def _compute_covariate_ranges(cohort: Cohort) -> dict[str, tuple[float, float]]:
     """Return the range of each numeric covariate among all training people."""
     numbers = cohort.covariates.select_dtypes("number")
-    return {name: [float(numbers[name].min()), float(numbers[name].max())] for name in numbers}
+    return {name: (float(numbers[name].min()), float(numbers[name].max())) for name in numbers}

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from rindices._typing import FloatArray, IntArray
 from rindices.atomic import write_atomically
@@ -21,6 +23,7 @@ from rindices.errors import ModelError, StudyError, describe_os_error
 from rindices.learners.ensemble import Member
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.outcome import TrainingOutcome
+from rindices.model.metadata import MAX_DIMENSION
 from rindices.model.safetensors_io import read_arrays, read_header, read_metadata, write_safetensors
 from rindices.study.lock import file_lock
 from rindices.study.plan import MemberSet
@@ -163,21 +166,28 @@ def _read_progress(checkpoint: Path, work: MemberSet) -> float:
         return 0.0
 
 
+class _MemberSetMetadata(BaseModel):
+    """Metadata of a member set: number, outcome, steps and evidence of each member."""
+
+    key: str
+    kind: str
+    regions: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
+    members: list[tuple[int, TrainingOutcome, int, tuple[float, float, float | None] | None]]
+
+
 def _load_members(path: Path, work: MemberSet) -> list[Member]:
-    metadata = read_metadata(path)
-    if metadata["key"] != work.key:
-        raise ValueError(metadata["key"])
-    head, regions, patterns = HEADS_BY_KIND[metadata["kind"]], int(metadata["regions"]), work.point.n_patterns
+    metadata = _MemberSetMetadata.model_validate(read_metadata(path))
+    if metadata.key != work.key:
+        raise ValueError(metadata.key)
+    head, regions, patterns = HEADS_BY_KIND[metadata.kind], metadata.regions, work.point.n_patterns
     shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
-    states = metadata["members"]
-    expected = {f"{index}.{name}": shape for index in range(len(states)) for name, shape in shapes.items()}
-    arrays = read_arrays(path, expected)
+    indices = range(len(metadata.members))
+    arrays = read_arrays(path, {f"{index}.{name}": shape for index in indices for name, shape in shapes.items()})
     members = []
-    for index, (number, outcome, steps, record) in enumerate(states):
+    for index, (number, outcome, steps, record) in enumerate(metadata.members):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
-        evidence = None if record is None else (record[0], record[1], math.nan if record[2] is None else record[2])
-        inference = head.from_arrays(fields)
-        members.append(Member(number, TrainingOutcome(outcome), steps, inference, fields["patterns"], evidence))
+        evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
+        members.append(Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence))
     return members
 
 

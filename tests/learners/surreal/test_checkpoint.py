@@ -11,9 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from safetensors import safe_open
+from safetensors.torch import save as to_bytes
 
 import rindices
 from rindices.errors import RindicesError
@@ -74,6 +77,56 @@ def test_another_plan_or_other_data_are_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(RindicesError, match="delete it"):
         train_stacks(*PEOPLE, TrainingPlan(2, SHORT), path=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("states", lambda text: "x"),
+        ("states", lambda text: "[]"),
+        ("states", lambda text: text.replace('"steps"', '"step"')),
+        ("states", lambda text: text.replace('"members": [', '"members": ["a", ')),
+        ("states", lambda text: text.replace('"members": [', '"members": [77, ')),
+        ("identity", lambda text: "[" * 100_000),
+        ("identity", lambda text: "[]"),
+        ("0/phi", lambda tensor: torch.zeros(1)),
+        ("0/order.controls", lambda tensor: tensor + 10**6),
+        ("0/phi", lambda tensor: tensor + 1),
+        ("0/weights.generator", lambda tensor: tensor.double()),
+        ("0/stream.0", lambda tensor: tensor[:10]),
+    ],
+)
+def test_damaged_checkpoints_are_refused_in_one_line(name: str, change: Any, tmp_path: Path) -> None:
+    path, plan = tmp_path / "members.safetensors", TrainingPlan(2, SHORT.replace(max_steps=40))
+    make_unfinished_checkpoint(path, plan)
+    with safe_open(path, framework="pt") as file:
+        metadata, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    group = metadata if name in metadata else tensors
+    group[name] = change(group[name])
+    path.write_bytes(to_bytes(tensors, metadata))
+    with pytest.raises(RindicesError, match=r"delete (it|this one)") as caught:
+        train_stacks(*PEOPLE, plan, path=path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_checkpoint_without_a_digest_is_resumed(tmp_path: Path) -> None:
+    """Checkpoints of early versions have none; then names, types and shapes are checked."""
+    path, plan = tmp_path / "members.safetensors", TrainingPlan(2, SHORT.replace(max_steps=40))
+    make_unfinished_checkpoint(path, plan)
+    with safe_open(path, framework="pt") as file:
+        metadata, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    del metadata["digest"]
+    path.write_bytes(to_bytes(tensors, metadata))
+    assert are_equal(train_stacks(*PEOPLE, plan, path=path), train_stacks(*PEOPLE, plan))
+    tensors["0/phi"] = torch.zeros(1)
+    path.write_bytes(to_bytes(tensors, metadata))
+    with pytest.raises(RindicesError, match="phi has another shape or type"):
+        train_stacks(*PEOPLE, plan, path=path)
+
+
+def make_unfinished_checkpoint(path: Path, plan: TrainingPlan) -> None:
+    with pytest.MonkeyPatch.context() as patch, interrupt_at(20, RuntimeError, patch), pytest.raises(RuntimeError):
+        train_stacks(*PEOPLE, plan, path=path, save_every=10)
 
 
 def test_a_killed_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:

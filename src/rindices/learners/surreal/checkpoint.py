@@ -11,10 +11,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
@@ -31,13 +31,18 @@ TrainingIdentity = Mapping[str, object]
 """Plan and data by name, as JSON values; a checkpoint resumes only the training that wrote it."""
 
 
-class _StackRecord(TypedDict):
-    """Progress of one stack, as JSON."""
+class _StackRecord(BaseModel):
+    """Progress of one stack, as JSON; ``trained`` has number, outcome and steps of each member that has stopped."""
 
-    steps: int
-    members: list[int]
-    cursors: list[int]
-    trained: list[tuple[int, str, int]]  # number, outcome, steps
+    model_config = ConfigDict(strict=True)
+
+    steps: NonNegativeInt
+    members: list[NonNegativeInt]
+    cursors: list[NonNegativeInt]
+    trained: list[tuple[NonNegativeInt, TrainingOutcome, NonNegativeInt]]
+
+
+_STACK_RECORDS = TypeAdapter(list[_StackRecord])
 
 
 def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> TrainingIdentity:
@@ -57,8 +62,9 @@ def save_checkpoint(path: Path, states: Sequence[TrainingState], identity: Train
         for number, state in enumerate(states)
         for name, tensor in _collect_tensors(state).items()
     }
-    records = json.dumps([_make_record(state) for state in states])
-    write_atomically(path, to_bytes(tensors, {"identity": json.dumps(identity), "states": records}))
+    records = json.dumps([_make_record(state).model_dump(mode="json") for state in states])
+    metadata = {"identity": json.dumps(identity), "states": records, "digest": _hash_content(records, tensors)}
+    write_atomically(path, to_bytes(tensors, metadata))
 
 
 def load_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
@@ -67,11 +73,32 @@ def load_checkpoint(path: Path, states: Sequence[TrainingState], identity: Train
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise RindicesError(f"{path} is not a checkpoint ({error}); delete it to start again.") from error
-    _check_identity(path, json.loads(metadata.get("identity", "{}")), identity)
-    for number, (state, record) in enumerate(zip(states, json.loads(metadata["states"]), strict=True)):
-        _restore_state(state, record, _select_prefix(tensors, f"{number}/"))
+        saved, records = json.loads(metadata["identity"]), _STACK_RECORDS.validate_json(metadata["states"])
+        if metadata.get("digest", "") not in ("", _hash_content(metadata["states"], tensors)):  # early files have none
+            raise ValueError("its numbers were changed")
+    except (SafetensorError, KeyError, ValueError, RecursionError) as error:
+        raise _make_error(path, error) from error
+    _check_identity(path, saved if isinstance(saved, dict) else {}, identity)
+    try:
+        for number, (state, record) in enumerate(zip(states, records, strict=True)):
+            _restore_state(state, record, _select_prefix(tensors, f"{number}/"))
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise _make_error(path, error) from error
+
+
+def _hash_content(records: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of all numbers in a checkpoint."""
+    digest = hashlib.sha256(records.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        digest.update(tensors[name].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _make_error(path: Path, error: Exception) -> RindicesError:
+    """Return the error about a damaged checkpoint; its reason is the first line of another error."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
+    return RindicesError(f"{path} is not a checkpoint of this training ({reason}); delete it to start again.")
 
 
 def _select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -115,19 +142,23 @@ def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
 
 
 def _make_record(state: TrainingState) -> _StackRecord:
-    return {
-        "steps": state.steps,
-        "members": list(state.stack.members),
-        "cursors": state.batches.cursors,
-        "trained": [(trained.member, trained.outcome.value, trained.steps) for trained in state.trained],
-    }
+    return _StackRecord(
+        steps=state.steps,
+        members=list(state.stack.members),
+        cursors=state.batches.cursors,
+        trained=[(trained.member, trained.outcome, trained.steps) for trained in state.trained],
+    )
 
 
 def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str, Tensor]) -> None:
     members = state.stack.members
-    state.select_members([members.index(member) for member in record["members"]])
-    state.steps, state.batches.cursors = record["steps"], record["cursors"]
+    if sorted([*record.members, *(member for member, _, _ in record.trained)]) != sorted(members):
+        raise ValueError("it has other members")
+    state.select_members([members.index(member) for member in record.members])
+    state.steps, state.batches.cursors = record.steps, record.cursors
     for name, tensor in _iter_live_tensors(state):
+        if tensors[name].shape != tensor.shape or tensors[name].dtype != tensor.dtype:
+            raise ValueError(f"{name} has another shape or type")
         tensor.copy_(tensors[name])
     for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
         stream.set_state(tensors[f"stream.{member}"])
@@ -135,11 +166,11 @@ def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str
     state.trained = [
         TrainedMember(
             member,
-            TrainingOutcome(outcome),
+            outcome,
             steps,
             _select_prefix(tensors, f"done.{member}."),
             tensors[f"correlation.{member}"],
             tensors[f"seen.{member}"].numpy(),
         )
-        for member, outcome, steps in record["trained"]
+        for member, outcome, steps in record.trained
     ]

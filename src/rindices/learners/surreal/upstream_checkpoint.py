@@ -7,7 +7,10 @@ Shape letters: R regions, M patterns, C covariates, H and L widths of the hidden
 
 from __future__ import annotations
 
+import math
+import pickletools
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +18,35 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
+from torch.serialization import safe_globals
 
 from rindices._typing import AnyArray, FloatArray
-from rindices.errors import ModelError, describe_os_error, join_names
+from rindices.array_checks import SMALLEST_SCALE, find_array_fault
+from rindices.errors import (
+    ModelError,
+    Problem,
+    ProblemCode,
+    Severity,
+    describe_os_error,
+    join_names,
+    make_damage_error,
+)
 from rindices.learners.inference import compute_hidden_widths
 
 _MAX_BYTES = 500_000_000
-_MAX_DIMENSION = 100_000  # regions, patterns or covariates
+_MAX_PICKLE_BYTES = 2_000_000  # a pickle of this size, made of the allowed names, fills a few hundred MB at most
+_MAX_TUPLES = 20_000  # Python crashes when it hashes a tuple that is nested more deeply
+_MAX_DIMENSION = 100_000  # regions or covariates
+_MAX_PATTERNS = 1_000
+_MAX_EPOCH = 10**12
+_ALLOWED_GLOBALS = {
+    *("collections OrderedDict", "_codecs encode", "torch Size"),
+    *("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"),
+    *(f"torch {kind}Storage" for kind in ("Float", "Double", "Half", "Long", "Int", "Short", "Char", "Byte", "Bool")),
+    *("numpy ndarray", "numpy dtype", "numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct"),
+}
+"""Names that a pickle may hold, written as in the file."""
+_TENSOR_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
 class UpstreamCheckpoint(NamedTuple):
@@ -82,7 +106,7 @@ def read_upstream_checkpoint(path: Path, epoch: int | None = None) -> UpstreamCh
     try:
         return _validate_content(content, epoch)
     except _InvalidCheckpoint as error:
-        raise ModelError(f"{path.name} is not a checkpoint of SurrealGAN 0.1.1: {error}. Get the file again.") from None
+        raise make_damage_error(path.name, f"is not a checkpoint of SurrealGAN 0.1.1: {error}") from None
 
 
 class _InvalidCheckpoint(Exception):  # noqa: N818
@@ -92,19 +116,11 @@ class _InvalidCheckpoint(Exception):  # noqa: N818
 def _load_weights_only(path: Path) -> Any:
     """Load a file with torch's weights-only loader, which executes nothing in it."""
     try:
-        if not zipfile.is_zipfile(path):
+        if not path.is_file() or not zipfile.is_zipfile(path):
             path.stat()
             raise ModelError(f"{path.name} is not a file that torch wrote: give a checkpoint of SurrealGAN 0.1.1.")
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-        if size > _MAX_BYTES:
-            raise ModelError(f"{path.name} would be {size:,} bytes, which no checkpoint of R-indices is.")
-        forbidden = sorted(set(get_unsafe_globals_in_checkpoint(path)) - {name for _, name in _list_allowed_globals()})
-        if forbidden:
-            raise ModelError(
-                f"{path.name} holds more than numbers ({join_names(forbidden, 3)}): it could run code and is refused."
-            )
-        with safe_globals(list(_list_allowed_globals())):
+        _check_pickle(path.name, _read_pickle(path))
+        with safe_globals(list(_REPLACEMENTS)):
             return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
@@ -112,44 +128,85 @@ def _load_weights_only(path: Path) -> Any:
         raise
     except Exception as error:  # a damaged pickle can raise anything
         reason = (str(error).splitlines() or [""])[0][:100]
-        raise ModelError(f"{path.name} is damaged ({type(error).__name__}: {reason}): get the file again.") from error
+        raise make_damage_error(path.name, f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def _make_empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> AnyArray:
-    """Return the empty array that a pickled one is filled into; replaces numpy's function."""
-    if kind is not np.ndarray or shape != (0,) or code != b"b":
-        raise ValueError("an array that numpy does not write")
-    return np.ndarray((0,), np.int8)
+def _read_pickle(path: Path) -> bytes:
+    """Return the pickle in an archive, after the sizes that the archive claims have been checked."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        size = sum(entry.file_size for entry in entries)
+        is_compressed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+        if is_compressed or size > min(_MAX_BYTES, path.stat().st_size):
+            raise make_damage_error(path.name, f"would be {size:,} bytes, which no checkpoint of R-indices is")
+        pickles = [entry for entry in entries if entry.filename.endswith("/data.pkl")]
+        if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE_BYTES:
+            sizes = [entry.file_size for entry in pickles]
+            raise make_damage_error(path.name, f"should hold one data.pkl of a few thousand bytes, it has {sizes}")
+        return archive.read(pickles[0])
 
 
-def _make_number_dtype(code: str, *_: object) -> np.dtype[Any]:
-    """Return a dtype of plain numbers; replaces numpy's class."""
-    if code not in ("f4", "f8", "i4", "i8"):
-        raise ValueError(f"numbers of type {code!r}")
-    return np.dtype(code)
+def _check_pickle(file: str, content: bytes) -> None:
+    """Refuse a pickle that names more than numbers, or that is nested too deeply; nothing is executed."""
+    operations = [(operation.name, argument) for operation, argument, _ in pickletools.genops(content)]
+    counts = Counter(operation for operation, _ in operations)
+    names = {str(argument) for operation, argument in operations if operation == "GLOBAL"}
+    calls = sorted(set(counts) & {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"})
+    forbidden = sorted(name.replace(" ", ".") for name in names - _ALLOWED_GLOBALS) or calls
+    if forbidden:
+        what = f"holds more than numbers ({join_names(forbidden, 3)}): it could run code and is refused"
+        cure = "Get the file from its authors"
+        raise ModelError(Problem(Severity.ERROR, what, file, cure, ProblemCode.UNSAFE_FILE, forbidden[0]))
+    n_tuples = sum(counts[name] for name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"))
+    if n_tuples > _MAX_TUPLES or counts["EMPTY_SET"]:
+        raise make_damage_error(file, "holds more than a checkpoint of SurrealGAN 0.1.1 does")
 
 
-def _list_allowed_globals() -> tuple[tuple[Any, str], ...]:
-    """Return the names that a checkpoint may hold besides torch's own, each with its replacement."""
-    dtypes = (np.dtypes.Float32DType, np.dtypes.Float64DType, np.dtypes.Int32DType, np.dtypes.Int64DType)
-    return (
-        (_make_empty_array, "numpy.core.multiarray._reconstruct"),
-        (_make_empty_array, "numpy._core.multiarray._reconstruct"),
-        (_make_number_dtype, "numpy.dtype"),
-        (np.ndarray, "numpy.ndarray"),
-        *((kind, f"numpy.dtypes.{kind.__name__}") for kind in dtypes),
-    )
+class _PickledDtype:
+    """Stands for a numpy dtype in a pickle: plain numbers only."""
+
+    def __init__(self, code: str = "", *_: object) -> None:
+        if code not in ("f4", "f8", "i4", "i8"):
+            raise ValueError(f"numbers of type {code!r:.20}")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if state[1] not in ("<", "=", "|") or any(part is not None for part in state[2:5]):
+            raise ValueError("numbers in another order of bytes")
+
+
+class _PickledArray:
+    """Stands for a numpy array in a pickle, so that no function of numpy is called with what a file holds."""
+
+    array: AnyArray | None = None
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, is_fortran, content = state
+        numbers = np.frombuffer(bytes(content), kind.dtype)
+        if type(content) is not bytes or math.prod(shape) != numbers.size:
+            raise ValueError(f"an array of {numbers.size} numbers")
+        self.array = numbers.reshape(shape, order="F" if is_fortran else "C")
+
+
+_REPLACEMENTS: tuple[tuple[Any, str], ...] = (
+    (_PickledArray, "numpy.core.multiarray._reconstruct"),
+    (_PickledArray, "numpy._core.multiarray._reconstruct"),
+    (_PickledArray, "numpy.ndarray"),
+    (_PickledDtype, "numpy.dtype"),
+)
+"""What the names of numpy in a pickle stand for."""
 
 
 def _validate_content(content: Any, epoch: int | None) -> UpstreamCheckpoint:
     top = _require_mapping(content, "its content")
-    regions, patterns = _read_dimension(top, "nROI"), _read_dimension(top, "npattern")
+    regions, patterns = _read_dimension(top, "nROI", _MAX_DIMENSION), _read_dimension(top, "npattern", _MAX_PATTERNS)
     epoch = _choose_epoch(top, epoch)
     networks = _require_mapping(top[epoch], f"epoch {epoch}")
     scale = _require_mapping(_require_key(top, "normalization_variables"), "normalization_variables")
     mean, sd = (_read_array(scale, name, (regions,), np.float64) for name in ("cn_mean", "cn_std"))
-    if not (sd > 0).all():
-        raise _InvalidCheckpoint("cn_std is not positive")
     shapes = _list_layer_shapes(regions, patterns)
     g1, g2 = (_read_network(networks, name, shapes[name]) for name in ("netDecomposer", "netReconstruction"))
     low, high, beta = _read_covariates(top, regions)
@@ -188,7 +245,7 @@ def _read_covariates(top: Mapping[Any, Any], regions: int) -> tuple[FloatArray, 
     if variables is None:
         return np.zeros(0), np.zeros(0), np.zeros((0, regions))
     correction = _require_mapping(variables, "correction_variables")
-    count = np.size(_require_key(correction, "min_cov"))
+    count = _to_numpy(_require_key(correction, "min_cov"), "min_cov").size
     if not 0 < count <= _MAX_DIMENSION:
         raise _InvalidCheckpoint("min_cov is empty")
     low, high = (_read_array(correction, name, (count,), np.float64) for name in ("min_cov", "max_cov"))
@@ -201,16 +258,17 @@ def _read_copula_correlation(nets: Mapping[Any, Any], patterns: int) -> FloatArr
     """Return the correlation (M, M) behind phi, the lower triangle of a factor whose rows are brought to norm one."""
     if "phi" not in nets:
         return None
+    triangle = _read_array(nets, "phi", (patterns * (patterns + 1) // 2,), np.float64)
     factor = np.zeros((patterns, patterns))
-    factor[np.tril_indices(patterns)] = _read_array(nets, "phi", (patterns * (patterns + 1) // 2,), np.float64)
+    factor[np.tril_indices(patterns)] = triangle
     norms = np.linalg.norm(factor, axis=1, keepdims=True)
-    if not (norms > 0).all():
+    if not (norms > SMALLEST_SCALE).all():
         raise _InvalidCheckpoint("phi has a row of zeros")
     return np.asarray((factor / norms) @ (factor / norms).T)
 
 
 def _choose_epoch(top: Mapping[Any, Any], epoch: int | None) -> int:
-    epochs = sorted(key for key in top if type(key) is int)
+    epochs = sorted(key for key in top if type(key) is int and 0 <= key <= _MAX_EPOCH)
     if not epochs:
         raise _InvalidCheckpoint("it holds no epoch")
     if epoch is None and len(epochs) > 1:
@@ -225,31 +283,40 @@ def _read_network(
 ) -> dict[str, NDArray[np.float32]]:
     layers = _require_mapping(_require_key(nets, name), name)
     if set(layers) != set(shapes):
-        differing = sorted(str(key) for key in set(layers) ^ set(shapes))
+        differing = sorted(str(key)[:80] for key in set(layers) ^ set(shapes) if isinstance(key, str | int))
         raise _InvalidCheckpoint(f"{name} has other layers than it should ({join_names(differing, 3)})")
     return {layer: _read_array(layers, layer, shape, np.float32) for layer, shape in shapes.items()}
 
 
 def _read_array(values: Mapping[Any, Any], name: str, shape: tuple[int, ...], dtype: type[np.floating[Any]]) -> Any:
     """Return an array of finite numbers of this shape."""
-    value = _require_key(values, name)
-    if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided or value.is_complex() or value.device.type != "cpu":
-            raise _InvalidCheckpoint(f"{name} is not an array of plain numbers")
-        value = value.detach().numpy()
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fi":
-        raise _InvalidCheckpoint(f"{name} is not an array of plain numbers")
+    value = _to_numpy(_require_key(values, name), name)
     if value.shape != shape:
         raise _InvalidCheckpoint(f"{name} has shape {value.shape}, not {shape}")
-    if not np.isfinite(value).all():
-        raise _InvalidCheckpoint(f"{name} holds values that are not finite")
+    if fault := find_array_fault(name, value):
+        raise _InvalidCheckpoint(f"{name} {fault}")
     return np.array(value, dtype=dtype)
 
 
-def _read_dimension(values: Mapping[Any, Any], name: str) -> int:
+def _to_numpy(value: Any, name: str) -> AnyArray:
+    """Return a tensor or array of a checkpoint as an array that holds all its numbers in memory."""
+    if isinstance(value, torch.Tensor):
+        is_plain = value.layout is torch.strided and value.device.type == "cpu" and value.dtype in _TENSOR_TYPES
+        if not is_plain or value.is_neg() or value.is_conj():
+            raise _InvalidCheckpoint(f"{name} is not an array of plain numbers")
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():  # an expanded view
+            raise _InvalidCheckpoint(f"{name} has shape {tuple(value.shape)}, but fewer numbers")
+        return np.asarray(value.detach().numpy())
+    array = value.array if isinstance(value, _PickledArray) else None
+    if array is None:
+        raise _InvalidCheckpoint(f"{name} is not an array of plain numbers")
+    return array
+
+
+def _read_dimension(values: Mapping[Any, Any], name: str, most: int) -> int:
     value = _require_key(values, name)
-    if type(value) is not int or not 0 < value <= _MAX_DIMENSION:
-        raise _InvalidCheckpoint(f"{name} is {value!r}"[:100])
+    if type(value) is not int or not 0 < value <= most:
+        raise _InvalidCheckpoint(f"{name} should be a number from 1 to {most:,}")
     return value
 
 
