@@ -54,7 +54,7 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
     # name: (change, options, offender in the message, cure in the message)
     "duplicate ids": (volumes_are(lambda v: pd.concat([v, v.iloc[:2]])), [], "sub-000", "Keep one row"),
     "duplicate participants": (people_are(lambda p: pd.concat([p, p.iloc[:2]])), [], "sub-000", "Keep one row"),
-    "empty id": (volumes_are(cell("ID", None)), [], "row 4", "Fill the id"),
+    "empty id": (volumes_are(cell("ID", None)), [], "line 5", "Fill the id"),
     "no controls left": (people_are(lambda p: p.assign(diagnosis="AD")), GROUP, "'CN'", "there is: AD"),
     "one group only": (people_are(lambda p: p.assign(diagnosis="AD")), ["--group", "diagnosis"], "AD", "--controls"),
     "controls coded 0": (

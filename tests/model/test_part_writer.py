@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rindices.errors import ModelError
 from rindices.model.part_writer import PartWriter, join_parts, open_part
 
 
@@ -31,7 +32,10 @@ def test_parts_are_joined_in_order(suffix: str, tmp_path: Path) -> None:
             writer.write(table.iloc[3 * number : 3 * number + 1])
             writer.write(table.iloc[3 * number + 1 : 3 * number + 3])
     out = tmp_path / f"out{suffix}"
-    join_parts(paths, out, writer.columns)
+    with pytest.raises(ModelError, match=r"7 people should be in .* and 6 are"):
+        join_parts(paths, out, writer.columns, people=7)
+    assert not out.exists()
+    join_parts(paths, out, writer.columns, people=6)
     joined = pd.read_parquet(out) if suffix == ".parquet" else pd.read_csv(out, sep="," if suffix == ".csv" else "\t")
     assert joined.astype({"participant_id": object}).equals(table.astype({"participant_id": object}))
     assert out.with_suffix(".json").exists() == (suffix != ".parquet")

@@ -9,6 +9,7 @@ import pandas as pd
 from rindices._version import __version__
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import AnalysisError, describe_os_error
+from rindices.tables.io.spreadsheet import protect_texts
 
 
 def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], settings: dict[str, Any]) -> None:
@@ -26,7 +27,7 @@ def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], s
     """
     columns = {name: {"Description": descriptions[name]} for name in table.columns}
     dictionary = {**columns, "GeneratedBy": {"Name": "rindices", "Version": __version__, **settings}}
-    text = table.to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    text = protect_texts(table).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())

@@ -124,7 +124,7 @@ def _apply_in_memory(
 
     ``min_controls`` is the number of controls that a new site must have; None where new sites are refused.
     """
-    from rindices.model.index_tables import write_indices
+    from rindices.model.index_tables import check_people_count, write_indices
     from rindices.model.stream import StreamResult
     from rindices.tables.validation.validate import validate_table
 
@@ -134,6 +134,7 @@ def _apply_in_memory(
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
     indices, problems, counted = fitted.assess(cohort)
+    check_people_count(validation.rows - validation.left_out, len(indices), out)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return StreamResult(counted, [*problems, *validation.problems], 1, 0, rate)

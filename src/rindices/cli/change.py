@@ -26,6 +26,7 @@ def change(
     from rindices.analysis.change import change_per_year
     from rindices.analysis.change_figure import plot_change
     from rindices.atomic import atomic_path, write_json
+    from rindices.tables.io.spreadsheet import protect_texts
 
     visits = _read_visits(indices, participants, time)
     result = change_per_year(visits, time)
@@ -33,7 +34,7 @@ def change(
     make_folder(out)
     with explain_write_errors(out):
         with atomic_path(out / "change.tsv") as path:
-            result.table.to_csv(path, sep="\t", index=False, lineterminator="\n")
+            protect_texts(result.table).to_csv(path, sep="\t", index=False, lineterminator="\n")
         write_json(out / "change.json", summary)
         plot_change(result, visits, time, out / "change.png")
     print_problems(result.problems)

@@ -14,6 +14,7 @@ from rindices.errors import SimulationError, did_you_mean
 from rindices.experiments.reference import HealthyGenerator, load_reference
 from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _CONTROL_SHARE = 0.4  # share of a user's healthy people who stay controls
@@ -149,7 +150,7 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
     for name, table in tables.items():
         separator = "," if name.endswith(".csv") else "\t"
         with atomic_path(folder / name) as path:
-            table.to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
+            protect_texts(table).to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
 
 
 def _resolve_task(task: str | SimulationTask) -> SimulationTask:

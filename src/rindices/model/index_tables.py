@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from rindices.atomic import atomic_path, write_atomically, write_json
+from rindices.atomic import atomic_path, write_json
 from rindices.errors import ModelError, describe_os_error
 from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.tables.io.spreadsheet import protect_texts
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
@@ -35,11 +36,30 @@ def write_indices(indices: pd.DataFrame, path: Path) -> None:
         separator = SEPARATORS.get(path.suffix)
         if separator is None:
             raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
-        text = indices.to_csv(None, sep=separator, index=False, lineterminator="\n")
-        write_atomically(path, text.encode())
+        with atomic_path(path) as temporary_path:
+            protect_texts(indices).to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
+            check_people_count(len(indices), count_rows(temporary_path), path)
         write_data_dictionary(path, list(indices.columns))
     except OSError as error:
         raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
+
+
+def count_rows(path: Path, header: bool = True) -> int:
+    """Return the number of rows in a file of R-indices: lines of text, or what parquet says."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+    with path.open("rb") as file:
+        return sum(content.count(b"\n") for content in iter(lambda: file.read(1_000_000), b"")) - header
+
+
+def check_people_count(expected: int, written: int, out: Path) -> None:
+    """Raise an error if a file holds another number of people than it should."""
+    if expected != written:
+        raise ModelError(
+            f"{expected:,} people should be in {out} and {written:,} are: it is not complete. Run the command again."
+        )
 
 
 def write_data_dictionary(path: Path, columns: Sequence[str]) -> None:
@@ -87,5 +107,6 @@ def _write_parquet(indices: pd.DataFrame, path: Path) -> None:
     try:
         with atomic_path(path) as temporary_path:
             indices.to_parquet(temporary_path, index=False)
+            check_people_count(len(indices), count_rows(temporary_path), path)
     except ImportError as error:
         raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error

@@ -10,7 +10,8 @@ import pandas as pd
 
 from rindices.atomic import atomic_path
 from rindices.errors import ModelError
-from rindices.model.index_tables import SEPARATORS, write_data_dictionary
+from rindices.model.index_tables import SEPARATORS, check_people_count, count_rows, write_data_dictionary
+from rindices.tables.io.spreadsheet import protect_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,7 @@ class PartWriter:
         if self._path.suffix != ".parquet":
             self._file = self._file or self._path.open("w", encoding="utf-8", newline="")
             separator = SEPARATORS[self._path.suffix]
-            table.to_csv(self._file, sep=separator, index=False, header=False, lineterminator="\n")
+            protect_texts(table).to_csv(self._file, sep=separator, index=False, header=False, lineterminator="\n")
             return
         self._row_group.append(_to_arrow_table(table))
         if sum(map(len, self._row_group)) >= _ROW_GROUP_SIZE:
@@ -68,7 +69,7 @@ class PartWriter:
             self._file.close()
 
 
-def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None:
+def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int) -> None:
     """Join parts to one file, in their order; a text table gets a header and a data dictionary.
 
     Parameters
@@ -77,12 +78,15 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str]) -> None
     out : Path
     columns : sequence of str
         Names of the columns of all parts.
+    people : int
+        Number of people in all parts; another number of rows is an error.
     """
     with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":
             _join_parquet(parts, temporary_path)
         else:
             _join_text(parts, temporary_path, SEPARATORS[out.suffix].join(columns) + "\n")
+        check_people_count(people, count_rows(temporary_path), out)
     if out.suffix != ".parquet":
         write_data_dictionary(out, columns)
 

@@ -187,7 +187,8 @@ def apply_stream(
         seconds = time.perf_counter() - start
         _check_parts(job, table, parts)
         if to_file:
-            join_parts([job.part_path(part.name) for part in parts], out, parts[0].columns)
+            people_in_parts = sum(part.counted.people for part in parts)
+            join_parts([job.part_path(part.name) for part in parts], out, parts[0].columns, people_in_parts)
             shutil.rmtree(folder)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error

@@ -158,10 +158,11 @@ class Residualiser:
         codings = derive_codings(covariates)
         design = build_design_matrix(codings, covariates)
         if len(volumes) <= design.shape[1] + 1:
-            raise PreprocessingError(
-                f"too few controls ({len(volumes)}) to adjust for {format_count(design.shape[1], 'covariate column')}: "
-                "adjust for fewer covariates or add controls."
+            adjustment = (
+                f" to adjust for {format_count(design.shape[1], 'covariate column')}" if design.shape[1] else ""
             )
+            cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
+            raise PreprocessingError(f"too few controls ({len(volumes)}){adjustment}: {cure}.")
         centre = design.mean(axis=0)
         # lstsq gives a constant column the coefficient 0 and shares the effect among collinear columns.
         scale = np.where(np.ptp(design, axis=0) > 0, design.std(axis=0), 1.0)

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rindices.errors import capitalise_first, format_count
 from rindices.model.records import GroupSummary, SettingRecord
+from rindices.tables.io.spreadsheet import protect_texts
 
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -40,7 +41,7 @@ def make_environment() -> Environment:
 
 def encode_csv_uri(table: pd.DataFrame) -> str:
     """Return a table as a CSV file in a data URI."""
-    text = table.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    text = protect_texts(table).to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return f"data:text/csv;base64,{base64.b64encode(text.encode()).decode()}"
 
 

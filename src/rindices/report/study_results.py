@@ -20,6 +20,7 @@ from rindices.model.records import (
     SelectionRecord,
 )
 from rindices.tables.cohort import GROUP
+from rindices.tables.io.spreadsheet import restore_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -173,7 +174,7 @@ def _read_associations(folder: Path) -> pd.DataFrame | None:
     path = folder / "associations.tsv"
     if not path.is_file():
         return None
-    table = pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"])
+    table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
     required = ("index", "variable", "n", "correlation", "low", "high", "q")
     missing = [name for name in required if name not in table]
     if missing:

@@ -20,6 +20,7 @@ from rindices.errors import (
 from rindices.study.recipes import RECIPES
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
+from rindices.tables.validation.ids import has_control_characters
 from rindices.tables.validation.validate import TableRequest
 
 
@@ -104,7 +105,19 @@ class ModelConfig(_ConfigSection):
         return value
 
 
-class QueueConfig(_ConfigSection):
+class _JobSection(_ConfigSection):
+    """Values that get into job scripts: a line break there would begin another command."""
+
+    @field_validator("*")
+    @classmethod
+    def _refuse_control_characters(cls, value: Any) -> Any:
+        texts = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(text, str) and has_control_characters(text) for text in texts):
+            raise ValueError("a line break or another control character cannot be in it; write one entry per line")
+        return value
+
+
+class QueueConfig(_JobSection):
     """Request for each job of a batch system.
 
     ``partition`` is called a queue by PBS, LSF and SGE, ``account`` a project by LSF and SGE. ``cores`` is the number
@@ -130,7 +143,7 @@ class QueueConfig(_ConfigSection):
         return value
 
 
-class RunConfig(_ConfigSection):
+class RunConfig(_JobSection):
     """Engine, seed and workers; ``scheduler`` is the address of a Dask scheduler."""
 
     engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"

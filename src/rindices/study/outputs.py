@@ -12,6 +12,7 @@ from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.study.config import StudyConfig, format_study_toml
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe_cohort
+from rindices.tables.io.spreadsheet import protect_texts
 
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
@@ -74,7 +75,8 @@ def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> 
 
 
 def _write_patterns(folder: Path, model: FittedModel) -> None:
-    table = make_pattern_table(model).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
-    write_atomically(folder / "patterns.tsv", table.encode())
+    table = protect_texts(make_pattern_table(model))
+    text = table.to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    write_atomically(folder / "patterns.tsv", text.encode())
     descriptions = {name: {"Description": text} for name, text in PATTERN_COLUMN_DESCRIPTIONS.items()}
     write_json(folder / "patterns.json", descriptions)

@@ -1,7 +1,7 @@
 """Join participants to a table of regions by id, and read their groups, sites and covariates."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices._typing import BoolArray, IntArray
 from rindices.errors import (
     Findings,
     OffenderKind,
@@ -24,10 +24,16 @@ from rindices.tables.io.text import to_text
 from rindices.tables.layout import formats
 from rindices.tables.table import ColumnRoles, Table, read_participants, report_inexact_matches
 from rindices.tables.validation import groups, ids
+from rindices.tables.validation.groups import fold_case
 from rindices.tables.validation.values import as_numbers
 
 MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 """Numbers that often stand for a missing value."""
+_TWO_VALUED_NAMES = ("sex", "gender", "handedness")
+_TWO_VALUED_SHARE = 0.9  # of people with one of two values, above which a covariate counts as two-valued
+_MAX_RARE_CODES = 3
+_CODES_TEXT = "-1 -8 -9 -99 -999 -9999 8 9 88 98 99 998 999 9999 u unk unknown ?"
+_CODES_FOR_UNKNOWN = {*_CODES_TEXT.split()}
 MAX_AGE = 120.0
 """Highest age in years that is accepted."""
 
@@ -212,7 +218,9 @@ def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Finding
     """Return the site of each person as text; None if no site was named."""
     column = people.find_or_report(roles.site, "site", findings)
     if column is not None:
-        return to_text(people.frame[column])
+        sites = to_text(people.frame[column])
+        warn_similar_categories("the site", sorted(sites.dropna().unique()), people.where, findings)
+        return sites
     guess = formats.find_column(people.frame.columns, formats.SITE_NAMES)
     if guess and roles.site is None and guess not in roles.covariates:
         what = f"column '{guess}' may hold the site"
@@ -256,6 +264,8 @@ def _convert_covariate(
     if not is_number:
         texts = to_text(values)
         _check_covariate_levels(name, texts, people.where, findings)
+        codes = _find_rare_codes(name, texts)
+        _warn_codes(name, texts, codes, people, findings)
         levels = texts.nunique()
         if levels > max(10, len(texts) // 3):
             what = f"covariate {name} has {levels:,} categories for {format_count(len(texts), 'person', 'people')}"
@@ -274,12 +284,41 @@ def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: F
         what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
         cure = "Give years as numbers, with a decimal point"
         findings.error(ProblemCode.COVARIATE_IS_TEXT, what, where, cure, subject=name)
-    initials = Counter(level[:1].lower() for level in levels)
-    similar = [level for level in levels if initials[level[:1].lower()] > 1]
-    if similar and formats.find_column([name], ("sex", "gender", "handedness")):
+    by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
+    warn_similar_categories(
+        name, levels, where, findings, (lambda level: level[:1].lower()) if by_initial else fold_case
+    )
+
+
+def warn_similar_categories(
+    name: str, levels: Sequence[str], where: str, findings: Findings, normalise: Callable[[str], str] = fold_case
+) -> None:
+    """Warn of categories that are equal once they are normalised: by default in case and blanks."""
+    counts = Counter(map(normalise, levels))
+    similar = [level for level in levels if counts[normalise(level)] > 1]
+    if similar:
         what, cure = f"categories of {name} look like the same ones spelt twice", "Spell them alike"
         labels: ProblemDetails = {"subject": name, "offenders": similar, "offender_kind": OffenderKind.LABEL}
         findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, where, cure, **labels)
+
+
+def _find_rare_codes(name: str, values: pd.Series) -> BoolArray:
+    """Return a mask (N,) of rare values beside two usual ones that may stand for missing, as 9 in a sex of 1 and 2."""
+    counts = values.value_counts()
+    if not 3 <= len(counts) <= 2 + _MAX_RARE_CODES or counts.iloc[:2].sum() < _TWO_VALUED_SHARE * counts.sum():
+        return np.zeros(len(values), dtype=bool)
+    is_number = pd.api.types.is_numeric_dtype(values)
+    is_sex = bool(formats.find_column([name], _TWO_VALUED_NAMES))
+    texts = {level: f"{level:g}" if is_number else str(level).lower() for level in counts.index[2:]}
+    codes = [level for level, text in texts.items() if (is_number and is_sex) or text in _CODES_FOR_UNKNOWN]
+    return np.asarray(values.isin(codes), dtype=bool)
+
+
+def _warn_codes(name: str, values: pd.Series, codes: BoolArray, people: JoinedParticipants, findings: Findings) -> None:
+    if codes.any():
+        what = f"covariate {name} may hold codes for missing"
+        cells = _name_cells(name, values, codes, people)
+        findings.warn(ProblemCode.CODES_FOR_MISSING, what, people.where, "Empty these cells if so", **cells)
 
 
 def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
@@ -293,23 +332,21 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
         elif name == "icv":
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
-        cells = _name_cells(name, values, wrong, people)
+        cells = _name_cells(name, numbers, wrong, people)
         what, cure = f"covariate {name} cannot be", "Mend these cells, empty for missing"
         findings.error(ProblemCode.IMPOSSIBLE_VALUES, what, people.where, cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)
     others = values[~codes & np.isfinite(values)]
     codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
-    if codes.any():
-        cells = _name_cells(name, values, codes, people)
-        what = f"covariate {name} may hold codes for missing"
-        findings.warn(ProblemCode.CODES_FOR_MISSING, what, people.where, "Empty these cells if so", **cells)
+    _warn_codes(name, numbers, codes | _find_rare_codes(name, numbers), people, findings)
 
 
-def _name_cells(name: str, values: FloatArray, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:
+def _name_cells(name: str, values: pd.Series, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:
     """Return the details of a problem of a covariate: its people and their values, by a mask of cells (N,)."""
     rows = [int(row) for row in np.flatnonzero(cells)]
-    listing = join_names(f"{values[row]:g} for {people.ids[row]}" for row in rows)
+    texts = [value if isinstance(value, str) else f"{value:g}" for value in values.iloc[rows]]
+    listing = join_names(f"{text} for {people.ids[row]}" for text, row in zip(texts, rows, strict=True))
     return {"subject": name, "offenders": [people.ids[row] for row in rows], "listing": listing}
 
 

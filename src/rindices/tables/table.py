@@ -1,6 +1,6 @@
 """Read files or folders of regions into tables with ids, and join several tables by id."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -14,9 +14,11 @@ from rindices.tables.io.text import read_frame, to_text
 from rindices.tables.layout import formats, freesurfer_subjects
 from rindices.tables.layout.formats import Layout
 from rindices.tables.validation.ids import (
+    MAX_ID_LENGTH,
     IdMatches,
     find_duplicates,
     is_row_counter,
+    mark_unprintable_ids,
     match_ids,
     normalise_session,
     split_bids_ids,
@@ -145,17 +147,9 @@ def _build_table(
     first: Table | None = None,
 ) -> Table:
     id_column = _find_id_column(frame, header, roles, where, findings)
-    if frame[id_column].isna().any():  # spreadsheets leave rows of separators only
-        frame = frame.dropna(how="all").reset_index(drop=True)
-    names = to_text(frame[id_column])
-    nameless = [str(row + 1) for row in np.flatnonzero(names.isna())]
-    if nameless:
-        what, cure = f"{format_count(len(nameless), 'row')} without an id", "Fill the id or delete the row"
-        kind, listing = OffenderKind.ROW, f"row {join_names(nameless)}"
-        findings.fatal(
-            ProblemCode.MISSING_IDS, what, where, cure, offenders=nameless, offender_kind=kind, listing=listing
-        )
-    ids: list[str] = names.tolist()
+    # Chunks are checked to the end, so that all problems of a table are reported at once.
+    report = findings.fatal if first is None else findings.error
+    frame, ids = _read_ids(frame, id_column, where, report)
     session = _find_session_column(frame, roles) if first is None else first.session_column
     sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
     may_hold_session = sessions is None and (first is None or first.sessions is not None)
@@ -172,16 +166,39 @@ def _build_table(
         what = "ids hold person and session in the first rows, not here"
         findings.fatal(ProblemCode.SESSION_IN_ID, what, where, "Spell them alike", offenders=ids[:1])
     table = Table(ids, sessions, frame, layout, where, id_column, session)
-    _check_unique_ids(table, findings)
-    return table
-
-
-def _check_unique_ids(table: Table, findings: Findings) -> None:
     duplicates = find_duplicates(table.keys())
     if duplicates:
         cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
         what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
-        findings.fatal(ProblemCode.DUPLICATE_IDS, what, table.where, cure, offenders=duplicates)
+        report(ProblemCode.DUPLICATE_IDS, what, where, cure, offenders=duplicates)
+    return table
+
+
+def _read_ids(
+    frame: pd.DataFrame, id_column: str, where: str, report: Callable[..., None]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows with an id, and the ids; rows without an id or with one that is not printable are reported."""
+    names = to_text(frame[id_column])
+    nameless = names.isna().to_numpy(dtype=bool)
+    unprintable = nameless.copy()
+    unprintable[~nameless] = mark_unprintable_ids(names[~nameless].tolist())
+    unprintable &= ~nameless
+    checks = {
+        ProblemCode.MISSING_IDS: (nameless, "without an id", "Fill the id or delete the row"),
+        ProblemCode.UNPRINTABLE_IDS: (
+            unprintable,
+            f"with an id that holds a control character or is longer than {MAX_ID_LENGTH:,} characters",
+            "Write the id again",
+        ),
+    }
+    for code, (rows, what, cure) in checks.items():
+        if rows.any():
+            unit, numbers = frame.index.name or "row", [str(number + 1) for number in frame.index[rows]]
+            count = format_count(len(numbers), "row")
+            kind, listing = OffenderKind.ROW, f"{unit} {join_names(numbers)}"
+            report(code, f"{count} {what}", where, cure, offenders=numbers, offender_kind=kind, listing=listing)
+    frame = frame[~(nameless | unprintable)] if nameless.any() or unprintable.any() else frame
+    return frame.reset_index(drop=True), to_text(frame[id_column]).tolist()
 
 
 def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:

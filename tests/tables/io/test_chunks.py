@@ -174,8 +174,11 @@ def test_a_line_with_an_open_quotation_mark_is_named(line: int, encoding: str, t
     lines[line - 1] = '"' + lines[line - 1]
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines), encoding=encoding)
-    with pytest.raises(TableError, match=f"line {line} opens a quotation mark"):
-        read_lines(path.read_bytes(), path, 0, dialect, ["id"], Findings())
+    findings = Findings()
+    read_lines(path.read_bytes(), path, 0, dialect, ["id"], findings)
+    (error,) = findings.errors()
+    assert error.what.startswith(f"line {line} opens a quotation mark")
+    assert error.offenders == (str(line),)
 
 
 def test_utf16_is_not_cut(tmp_path: Path) -> None:

@@ -58,6 +58,6 @@ def test_regions_that_are_constant_in_controls_are_refused() -> None:
     assert [problem.offenders for problem in findings.errors()] == [("a",)]
 
 
-def test_a_table_of_blank_rows_has_no_one_left(tmp_path: Path) -> None:
+def test_a_table_of_blank_rows_has_no_people(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_text("ID,47,48\n,,\n")
-    assert "no one is left" in list_messages(validate_files(tmp_path / "v.csv"), "error")
+    assert "a header and no people" in list_messages(validate_files(tmp_path / "v.csv"), "error")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rindices.errors import StudyError
 from rindices.study.config import QueueConfig
 from rindices.study.engines.base import JobResult, MessageCallback, TrainingJob
 from rindices.study.engines.dask import (
@@ -15,6 +16,7 @@ from rindices.study.engines.dask import (
     run_on_client,
     train_in_subprocess,
 )
+from rindices.tables.validation.ids import has_control_characters
 
 CLUSTER_CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _ACCOUNT_OPTION = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
@@ -55,6 +57,8 @@ class QueueEngine:
     def options(self, logs: Path) -> dict[str, Any]:
         """Return the options of dask-jobqueue; workers leave before the wall time ends, to write a checkpoint."""
         queue = self.queue
+        if has_control_characters(str(logs)):
+            raise StudyError(f"{str(logs)!r} holds a control character, which a job script cannot: rename the folder.")
         lifetime = math.floor(compute_worker_lifetime(queue.walltime))
         options = {
             "queue": queue.partition,

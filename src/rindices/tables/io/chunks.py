@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, Problem, ProblemCode, format_count, join_names
+from rindices.errors import Findings, OffenderKind, Problem, ProblemCode, TableError, format_count, join_names
 from rindices.tables.io.dialect import Dialect, sniff_dialect
+from rindices.tables.io.encoding import detect_encoding
+from rindices.tables.io.lines import count_lines, explain_read_errors, read_line, split_lines
 from rindices.tables.io.parquet import PARQUET_SUFFIXES, is_parquet, open_parquet, read_batches
-from rindices.tables.io.text import read_frame, read_lines
+from rindices.tables.io.text import LINE, read_frame, read_lines
 from rindices.tables.layout.formats import find_column
 from rindices.tables.layout.freesurfer import ICV_NAMES
 from rindices.tables.layout.regions import exclude_regions, region_sort_key
@@ -26,6 +28,8 @@ from rindices.tables.validation.validate import KnownSchema, TableRequest, Valid
 
 SCHEMA_ROWS = 5_000
 """Rows that decide what the columns of a file are."""
+_CODES_OF_ALL_ROWS = (ProblemCode.BAD_ROWS, ProblemCode.ENCODING_GUESSED, ProblemCode.UNUSED_PARTICIPANTS)
+"""Problems that are left to the chunks, or for which all rows must have been read."""
 _TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 
 
@@ -86,13 +90,13 @@ def _split_row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
 
 def _split_lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
     """Cut a text after ends of lines; UTF-16, whose line ends have two bytes, is not cut."""
-    end = path.stat().st_size
-    with path.open("rb") as file:
-        size = end if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else size
+    with explain_read_errors(path), path.open("rb") as file:
+        end = path.stat().st_size
+        size = end if detect_encoding(file.read(2)) == "utf-16" else size
         start = 0
         while start < end:
             file.seek(min(start + size, end))
-            file.readline()
+            read_line(file, path)
             yield start, file.tell()
             start = file.tell()
 
@@ -127,14 +131,15 @@ class OpenedTable:
         """Read and validate the first rows of a file; raises their errors."""
         findings = Findings()
         frame, header = read_frame(path, request.roles.text_columns(), findings, rows + 1)
-        is_complete = len(frame) <= rows
+        is_complete = len(frame) <= rows and not findings.errors()
         frame, header = drop_counter_column(frame.iloc[:rows], header, path.name, findings)
-        dialect = None if is_parquet(path) else sniff_dialect(path, findings)
+        with explain_read_errors(path):
+            dialect = None if is_parquet(path) else sniff_dialect(path, findings)
         table = build_region_table(frame, header, path.name, request.roles, findings)
         validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
         problems = [*findings, *validation.problems]
-        if not is_complete:  # the participants of later rows are not known yet
-            problems = [problem for problem in problems if problem.code is not ProblemCode.UNUSED_PARTICIPANTS]
+        if not is_complete and validation.ok:
+            problems = [problem for problem in problems if problem.code not in _CODES_OF_ALL_ROWS]
         validation = replace(validation, problems=tuple(problems))
         validation.cohort_or_raise()
         return cls(path, request, dialect, table, validation, is_complete)
@@ -166,39 +171,71 @@ class OpenedTable:
         return list(dict.fromkeys(name for name in names if name))
 
     def validate_chunk(self, chunk: TableChunk, rows: int) -> Iterator[ValidationResult]:
-        """Read and validate a chunk, ``rows`` rows at a time, in their order; raises their errors."""
+        """Read and validate a chunk, ``rows`` rows at a time, in their order; results may hold errors."""
         if self.is_complete and (chunk.start, chunk.stop) == (0, self._end()):
             yield self.validation
             return
         if self.dialect is None:
             frames = read_batches(chunk.path, self.columns, range(chunk.start, chunk.stop), rows)
-        else:
-            frames = self._read_text(chunk, self.dialect, rows)
-        yield from map(self._validate_rows, frames)
+            yield from map(self._validate_rows, frames)
+            return
+        findings = Findings()
+        try:
+            frame = self._read_text(chunk, self.dialect, findings)
+        except TableError as error:
+            yield ValidationResult(error.problems)
+            return
+        for start in range(0, max(1, len(frame)), rows):
+            validation = self._validate_rows(frame.iloc[start : start + rows])
+            problems = [_shift_lines(problem, chunk) for problem in validation.problems]
+            yield replace(validation, problems=(*(findings if start == 0 else ()), *problems))
+
+    def count_rows(self, chunk: TableChunk) -> int:
+        """Return the number of rows of a chunk without parsing it: lines of text, or what parquet says."""
+        if self.dialect is None:
+            metadata = open_parquet(chunk.path).metadata
+            return sum(metadata.row_group(group).num_rows for group in range(chunk.start, chunk.stop))
+        return len(split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, Findings()).rows)
 
     def _end(self) -> int:
         """Return where the last chunk stops."""
-        return open_parquet(self.path).metadata.num_row_groups if self.dialect is None else self.path.stat().st_size
+        if self.dialect is None:
+            return int(open_parquet(self.path).metadata.num_row_groups)
+        with explain_read_errors(self.path):
+            return self.path.stat().st_size
 
-    def _read_text(self, chunk: TableChunk, dialect: Dialect, rows: int) -> Iterator[pd.DataFrame]:
-        """Yield the rows of a text chunk; one frame without rows where all lines are blank."""
-        with chunk.path.open("rb") as file:
-            file.seek(chunk.start)
-            content = file.read(chunk.stop - chunk.start)
+    def _read_text(self, chunk: TableChunk, dialect: Dialect, findings: Findings) -> pd.DataFrame:
+        """Return the rows of a text chunk; a frame without rows where all lines are blank."""
         as_text = self.request.roles.text_columns()
-        frame = read_lines(content, chunk.path, chunk.start, dialect, as_text, Findings())[self.columns]
-        for start in range(0, max(1, len(frame)), rows):
-            yield frame.iloc[start : start + rows].reset_index(drop=True)
+        return read_lines(_read_bytes(chunk), chunk.path, chunk.start, dialect, as_text, findings)[self.columns]
 
     def _validate_rows(self, frame: pd.DataFrame) -> ValidationResult:
-        """Validate further rows with the schema of the first ones; raises their errors."""
-        table = build_chunk_table(self.table, frame, Findings())
+        """Validate further rows with the schema of the first ones."""
+        findings = Findings()
+        try:
+            table = build_chunk_table(self.table, frame, findings)
+        except TableError as error:
+            return ValidationResult(error.problems)
         covariates = self.validation.cohort_or_raise().covariates
         kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in covariates.items()}
         schema = KnownSchema(table, Unit(self.validation.unit or Unit.UNKNOWN), kinds, self.validation.participants)
         validation = validate_table(replace(self.request, exclude=()), schema)
-        validation.cohort_or_raise()
-        return validation
+        return replace(validation, problems=(*findings, *validation.problems))
+
+
+def _read_bytes(chunk: TableChunk) -> bytes:
+    with explain_read_errors(chunk.path), chunk.path.open("rb") as file:
+        file.seek(chunk.start)
+        return file.read(chunk.stop - chunk.start)
+
+
+def _shift_lines(problem: Problem, chunk: TableChunk) -> Problem:
+    """Return a problem with numbers of lines of the file rather than of the chunk."""
+    if problem.offender_kind is not OffenderKind.ROW or not chunk.start:
+        return problem
+    before = count_lines(chunk.path, chunk.start)
+    numbers = tuple(str(before + int(number)) for number in problem.offenders)
+    return replace(problem, offenders=numbers, listing=f"{LINE} {join_names(numbers)}")
 
 
 def merge_problems(problems: Sequence[Problem]) -> list[Problem]:

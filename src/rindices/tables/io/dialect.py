@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rindices.errors import Findings, ProblemCode
+from rindices.tables.io.encoding import detect_encoding, to_utf8
 
 MAX_COLUMNS = 20_000
 WHITESPACE_REGEX = r"\s+"
@@ -55,8 +56,8 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
         if head.startswith(magic):
             what = f"this is {kind}, not a text table"
             findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, "Export it as CSV and try again")
-    encoding = _detect_encoding(head)
-    text = head.decode(encoding, errors="replace")
+    encoding = detect_encoding(head)
+    text = _decode_head(head, encoding)
     if "\x00" in text:
         what = "this is a binary file, not a text table"
         findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, "Export the table as CSV")
@@ -83,17 +84,11 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
     )
 
 
-def _detect_encoding(head: bytes) -> str:
-    """Return the encoding of a file from its first bytes."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    if head.startswith(b"\xef\xbb\xbf"):
-        return "utf-8-sig"
-    try:
-        head[:-4].decode("utf-8")  # the last character may be cut
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"
+def _decode_head(head: bytes, encoding: str) -> str:
+    """Return the first bytes as text; the last character may be cut."""
+    if encoding == "utf-16":
+        return head.decode("utf-16", errors="replace")
+    return to_utf8(head, encoding, "", Findings())[0].decode("utf-8")
 
 
 def _detect_separator(header: str) -> str:

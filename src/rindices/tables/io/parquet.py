@@ -59,7 +59,7 @@ def _refuse_file(path: Path, error: Exception, findings: Findings) -> NoReturn:
 
 
 def read_batches(path: Path, columns: Sequence[str], groups: Sequence[int], rows: int) -> Iterator[pd.DataFrame]:
-    """Yield columns of row groups as frames of at most ``rows`` rows.
+    """Yield columns of row groups as frames of at most ``rows`` rows, whose index counts the rows of the file.
 
     Parameters
     ----------
@@ -67,16 +67,20 @@ def read_batches(path: Path, columns: Sequence[str], groups: Sequence[int], rows
     columns : sequence of str
         Stripped names.
     groups : sequence of int
-        Row groups, which may be larger than memory.
+        Consecutive row groups, which may be larger than memory.
     rows : int
     """
     with open_parquet(path) as file:
         import pyarrow as pa
 
         names = {str(name).strip(): name for name in file.schema_arrow.names}
+        first_row = sum(file.metadata.row_group(group).num_rows for group in range(groups[0])) if groups else 0
         try:
             for batch in file.iter_batches(rows, groups, [names[column] for column in columns], use_threads=False):
-                yield strip_column_names(batch.to_pandas(split_blocks=True, ignore_metadata=True))
+                frame = strip_column_names(batch.to_pandas(split_blocks=True, ignore_metadata=True))
+                frame.index = pd.RangeIndex(first_row, first_row + len(frame))
+                first_row += len(frame)
+                yield frame
         except (pa.ArrowException, OSError) as error:
             _refuse_file(path, error, Findings())
 

@@ -1,9 +1,7 @@
 """Read text and parquet tables into frames."""
 
-import csv
 import warnings
-from contextlib import contextmanager
-from io import BytesIO, TextIOWrapper
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,18 +9,42 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
-from rindices.tables.io.dialect import MAX_COLUMNS, WHITESPACE_REGEX, Dialect, sniff_dialect
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    ProblemCode,
+    TableError,
+    describe_os_error,
+    format_count,
+    join_names,
+)
+from rindices.tables.io.dialect import MAX_COLUMNS, Dialect, sniff_dialect
+from rindices.tables.io.lines import (
+    LineBlock,
+    explain_read_errors,
+    list_rows,
+    read_line,
+    refuse_joined_lines,
+    refuse_lines,
+    refuse_long_rows,
+    split_lines,
+)
 from rindices.tables.io.parquet import is_parquet, read_parquet
+from rindices.tables.io.spreadsheet import restore_texts
 from rindices.tables.validation.ids import find_duplicates
 
 if TYPE_CHECKING:
-    import _csv
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
 _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
+LINE = "line"
+"""Name of an index that counts the lines of a text from 0."""
 _PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
+
+
+class _RowCountError(ValueError):
+    """Rows that are not the lines of the text."""
 
 
 def fill_column_names(header: tuple[str, ...]) -> list[str]:
@@ -43,12 +65,12 @@ def read_frame(
     findings : Findings
         Takes the problems.
     rows : int, optional
-        Read at most this many.
+        Read at most this many. Errors about single lines are then left to the caller.
 
     Returns
     -------
     frame : DataFrame
-        One row per line; column names are stripped and unique.
+        One row per line; column names are stripped and unique. The index counts lines or rows from 0.
     header : list of str
         The names as in the file; they may be empty.
     """
@@ -59,16 +81,17 @@ def read_frame(
         header = [str(name) for name in frame.columns]
         _check_header(header, where, findings)
     else:
-        dialect = sniff_dialect(path, findings)
-        header = list(dialect.header)
-        _check_header(header, where, findings)
-        if rows is None:
-            frame = _read_text(path, path.name, dialect, _build_read_options(dialect, as_text), findings)
-        else:
-            frame = read_lines(_read_first_lines(path, dialect, rows), path, 0, dialect, as_text, findings, rows)
+        with explain_read_errors(path):
+            dialect = sniff_dialect(path, findings)
+            header = list(dialect.header)
+            _check_header(header, where, findings)
+            content = path.read_bytes() if rows is None else _read_first_lines(path, dialect, rows)
+        frame = read_lines(content, path, 0, dialect, as_text, findings, rows)
     if frame.empty:
         what = "the table has a header and no people"
         findings.fatal(ProblemCode.NO_ROWS, what, where, "Export it again with its rows")
+    if rows is None and findings.errors():
+        raise TableError(findings.errors())
     return _drop_empty_columns(frame, header), header
 
 
@@ -114,7 +137,8 @@ def read_lines(
 ) -> pd.DataFrame:
     """Read lines of a text table in which each row is one line.
 
-    A stray quotation mark joins lines to one row, and their people would be lost. Therefore the rows are counted.
+    A stray quotation mark joins lines to one row, and their people would be lost. Therefore the rows are compared with
+    the lines. Lines that cannot be rows are errors, and the others are read nevertheless, to be checked as well.
 
     Parameters
     ----------
@@ -131,20 +155,36 @@ def read_lines(
         Takes the problems.
     rows : int, optional
         Read at most this many.
+
+    Returns
+    -------
+    DataFrame
+        Its index, ``line``, counts the lines of the content from 0.
     """
-    skip = 0 if start else dialect.skip
-    options = _build_read_options(dialect, as_text) | {"skiprows": skip, "nrows": rows}
+    block = refuse_lines(split_lines(content, path, start, dialect, findings), dialect, findings)
+    options = _build_read_options(dialect, as_text) | {"nrows": rows}
     try:
-        frame = _parse_text(content, path.name, dialect, options, findings)
+        return _parse_block(block, options)
     except _PARSER_ERRORS as error:
-        _refuse_joined_lines(content, path, start, dialect, findings)
-        _raise_row_error(error, content, path.name, dialect, findings, _count_lines(path, start))
-    expected = _count_filled_lines(content, dialect, skip)
-    if len(frame) != (expected if rows is None else min(expected, rows)):
-        _refuse_joined_lines(content, path, start, dialect, findings)
-        what = f"{expected:,} lines from line {_count_lines(path, start) + skip + 1:,} on are {len(frame):,} rows"
-        findings.fatal(ProblemCode.BAD_ROWS, what, path.name, "Export it again with one line per person")
-    return frame
+        readable = refuse_joined_lines(block, dialect, findings, lambda line: b'"' in line)
+        if not isinstance(error, pd.errors.ParserWarning):
+            readable = refuse_long_rows(readable, dialect, findings)
+        if len(readable.rows) == len(block.rows):
+            _raise_row_error(error, block, dialect, findings)
+    try:
+        return _parse_block(readable, options)
+    except _PARSER_ERRORS as error:
+        _raise_row_error(error, readable, dialect, findings)
+
+
+def _parse_block(block: LineBlock, options: dict[str, Any]) -> pd.DataFrame:
+    """Parse the rows of a block; another number of rows than lines is an error."""
+    frame = _parse_csv(block.join_rows(), options)
+    lines = block.rows[: options["nrows"]]
+    if len(frame) != len(lines):
+        raise _RowCountError(f"{len(lines):,} lines are {len(frame):,} rows")
+    frame.index = pd.Index(lines, name=LINE, dtype=np.intp)
+    return restore_texts(frame)
 
 
 def _read_first_lines(path: Path, dialect: Dialect, rows: int) -> bytes:
@@ -153,62 +193,10 @@ def _read_first_lines(path: Path, dialect: Dialect, rows: int) -> bytes:
         return path.read_bytes()
     with path.open("rb") as file:
         lines = list(islice(file, dialect.skip))
-        while rows and (line := file.readline()):
+        while rows and (line := read_line(file, path)):
             lines.append(line)
-            rows -= bool(line.strip())
+            rows -= len(list_rows([line], dialect))
     return b"".join(lines)
-
-
-def _count_filled_lines(content: bytes, dialect: Dialect, skip: int) -> int:
-    """Return the number of lines that pandas does not skip as blank."""
-    if dialect.encoding == "utf-16":
-        content = content.decode("utf-16").encode()
-    blanks = b" \t".replace(dialect.separator.encode(), b"")
-    return sum(bool(line.strip(blanks)) for line in content.splitlines()[skip:])
-
-
-def _count_lines(path: Path, end: int) -> int:
-    """Return the number of lines before an offset in a file."""
-    lines = 0
-    with path.open("rb") as file:
-        while file.tell() < end:
-            lines += file.read(min(1_000_000, end - file.tell())).count(b"\n")
-    return lines
-
-
-def _refuse_joined_lines(content: bytes, path: Path, start: int, dialect: Dialect, findings: Findings) -> None:
-    """Raise an error that names the first line which a quotation mark joins to the next, if there is one."""
-    line = 0
-    with _open_rows(content + "\nend".encode(dialect.encoding), dialect) as reader:
-        try:
-            joined = any(reader.line_num > (line := line + 1) for _ in reader)
-        except csv.Error:  # a cell without end
-            joined, line = True, line + 1
-    if joined:
-        number = f"{_count_lines(path, start) + line:,}"
-        what = f"line {number} opens a quotation mark that is not closed on this line"
-        cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
-        findings.fatal(ProblemCode.BAD_ROWS, what, path.name, cure)
-
-
-def _read_text(
-    source: Path | bytes, where: str, dialect: Dialect, options: dict[str, Any], findings: Findings
-) -> pd.DataFrame:
-    try:
-        return _parse_text(source, where, dialect, options, findings)
-    except _PARSER_ERRORS as error:
-        _raise_row_error(error, source, where, dialect, findings)
-
-
-def _parse_text(
-    source: Path | bytes, where: str, dialect: Dialect, options: dict[str, Any], findings: Findings
-) -> pd.DataFrame:
-    try:
-        return _parse_csv(source, dialect.encoding, options)
-    except UnicodeDecodeError:
-        what = "the text is not UTF-8; it was read as Latin-1"
-        findings.note(ProblemCode.ENCODING_GUESSED, what, where, "Save it as UTF-8")
-        return _parse_csv(source, "latin-1", options)
 
 
 def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[str, Any]:
@@ -220,7 +208,6 @@ def _build_read_options(dialect: Dialect, as_text: "Collection[str]") -> dict[st
         "decimal": dialect.decimal,
         "header": None,
         "names": names,
-        "skiprows": dialect.skip,
         "index_col": False,
         "dtype": {name: str for name in names if normalise_column_name(name) in text_names},
         "keep_default_na": False,  # the default list has "None", which is a label in some tables
@@ -234,52 +221,26 @@ def normalise_column_name(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
 
-def _parse_csv(source: Path | bytes, encoding: str, options: dict[str, Any]) -> pd.DataFrame:
-    file = BytesIO(source) if isinstance(source, bytes) else source
+def _parse_csv(content: bytes, options: dict[str, Any]) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would cut rows longer than the header
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # text among numbers is reported later
-            frame: pd.DataFrame = pd.read_csv(file, encoding=encoding, **options)
+            frame: pd.DataFrame = pd.read_csv(BytesIO(content), encoding="utf-8", **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=options["names"])
     return frame
 
 
-def _raise_row_error(
-    error: Exception, source: Path | bytes, where: str, dialect: Dialect, findings: Findings, lines_before: int = 0
-) -> NoReturn:
+def _raise_row_error(error: Exception, block: LineBlock, dialect: Dialect, findings: Findings) -> NoReturn:
     """Raise an error that says why the rows do not fit the header."""
-    names = len(dialect.header)
-    long_row = None if isinstance(error, pd.errors.ParserWarning) else _find_long_row(source, dialect)
     if isinstance(error, pd.errors.ParserWarning):
-        what = f"the rows have more values than the header has names ({names})"
-    elif long_row:
-        what = f"line {lines_before + long_row[0]:,} has {long_row[1]} values, the header {names} names"
+        what = f"the rows have more values than the header has names ({len(dialect.header)})"
     else:
-        what = f"the rows cannot be read ({join_names(str(error).splitlines()[:1])})"
+        first = block.count_lines_before() + block.skip + 1
+        what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
     cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
-    findings.fatal(ProblemCode.BAD_ROWS, what, where, cure)
-
-
-def _find_long_row(source: Path | bytes, dialect: Dialect) -> tuple[int, int] | None:
-    """Return the line and the number of values of the first row with more values than names, if there is one."""
-    with _open_rows(source, dialect) as reader:
-        blanks = dialect.separator == WHITESPACE_REGEX
-        try:
-            rows = ((reader.line_num, len(row) - (blanks and row[-1:] == [""])) for row in reader)
-            return next((row for row in rows if row[1] > len(dialect.header)), None)
-        except csv.Error:
-            return None
-
-
-@contextmanager
-def _open_rows(source: Path | bytes, dialect: Dialect) -> "Iterator[_csv.Reader]":
-    """Open a text for reading row by row with line numbers, which pandas does not tell."""
-    content = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    delimiter = " " if dialect.separator == WHITESPACE_REGEX else dialect.separator
-    with TextIOWrapper(content, dialect.encoding, errors="replace", newline="") as lines:
-        yield csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+    findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, cure)
 
 
 def _drop_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:

@@ -86,6 +86,8 @@ def _choose_labels(
         return None
     if not controls and not patients:
         return _guess_labels_or_report(counts, where, findings)
+    if _refuse_similar_labels(counts, [*controls, *patients], where, findings):
+        return None
     healthy = [_resolve_label(label, present, where, findings) for label in controls]
     if patients == ["*"]:
         patients = [label for label in present if label not in healthy]
@@ -107,10 +109,42 @@ def _choose_labels(
     return chosen
 
 
+def _refuse_similar_labels(counts: dict[Any, int], named: list[str], where: str, findings: Findings) -> bool:
+    """Report labels that differ from a named one only by case or blanks, and return whether there are any.
+
+    Their people would be left out or, where all others are patients, be on the wrong side.
+    """
+    texts = [_normalise_label(label) for label in named]
+    is_refused = False
+    for folded in dict.fromkeys(map(fold_case, texts)):
+        alike = {str(label): number for label, number in counts.items() if fold_case(str(label)) == folded}
+        if len(alike) < 2 or set(alike) <= set(texts):
+            continue
+        what = f"{len(alike)} labels differ only by case or blanks"
+        cure = f"Spell them alike, or name each of them: {','.join(alike)}"
+        kind, listing = OffenderKind.LABEL, _format_counts(alike)
+        findings.error(
+            ProblemCode.SIMILAR_LABELS, what, where, cure, offenders=alike, offender_kind=kind, listing=listing
+        )
+        is_refused = True
+    return is_refused
+
+
+def fold_case(label: str) -> str:
+    """Return a label in lower case without blanks."""
+    return "".join(label.split()).casefold()
+
+
+def _normalise_label(label: str) -> str:
+    return str(normalise_labels(pd.Series([label], dtype="object")).iloc[0])
+
+
 def _resolve_label(label: str, present: list[str], where: str, findings: Findings) -> str | None:
     """Return a label as the table spells it; None after an error."""
-    text = str(normalise_labels(pd.Series([label], dtype="object")).iloc[0])
-    equal = [name for name in present if name == text] or [name for name in present if name.lower() == text.lower()]
+    text = _normalise_label(label)
+    equal = [name for name in present if name == text] or [
+        name for name in present if fold_case(name) == fold_case(text)
+    ]
     if len(equal) == 1:
         return equal[0]
     what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, present)}"

@@ -1,12 +1,16 @@
 """Match participants and sessions of two tables by their ids, never by row order."""
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+MAX_ID_LENGTH = 1_000
+"""Longest id that is read, in characters."""
+_UNPRINTABLE_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format characters, separators of lines
 _FILE_SUFFIX_REGEX = re.compile(r"\.(nii(\.gz)?|mg[hz]|img|hdr|dcm|csv|tsv|stats)$")
 _ID_SUFFIX_REGEX = re.compile(r"[_.-](t1w?|t1c|mprage|mpr|synthseg|dlmuse|brain|seg|acq[^_]*|run-?\d+|desc-[^_]*)$")
 _ID_PREFIX_REGEX = re.compile(r"^(sub|subj|subject)[-_]")
@@ -53,6 +57,18 @@ def normalise_session(name: str) -> str:
     """Return a session without prefix and leading zeros: ``ses-01``, ``01`` and ``1`` are the same."""
     text = re.sub(r"^(ses|session)[-_]?", "", name.strip().lower())
     return text.lstrip("0") or text
+
+
+def mark_unprintable_ids(names: Sequence[str]) -> list[bool]:
+    """Return for each id whether it holds a control or invisible character, or is longer than `MAX_ID_LENGTH`."""
+    if "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_ID_LENGTH:
+        return [False] * len(names)
+    return [len(name) > MAX_ID_LENGTH or has_control_characters(name) for name in names]
+
+
+def has_control_characters(text: str) -> bool:
+    """Return whether a text holds a line break, a tab, or another control or invisible character."""
+    return not text.isprintable() and any(unicodedata.category(char) in _UNPRINTABLE_CATEGORIES for char in text)
 
 
 def is_row_counter(values: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Read and validate tables, once and in one pass; the rest of the package trusts the cohort."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import gt
 from pathlib import Path
@@ -35,6 +35,7 @@ from rindices.tables.participants import (
     suggest_covariates,
 )
 from rindices.tables.table import ColumnRoles, Table, read_region_tables
+from rindices.tables.validation.equal_rows import warn_equal_rows
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.units import Unit
 from rindices.tables.validation.values import (
@@ -92,6 +93,8 @@ class ValidationResult:
         The table that the people were joined with.
     keys : tuple of str
         (N,) unique key of each row, made of participant and session; comparable between chunks of a table.
+    rows, left_out : int
+        Number of rows that were read, and of those that are not in the cohort: they lack a value or have another label.
     """
 
     problems: tuple[Problem, ...]
@@ -110,6 +113,8 @@ class ValidationResult:
     region_names: tuple[str, ...] = ()
     participants: ParticipantTable | None = None
     keys: tuple[str, ...] = ()
+    rows: int = 0
+    left_out: int = 0
 
     @property
     def ok(self) -> bool:
@@ -118,7 +123,7 @@ class ValidationResult:
 
     def cohort_or_raise(self) -> Cohort:
         """Return the cohort, or raise a `TableError` with all errors."""
-        if self.cohort is None:
+        if self.cohort is None or not self.ok:
             raise TableError(problem for problem in self.problems if problem.severity is Severity.ERROR)
         return self.cohort
 
@@ -197,6 +202,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         parts = _read_unfiltered_cohort(request, findings, chunk)
     except TableError:
         return ValidationResult(tuple(findings))
+    rows = len(parts.table.ids)
     if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     unit = None if chunk is None else chunk.unit
@@ -208,12 +214,15 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
     _warn_repeated_scans(parts, findings)
+    if chunk is None:  # for all chunks together this is done in the end
+        warn_equal_rows(parts.regions, parts.table.keys(), parts.table.where, findings)
     if parts.groups is not None:
         _check_groups(parts, keep & ~lacking, findings)
     if not (keep & ~lacking).any() and is_first:
         cure = "The notes say who was left out and why"
         findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
-    return _build_result(parts, keep, keep & ~lacking, unit, findings, sort=chunk is None)
+    result = _build_result(parts, keep, keep & ~lacking, unit, findings, sort=chunk is None)
+    return replace(result, rows=rows, left_out=rows - len(keep) + int(lacking.sum()))
 
 
 def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: KnownSchema | None) -> _UnfilteredCohort:

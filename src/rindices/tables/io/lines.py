@@ -1,0 +1,255 @@
+"""Physical lines of a text table: each person has one line, and every line is accounted for."""
+
+import csv
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
+from rindices.tables.io.dialect import WHITESPACE_REGEX, Dialect
+from rindices.tables.io.encoding import to_utf8
+
+if TYPE_CHECKING:
+    import _csv
+
+MAX_CELL_BYTES = 100_000
+"""Longest cell that is read; spreadsheets hold less."""
+_MAX_LINE_BYTES = 4_000_000
+_CONTROL_BYTES = bytes([*range(9), 11, 12, *range(14, 32), 127])  # all but tab and the ends of lines
+_CONTROL_CURE = "Remove it: a cell holds printable text"
+_MAX_JOINED_LINES = 50
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Consecutive lines of a text table as UTF-8, without their ends.
+
+    Attributes
+    ----------
+    path : Path
+        The file that they come from.
+    start : int
+        Offset of the lines in the file; 0 for lines that include the header.
+    lines : list of bytes
+    skip : int
+        Number of lines up to the header and including it; 0 if the lines do not include it.
+    rows : list of int
+        Indices of the lines that are rows.
+    """
+
+    path: Path
+    start: int
+    lines: list[bytes]
+    skip: int
+    rows: list[int]
+
+    def count_lines_before(self) -> int:
+        """Return the number of lines of the file before this block."""
+        return count_lines(self.path, self.start) if self.start else 0
+
+    def drop_rows(self, refused: Container[int]) -> "LineBlock":
+        """Return the block without some of its rows."""
+        return replace(self, rows=[index for index in self.rows if index not in refused])
+
+    def join_rows(self) -> bytes:
+        """Return the rows as one text, without the header."""
+        return b"\n".join([self.lines[index] for index in self.rows])
+
+
+def list_rows(lines: Iterable[bytes], dialect: Dialect) -> list[int]:
+    """Return the indices of the lines that are rows: those with more than blanks, separators and quotation marks.
+
+    Spreadsheets write lines of separators for empty rows below a table.
+    """
+    fillers = b' \t\r\n"' + (b"" if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode())
+    return [index for index, line in enumerate(lines) if line.strip(fillers)]
+
+
+@contextmanager
+def explain_read_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the system while a file is read into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        what = f"the file cannot be read ({describe_os_error(error)})"
+        cure = "Check that it is still there, and its permissions"
+        Findings().fatal(ProblemCode.FILE_UNREADABLE, what, str(path), cure)
+
+
+def read_line(file: BinaryIO, path: Path) -> bytes:
+    """Return the rest of a line; one that is longer than any row is an error before it fills the memory."""
+    line = file.readline(_MAX_LINE_BYTES)
+    if len(line) < _MAX_LINE_BYTES or b"\r" in line:  # a text with the line ends of old Macs is one line here
+        return line + (b"" if line.endswith(b"\n") else file.readline())
+    what = f"line {count_lines(path, file.tell()) + 1:,} is longer than {_MAX_LINE_BYTES:,} bytes"
+    return Findings().fatal(ProblemCode.BAD_ROWS, what, path.name, "Shorten its cells, or export the table again")
+
+
+def count_lines(path: Path, end: int) -> int:
+    """Return the number of lines before an offset in a file."""
+    lines = 0
+    with explain_read_errors(path), path.open("rb") as file:
+        while file.tell() < end and (content := file.read(min(1_000_000, end - file.tell()))):
+            lines += content.count(b"\n")
+    return lines
+
+
+def split_lines(content: bytes, path: Path, start: int, dialect: Dialect, findings: Findings) -> LineBlock:
+    """Split content into lines; a note names those that are not UTF-8."""
+    text, other_lines = to_utf8(content, dialect.encoding, path.name, findings)
+    lines = text.splitlines()
+    skip = 0 if start else dialect.skip
+    block = LineBlock(path, start, lines, skip, [k for k in list_rows(lines, dialect) if k >= skip])
+    if other_lines:
+        numbers = _number_lines(block, other_lines)
+        what = f"{format_count(len(numbers), 'line is', 'lines are')} not UTF-8; read as Latin-1"
+        kind, listing = OffenderKind.ROW, _list_lines(numbers)
+        findings.note(
+            ProblemCode.ENCODING_GUESSED,
+            what,
+            path.name,
+            "Save it as UTF-8",
+            offenders=numbers,
+            offender_kind=kind,
+            listing=listing,
+        )
+    return block
+
+
+def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
+    """Report lines that cannot be rows, and return the block without them.
+
+    These are lines with a control character, with a cell that is too long, or with a quotation mark that is not closed
+    on its line, which would join the next people to the same row.
+
+    Parameters
+    ----------
+    block : LineBlock
+    dialect : Dialect
+    findings : Findings
+        Takes an error for each kind of lines.
+    """
+    for index in range(block.skip):
+        if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
+            what = f"line {index + 1:,} holds a control character"
+            findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, _CONTROL_CURE)
+    block = _refuse_long_cells(_refuse_control_characters(block, findings), dialect, findings)
+    return refuse_joined_lines(block, dialect, findings, lambda line: line.count(b'"') % 2 == 1)
+
+
+def _refuse_control_characters(block: LineBlock, findings: Findings) -> LineBlock:
+    text = block.join_rows()
+    if len(text.translate(None, _CONTROL_BYTES)) == len(text):
+        return block
+    lines = {index: block.lines[index] for index in block.rows}
+    refused = [k for k, line in lines.items() if len(line.translate(None, _CONTROL_BYTES)) < len(line)]
+    words = ("holds a control character", "hold a control character")
+    return _report_lines(block, refused, words, _CONTROL_CURE, findings)
+
+
+def _refuse_long_cells(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
+    separator = None if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode()
+    long = [k for k in block.rows if len(block.lines[k]) > MAX_CELL_BYTES]
+    long = [k for k in long if max(map(len, block.lines[k].split(separator))) > MAX_CELL_BYTES]
+    limit = f"a cell of more than {MAX_CELL_BYTES:,} bytes"
+    cure = "Shorten it, or export the table again"
+    return _report_lines(block, long, (f"has {limit}", f"have {limit}"), cure, findings)
+
+
+def refuse_joined_lines(
+    block: LineBlock, dialect: Dialect, findings: Findings, is_candidate: Callable[[bytes], bool]
+) -> LineBlock:
+    """Report lines which a quotation mark joins to the next, and return the block without their cells.
+
+    Parameters
+    ----------
+    block : LineBlock
+    dialect : Dialect
+    findings : Findings
+        Takes the error.
+    is_candidate : callable
+        Whether a line must be looked at.
+    """
+    opening: list[int] = []
+    joined: set[int] = set()
+    for index in [k for k in block.rows if is_candidate(block.lines[k])]:
+        if index in joined or not _opens_mark(block.lines[index], dialect):
+            continue
+        opening.append(index)
+        joined |= {index, *_find_rest_of_cell(block.lines, index, dialect)}
+    words = (
+        "opens a quotation mark that is not closed on this line",
+        "open a quotation mark that is not closed on the same line",
+    )
+    cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
+    return _report_lines(block, opening, words, cure, findings).drop_rows(joined)
+
+
+def _find_rest_of_cell(lines: Sequence[bytes], index: int, dialect: Dialect) -> list[int]:
+    """Return the lines after an opening quotation mark that are the rest of its cell rather than rows."""
+    following = lines[index : index + _MAX_JOINED_LINES]
+    rows = _open_rows(following, dialect)
+    try:
+        next(rows, None)
+    except csv.Error:  # longer than any cell
+        return []
+    if rows.line_num == len(following):  # not closed soon: a single stray mark
+        return []
+    width, end = len(dialect.header), index + rows.line_num
+    rest = range(index + 1, end)
+    return [k for k in rest if _count_cells(lines[k], dialect) < width and not _opens_mark(lines[k], dialect)]
+
+
+def _opens_mark(line: bytes, dialect: Dialect) -> bool:
+    """Return whether a line opens a quotation mark that is not closed on it."""
+    return len(list(_open_rows([line, b"end"], dialect))) == 1
+
+
+def refuse_long_rows(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
+    """Report lines with more values than the header has names, and return the block without them."""
+    width = len(dialect.header)
+    lengths = {index: _count_cells(block.lines[index], dialect) for index in block.rows}
+    long = [index for index, length in lengths.items() if length > width]
+    one = f"has {lengths[long[0]] if long else 0} values, the header {width} names"
+    cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
+    return _report_lines(block, long, (one, f"have more values than the header names ({width})"), cure, findings)
+
+
+def _count_cells(line: bytes, dialect: Dialect) -> int:
+    return max(map(len, _open_rows([line], dialect)), default=0)
+
+
+def _open_rows(lines: Sequence[bytes], dialect: Dialect) -> "_csv.Reader":
+    """Open lines for reading row by row, as pandas does."""
+    by_blanks = dialect.separator == WHITESPACE_REGEX
+    texts = (line.decode("utf-8", errors="replace") + "\n" for line in lines)
+    texts = (" ".join(text.split()) + "\n" for text in texts) if by_blanks else texts
+    return csv.reader(texts, delimiter=" " if by_blanks else dialect.separator, skipinitialspace=dialect.blanks)
+
+
+def _report_lines(
+    block: LineBlock, refused: Sequence[int], words: tuple[str, str], cure: str, findings: Findings
+) -> LineBlock:
+    """Add an error that names lines, in the words for one line or for several; return the block without them."""
+    if not refused:
+        return block
+    numbers = _number_lines(block, refused)
+    one, many = words
+    what = f"line {int(numbers[0]):,} {one}" if len(numbers) == 1 else f"{len(numbers):,} lines {many}"
+    kind, listing = OffenderKind.ROW, "" if len(numbers) == 1 else _list_lines(numbers)
+    findings.error(
+        ProblemCode.BAD_ROWS, what, block.path.name, cure, offenders=numbers, offender_kind=kind, listing=listing
+    )
+    return block.drop_rows(set(refused))
+
+
+def _number_lines(block: LineBlock, indices: Sequence[int]) -> list[str]:
+    """Return the numbers of lines as editors count them."""
+    before = block.count_lines_before()
+    return [str(before + index + 1) for index in indices]
+
+
+def _list_lines(numbers: Sequence[str]) -> str:
+    return f"line {join_names(f'{int(number):,}' for number in numbers)}"
