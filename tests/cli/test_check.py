@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from tests.conftest import muse_volumes, participants_of
-from tests.tables.helpers import aparc, write_table
+from tests.tables.helpers import aparc, aseg, write_table
 
 Change = Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]
 GROUP = ["--group", "diagnosis", "--controls", "CN", "--patients", "AD"]
@@ -251,3 +251,47 @@ def test_a_single_hemisphere_is_answered_with_both_tables(tmp_path: Path, side: 
     path = write_table(aparc(side), tmp_path / f"{side}.txt", "\t")
     output = CliRunner().invoke(app, ["check", str(path)]).output
     assert f"only the {word} hemisphere is here. Give both tables: TABLE_lh TABLE_rh side by side." in output
+
+
+def write_mixed_table(folder: Path) -> list[str]:
+    """Write volumes with ventricles and thickness of the same people, and return the arguments of check."""
+    volumes = aseg().assign(**{"4th-Ventricle": np.linspace(1000, 2000, 30)})
+    write_table(volumes, folder / "aseg.txt", "\t")
+    write_table(aparc("lh", measure="thickness").drop(columns="eTIV"), folder / "lh.txt", "\t")
+    return ["check", str(folder / "aseg.txt"), str(folder / "lh.txt")]
+
+
+def test_ventricles_are_named_and_can_be_included(tmp_path: Path) -> None:
+    arguments = write_mixed_table(tmp_path)
+    without = CliRunner().invoke(app, arguments)
+    assert "2 of ventricles or fluid" in without.output
+    assert "--include ventricles" in without.output
+    included = json.loads(CliRunner().invoke(app, [*arguments, "--include", "ventricles", "--json"]).stdout)
+    assert {"Left-Lateral-Ventricle", "4th-Ventricle"} <= set(included["region_names"])
+
+
+def test_a_measure_filters_the_columns_and_has_its_unit(tmp_path: Path) -> None:
+    arguments = write_mixed_table(tmp_path)
+    both = CliRunner().invoke(app, arguments).output
+    assert "12, 6 of volume (mm3), 6 of thickness (mm)" in both
+    assert "For one kind alone: --measure volume" in both
+    assert "(ml)" not in both
+    thickness = json.loads(CliRunner().invoke(app, [*arguments, "--measure", "thickness", "--json"]).stdout)
+    assert (thickness["regions"], thickness["unit"], thickness["measures"]) == (6, "mm", {"thickness": 6})
+
+
+def test_the_id_column_of_the_participants_is_found_or_named(tmp_path: Path) -> None:
+    write_table(muse_volumes(), tmp_path / "v.csv")
+    people = participants_of(muse_volumes()).rename(columns={"participant_id": "FILE"})
+    nobody = people.head(3).assign(FILE="no_filename")
+    people = pd.concat([people, nobody]).assign(SUB_ID=lambda frame: np.arange(len(frame)) + 50_000)
+    write_table(people, tmp_path / "p.csv")
+    arguments = ["check", str(tmp_path / "v.csv"), "--participants", str(tmp_path / "p.csv"), *GROUP]
+    detected = CliRunner().invoke(app, arguments)
+    assert detected.exit_code == 0, detected.output
+    assert "column 'FILE' holds the ids of the table of regions" in detected.output
+    assert "3 rows have an id that stands more than once and is of no one here: no_filename" in detected.output
+    named = CliRunner().invoke(app, [*arguments, "--participants-id", "FILE"])
+    assert named.exit_code == 0, named.output
+    assert "holds the ids" not in named.output
+    assert_refused([*arguments, "--participants-id", "FILES"], "'FILES' for --participants-id", "'FILE'")

@@ -1,13 +1,26 @@
 """``rindices apply``: R-indices for new people from a finished model."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import Controls, Group, IdColumn, Json, Participants, Patients, Session, Site, Tables, Workers
+from rindices.cli.options import (
+    Controls,
+    Group,
+    IdColumn,
+    Json,
+    Participants,
+    ParticipantsId,
+    Patients,
+    Session,
+    Site,
+    Tables,
+    Workers,
+)
 from rindices.errors import ProblemCode
 
 if TYPE_CHECKING:
@@ -35,6 +48,7 @@ def apply(
     ],
     participants: Participants = None,
     id_column: IdColumn = None,
+    participants_id: ParticipantsId = None,
     session: Session = None,
     site: Site = None,
     new_sites: Annotated[
@@ -67,11 +81,13 @@ def apply(
     in_chunks = not learn_sites and len(tables) == 1 and list_table_files(tables[0]) is not None
     _check_output_path(out, [model, *tables, *([participants] if participants else [])], in_chunks)
     fitted = load(model)
-    roles = ColumnRoles(id_column, session, group if learn_sites else None, site, fitted.covariates)
+    roles = ColumnRoles(id_column, session, group if learn_sites else None, site, fitted.covariates, participants_id)
     labels = (split_option(controls), split_option(patients)) if learn_sites else ((), ())
     request = TableRequest(
         tuple(tables), participants, roles, *labels, split_option(exclude), "any", on_missing, find_groups=learn_sites
     )
+    summands = [part for parts in fitted.sums.values() for part in parts]
+    request = replace(request, model_regions=(*fitted.regions, *summands))
     if in_chunks:
         result = _apply_in_chunks(model, request, out, workers)
     else:

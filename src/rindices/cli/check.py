@@ -12,8 +12,11 @@ from rindices.cli.options import (
     Exclude,
     Group,
     IdColumn,
+    Include,
     Json,
+    Measure,
     Participants,
+    ParticipantsId,
     Patients,
     Session,
     Site,
@@ -36,9 +39,11 @@ def check(
     covariates: Covariates = None,
     site: Site = None,
     id_column: IdColumn = None,
+    participants_id: ParticipantsId = None,
     session: Session = None,
     exclude: Exclude = None,
-    measure: Annotated[str, typer.Option(help="volume, thickness, area or any.")] = "volume",
+    include: Include = None,
+    measure: Measure = None,
     on_missing: Annotated[str, typer.Option(help="error, drop, or report.")] = "report",
     as_json: Json = False,
 ) -> None:
@@ -46,7 +51,7 @@ def check(
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest, validate_table
 
-    roles = ColumnRoles(id_column, session, group, site, split_option(covariates))
+    roles = ColumnRoles(id_column, session, group, site, split_option(covariates), participants_id)
     request = TableRequest(
         tuple(tables),
         participants,
@@ -56,6 +61,7 @@ def check(
         split_option(exclude),
         measure,
         on_missing,
+        include=split_option(include),
     )
     result = validate_table(request)
     if result.ok and result.controls and result.patients:
@@ -72,7 +78,7 @@ def check(
 
 def _result_to_json(result: "ValidationResult") -> dict[str, Any]:
     names = ["format", "people", "controls", "patients", "regions", "covariates"]
-    names += ["sites", "icv", "unit", "aside", "kinds", "region_names"]
+    names += ["sites", "icv", "unit", "measures", "units", "aside", "kinds", "region_names"]
     values = {name: getattr(result, name) for name in names}
     return values | {"problems": [problem.as_dict() for problem in result.problems]}
 
@@ -84,13 +90,22 @@ def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
         ("format", result.format or "unknown"),
         ("people", f"{result.people:,}" if result.people is not None else ""),
         ("groups", groups),
-        ("regions", f"{result.regions:,} ({result.unit}): {join_names(result.region_names)}" if result.regions else ""),
+        ("regions", _describe_regions(result) if result.regions else ""),
         ("not used", aside),
         ("covariates", ", ".join(_describe_covariate(name, result.kinds or {}) for name in result.covariates)),
         ("ICV", f"column {result.icv}" if result.icv else ""),
         ("sites", f"{result.sites:,}" if result.sites else ""),
         ("verdict", _summarise_verdict(result)),
     ]
+
+
+def _describe_regions(result: "ValidationResult") -> str:
+    """Return the number of regions with their unit, by kind of measure where there are several."""
+    names = join_names(result.region_names)
+    if len(result.units) < 2:
+        return f"{result.regions:,} ({result.unit}): {names}"
+    kinds = [f"{number:,} of {kind} ({result.units[kind]})" for kind, number in result.measures.items()]
+    return f"{result.regions:,}, {join_names(kinds)}: {names}"
 
 
 def _describe_covariate(name: str, kinds: dict[str, str]) -> str:

@@ -16,8 +16,11 @@ from rindices.cli.options import (
     Group,
     Harmonise,
     IdColumn,
+    Include,
     Json,
+    Measure,
     Participants,
+    ParticipantsId,
     Patients,
     Session,
     Site,
@@ -49,9 +52,11 @@ def fit(
     site: Site = None,
     harmonise: Harmonise = None,
     id_column: IdColumn = None,
+    participants_id: ParticipantsId = None,
     session: Session = None,
     exclude: Exclude = None,
-    measure: Annotated[str | None, typer.Option(help="volume, thickness, area or any.")] = None,
+    include: Include = None,
+    measure: Measure = None,
     on_missing: Annotated[str | None, typer.Option(help="error or drop.")] = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3,4.")] = None,
     orthogonality: Annotated[list[str] | None, typer.Option(help="Weights lambda to try.")] = None,
@@ -69,8 +74,9 @@ def fit(
     """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
     groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
     columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
-    regions = {"exclude": split_option(exclude), "measure": measure, "on_missing": on_missing}
-    data = {"participants": participants, "harmonise": harmonise, **groups, **columns, **regions}
+    regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
+    ids = {"participants_id": participants_id, "on_missing": on_missing}
+    data = {"participants": participants, "harmonise": harmonise, **groups, **columns, **ids, **regions}
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}

@@ -16,5 +16,12 @@ Harmonise = Annotated[str | None, typer.Option(help="Learn what sites do from co
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")]
 Session = Annotated[str | None, typer.Option(help="Column of the session, if unusual.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Regions to leave out.")]
+Include = Annotated[
+    list[str] | None, typer.Option(help="ventricles, or columns that are left out otherwise.", metavar="COLUMN")
+]
+Measure = Annotated[str | None, typer.Option(help="Use columns of volume, thickness or area alone; any for all.")]
+ParticipantsId = Annotated[
+    str | None, typer.Option("--participants-id", help="Column of the ids in the participants, if it has another name.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Workers = Annotated[int, typer.Option(help="Processes; -1 for all cores.")]

@@ -34,6 +34,7 @@ from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
+from rindices.tables.validation.units import is_model_unit
 
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
@@ -347,9 +348,8 @@ class FittedModel:
                 f"{len(extra)} columns are not regions of this model: {join_names(extra)}. Leave them out: --exclude "
                 f"{','.join(extra)}."
             )
-        unit = self.card.unit
-        if cohort.unit != unit and "unknown" not in (unit, cohort.unit):
-            raise ModelError(f"the table is in {cohort.unit}, the model was trained on {unit}: convert the table.")
+        if not is_model_unit(cohort.unit, self.card.unit):
+            raise ModelError(f"the table is in {cohort.unit}, the model was trained on {self.card.unit}: convert it.")
 
     def _check_scale(self, values: FloatArray) -> None:
         shift = np.abs(np.median(values, axis=0) - CONTROL_MEAN) / CONTROL_SD

@@ -41,11 +41,13 @@ class DataConfig(_ConfigSection):
     harmonise: Literal["controls", "all", "none"] | None = None
     id: str | None = None
     session: str | None = None
+    participants_id: str | None = None
     exclude: tuple[str, ...] = ()
-    measure: str = "volume"
+    include: tuple[str, ...] = ()
+    measure: str | None = None
     on_missing: Literal["error", "drop"] = "error"
 
-    @field_validator("volumes", "controls", "patients", "covariates", "exclude", mode="before")
+    @field_validator("volumes", "controls", "patients", "covariates", "exclude", "include", mode="before")
     @classmethod
     def _make_list_of_text(cls, value: Any) -> Any:
         items = [value] if isinstance(value, str | int | float) else value
@@ -55,7 +57,7 @@ class DataConfig(_ConfigSection):
         """Return the request to read the table; paths are relative to a folder."""
         paths = [folder / path for path in self.volumes]
         participants = None if self.participants is None else folder / self.participants
-        roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates)
+        roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates, self.participants_id)
         return make_request(
             paths,
             participants,
@@ -64,6 +66,7 @@ class DataConfig(_ConfigSection):
             patients=self.patients,
             exclude=self.exclude,
             measure=self.measure,
+            include=self.include,
             on_missing=self.on_missing,
         )
 

@@ -23,8 +23,10 @@ def read_cohort(
     site: str | None = None,
     id: str | None = None,
     session: str | None = None,
+    participants_id: str | None = None,
     exclude: str | Sequence[str] = (),
-    measure: str = "volume",
+    measure: str | None = None,
+    include: str | Sequence[str] = (),
     on_missing: str = "error",
 ) -> Cohort:
     """Read a table of regional volumes and join it with its participants.
@@ -46,10 +48,14 @@ def read_cohort(
         Column of the site or scanner.
     id, session : str, optional
         Columns of the ids and sessions, if they have unusual names.
+    participants_id : str, optional
+        Column of the ids in ``participants``, if it has another name there.
     exclude : sequence of str
         Regions to leave out.
-    measure : {'volume', 'thickness', 'area', 'any'}
-        What the regions must measure; a table of cortical thickness alone is refused by default.
+    measure : {'volume', 'thickness', 'area', 'any'}, optional
+        Use columns of this kind alone. Left out, all kinds are used, but a table without any volume is refused.
+    include : sequence of str
+        ``ventricles``, or columns that are left out otherwise.
     on_missing : {'error', 'drop'}
         What to do with people who lack a region, a covariate or a label.
 
@@ -65,11 +71,12 @@ def read_cohort(
     request = make_request(
         volumes,
         participants,
-        ColumnRoles(id, session, group, site, tuple(_to_list(covariates))),
+        ColumnRoles(id, session, group, site, tuple(_to_list(covariates)), participants_id),
         controls=controls,
         patients=patients,
         exclude=exclude,
         measure=measure,
+        include=include,
         on_missing=on_missing,
     )
     return validate_table(request).cohort_or_raise()
@@ -83,7 +90,8 @@ def make_request(
     controls: Labels = (),
     patients: Labels = (),
     exclude: str | Sequence[str] = (),
-    measure: str = "volume",
+    measure: str | None = None,
+    include: str | Sequence[str] = (),
     on_missing: str = "report",
 ) -> TableRequest:
     """Return a request; each argument may be a single value or a sequence."""
@@ -96,6 +104,7 @@ def make_request(
         exclude=tuple(_to_list(exclude)),
         measure=measure,
         on_missing=on_missing,
+        include=tuple(_to_list(include)),
     )
 
 

@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray
-from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    ProblemCode,
+    capitalise_first,
+    did_you_mean,
+    format_count,
+    join_names,
+)
 from rindices.tables.io.text import read_frame, to_text
 from rindices.tables.layout import formats, freesurfer_subjects
 from rindices.tables.layout.formats import Layout
@@ -24,6 +32,9 @@ from rindices.tables.validation.ids import (
     split_bids_ids,
 )
 
+_MIN_SHARE_OF_IDS = 0.5
+"""Share of the ids that a column of participants must hold to be taken as their id column."""
+
 
 @dataclass(frozen=True)
 class ColumnRoles:
@@ -34,6 +45,7 @@ class ColumnRoles:
     group: str | None = None
     site: str | None = None
     covariates: tuple[str, ...] = ()
+    participants_id: str | None = None
 
     def named(self) -> list[str]:
         """Return all columns that the user named."""
@@ -43,7 +55,8 @@ class ColumnRoles:
     def text_columns(self) -> list[str]:
         """Return the names of columns that are read as text, so that ids keep leading zeros."""
         guessed = [*formats.ID_NAMES, *formats.SESSION_NAMES, *formats.GROUP_NAMES, "column 1"]
-        return [name for name in (self.id, self.session, self.group, self.site) if name] + guessed
+        named = (self.id, self.participants_id, self.session, self.group, self.site)
+        return [name for name in named if name] + guessed
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,8 @@ def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Find
 def read_participants(path: Path, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
     """Read a table of participants; of several id columns, the one with most of ``ids`` is used."""
     frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
-    column = roles.id if roles.id in frame else _choose_id_column(frame, ids, path.name, findings)
+    column = _choose_participants_id(frame, roles, ids, path.name, findings)
+    frame = _drop_unmatched_duplicates(frame, column, ids, path.name, findings)
     return _build_table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
 
 
@@ -237,6 +251,51 @@ def drop_counter_column(
     what = "the nameless first column only counts the rows; it is not used"
     findings.note(ProblemCode.ROW_COUNTER_DROPPED, what, where)
     return frame.drop(columns=first), header[1:]
+
+
+def _choose_participants_id(
+    frame: pd.DataFrame, roles: ColumnRoles, ids: Sequence[str], where: str, findings: Findings
+) -> str | None:
+    """Return the id column of a table of participants: the named one, a usual one, or the one that holds the ids."""
+    if roles.participants_id is not None:
+        if roles.participants_id not in frame:
+            cure = capitalise_first(did_you_mean(roles.participants_id, list(frame.columns)))
+            what = f"there is no column '{roles.participants_id}' for --participants-id"
+            findings.fatal(ProblemCode.UNKNOWN_COLUMN, what, where, cure, subject=roles.participants_id)
+        return roles.participants_id
+    if roles.id in frame:
+        return roles.id
+    n_problems = len(findings.problems)
+    column = _choose_id_column(frame, ids, where, findings)
+    if not ids or (column is not None and _match_rows(ids, to_text(frame[column]).tolist())):
+        return column
+    texts = {name: to_text(frame[name]).tolist() for name in frame.columns if name != column}
+    matched = {name: len(_match_rows(ids, values)) for name, values in texts.items()}
+    best = max(matched, key=matched.__getitem__, default=None)
+    if best is None or matched[best] < _MIN_SHARE_OF_IDS * len(set(ids)):
+        return column
+    del findings.problems[n_problems:]  # the note about a column that is not used
+    what = f"column '{best}' holds the ids of the table of regions and is taken as the id"
+    findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, "If not: --participants-id COLUMN", subject=str(best))
+    return str(best)
+
+
+def _drop_unmatched_duplicates(
+    frame: pd.DataFrame, column: str | None, ids: Sequence[str], where: str, findings: Findings
+) -> pd.DataFrame:
+    """Drop participants whose id stands more than once and is of no one in ``ids``, such as ``no_filename``."""
+    if column is None or not ids or _find_session_column(frame, ColumnRoles()):
+        return frame
+    texts = to_text(frame[column])
+    repeated = sorted(texts[texts.duplicated() & texts.notna()].unique())
+    strangers = set(repeated) - set(match_ids(repeated, ids).pairs) if repeated else set()
+    if not strangers:
+        return frame
+    rows = texts.isin(strangers)
+    count = format_count(int(rows.sum()), "row has", "rows have")
+    what = f"{count} an id that stands more than once and is of no one here"
+    findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, where, offenders=sorted(strangers), ending="; not read")
+    return frame[~rows]
 
 
 def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> str | None:

@@ -22,6 +22,7 @@ from rindices.tables.io.text import LINE, read_frame, read_lines
 from rindices.tables.layout.formats import find_column
 from rindices.tables.layout.freesurfer import ICV_NAMES
 from rindices.tables.layout.regions import exclude_regions, region_sort_key
+from rindices.tables.layout.selection import select_columns
 from rindices.tables.table import Table, build_chunk_table, build_region_table, drop_counter_column
 from rindices.tables.validation.units import Unit
 from rindices.tables.validation.validate import KnownSchema, TableRequest, ValidationResult, validate_table
@@ -136,6 +137,7 @@ class OpenedTable:
         with explain_read_errors(path):
             dialect = None if is_parquet(path) else sniff_dialect(path, findings)
         table = build_region_table(frame, header, path.name, request.roles, findings)
+        table = replace(table, layout=select_columns(table.layout, request.selection, path.name, findings))
         validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
         problems = [*findings, *validation.problems]
         if not is_complete and validation.ok:

@@ -24,6 +24,10 @@ _VENTRICLE_REGEX = re.compile(
     r"((left|right)-)?(lateral-ventricle|inf-lat-vent|inferior-lateral-ventricle|[345](rd|th)-ventricle|csf"
     r"|choroid-plexus)|[lr]latvent|ventricles|ventriclechoroidvol"
 )
+_INCLUDABLE_VENTRICLE_REGEX = re.compile(
+    r"((left|right)-)?(lateral-ventricle|inf-lat-vent|inferior-lateral-ventricle|[34](rd|th)-ventricle)"
+    r"|[lr]latvent|ventricles"
+)
 _COMPOSITE_REGEX = re.compile(
     r"brainseg\w*(-to-etiv)?|[lr]?h?(cortex|cerebralwhitematter|corticalwhitematter)vol|subcortgrayvol|totalgrayvol"
     r"|supratentorial\w*|maskvol(-to-etiv)?|[lr]?h?surfaceholes|wholebrain"
@@ -53,7 +57,7 @@ def infer_measure(column: str) -> str:
     match = _MEASURE_REGEX.search(normalise_structure_name(column))
     if not match:
         return "volume"
-    return "thickness" if match[1].startswith("thick") else "area" if match[1] == "surfavg" else match[1]
+    return "thickness" if match[1] in {"thickness", "thickavg"} else "area" if match[1] == "surfavg" else match[1]
 
 
 def classify_column(column: str) -> str | None:
@@ -69,6 +73,11 @@ def classify_column(column: str) -> str | None:
         if pattern.fullmatch(name):
             return label
     return "region" if name in _TISSUE_NAMES or name in _ENIGMA_NAMES or is_parcel(column) else None
+
+
+def is_ventricle(column: str) -> bool:
+    """Return whether a column is a ventricle that every brain has; CSF, plexus and the fifth ventricle are not."""
+    return bool(_INCLUDABLE_VENTRICLE_REGEX.fullmatch(normalise_structure_name(column)))
 
 
 def is_parcel(column: str) -> bool:

@@ -1,5 +1,6 @@
 """Guess the unit of a table from the magnitude of its values, and find values of another magnitude."""
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -19,8 +20,19 @@ class Unit(StrEnum):
     NORMALISED = "normalised"
     STANDARDISED = "standardised"
     MM = "mm"
+    MM2 = "mm2"
     MIXED = "mixed"
     UNKNOWN = "unknown"
+
+
+_UNITS_OF_MEASURES = {
+    ("thickness", Unit.ML): Unit.MM,
+    ("thickness", Unit.MM3): Unit.UNKNOWN,
+    ("area", Unit.MM3): Unit.MM2,
+    ("area", Unit.ML): Unit.UNKNOWN,
+    ("area", Unit.MM): Unit.UNKNOWN,
+}
+_RENAMED_UNITS = ((Unit.MM, Unit.ML), (Unit.MM2, Unit.MM3))
 
 
 class ScaleOutliers(NamedTuple):
@@ -61,6 +73,42 @@ def guess_unit(values: FloatArray, medians: FloatArray) -> Unit:
         similar = finite.size >= 8 and finite.min() > 1 and finite.max() < 6 and finite.max() < 4 * finite.min()
         return Unit.MM if similar else Unit.ML
     return Unit.NORMALISED if typical > 1e-6 else Unit.UNKNOWN
+
+
+def guess_units(values: FloatArray, medians: FloatArray, kinds: Sequence[str]) -> dict[str, Unit]:
+    """Guess the unit of each kind of measure in a table.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Measures, or the first rows of them.
+    medians : (R,)
+        Median of each region.
+    kinds : sequence of str
+        (R,) what each region measures: ``volume``, ``thickness``, ``area``, ...
+
+    Returns
+    -------
+    dict
+        Unit by kind of measure.
+    """
+    units = {}
+    for kind in sorted(set(kinds)):
+        columns = np.array([name == kind for name in kinds])
+        unit = guess_unit(values[:, columns], medians[columns])
+        units[kind] = _UNITS_OF_MEASURES.get((kind, unit), unit)
+    return units
+
+
+def combine_units(units: Mapping[str, Unit]) -> Unit:
+    """Return the unit of a whole table: mixed, if it has several kinds of measures."""
+    return next(iter(units.values())) if len(units) == 1 else Unit.MIXED
+
+
+def is_model_unit(table_unit: str, model_unit: str) -> bool:
+    """Return whether a table may have the unit of a model; earlier versions called thickness ml and area mm3."""
+    units = (table_unit, model_unit)
+    return table_unit == model_unit or Unit.UNKNOWN in units or units in _RENAMED_UNITS
 
 
 def find_scale_outliers(values: FloatArray, medians: FloatArray) -> ScaleOutliers:

@@ -23,6 +23,7 @@ from rindices.errors import (
 )
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.layout.regions import read_region_values, select_icv
+from rindices.tables.layout.selection import ColumnSelection, count_measures, select_columns
 from rindices.tables.participants import (
     GroupLabels,
     JoinedParticipants,
@@ -37,18 +38,19 @@ from rindices.tables.participants import (
 from rindices.tables.table import ColumnRoles, Table, read_region_tables
 from rindices.tables.validation.equal_rows import warn_equal_rows
 from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.units import Unit
+from rindices.tables.validation.units import Unit, combine_units
 from rindices.tables.validation.values import (
+    MEASURES,
     ColumnRanges,
     OnMissing,
     check_cells,
     check_constant,
+    check_measures,
     check_regions,
     compute_column_ranges,
     report_missing,
 )
 
-MEASURES = ("volume", "thickness", "area", "any")
 _SMALL_GROUP_SIZE = 20
 
 
@@ -62,9 +64,16 @@ class TableRequest:
     controls: tuple[str, ...] = ()
     patients: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    measure: str = "volume"
+    measure: str | None = None
     on_missing: str = "report"
     find_groups: bool = True
+    include: tuple[str, ...] = ()
+    model_regions: tuple[str, ...] = ()
+
+    @property
+    def selection(self) -> ColumnSelection:
+        """Which columns are used as regions."""
+        return ColumnSelection(self.include, self.measure, self.model_regions)
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,10 @@ class ValidationResult:
     unit : str or None
     aside : dict
         Number of columns that are not used, by reason.
+    measures : dict
+        Number of regions of each kind of measure: volume, thickness, ...
+    units : dict
+        Unit of each kind of measure.
     kinds : dict
         Whether each named covariate is a number or has categories, in words.
     region_names : tuple of str
@@ -109,6 +122,8 @@ class ValidationResult:
     icv: str | None = None
     unit: str | None = None
     aside: dict[str, int] | None = None
+    measures: dict[str, int] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] | None = None
     region_names: tuple[str, ...] = ()
     participants: ParticipantTable | None = None
@@ -198,7 +213,8 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     findings = Findings()
     try:
         policy = OnMissing(_check_option(request.on_missing, list(OnMissing), "on_missing", findings))
-        _check_option(request.measure, MEASURES, "measure", findings)
+        if request.measure is not None:
+            _check_option(request.measure, MEASURES, "measure", findings)
         parts = _read_unfiltered_cohort(request, findings, chunk)
     except TableError:
         return ValidationResult(tuple(findings))
@@ -208,8 +224,10 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
     lacking = _find_incomplete_rows(parts, policy, findings, is_first)
+    units: dict[str, Unit] = {}
     if unit is None:
-        unit = _check_values(parts, request.measure, findings)
+        units = _check_values(parts, request.measure, findings)
+        unit = combine_units(units)
     else:
         check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
@@ -222,11 +240,16 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         cure = "The notes say who was left out and why"
         findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
     result = _build_result(parts, keep, keep & ~lacking, unit, findings, sort=chunk is None)
-    return replace(result, rows=rows, left_out=rows - len(keep) + int(lacking.sum()))
+    left_out = rows - len(keep) + int(lacking.sum())
+    return replace(result, rows=rows, left_out=left_out, units={kind: str(each) for kind, each in units.items()})
 
 
 def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: KnownSchema | None) -> _UnfilteredCohort:
-    table = read_region_tables(request.volumes, request.roles, findings) if chunk is None else chunk.table
+    if chunk is None:
+        table = read_region_tables(request.volumes, request.roles, findings)
+        table = replace(table, layout=select_columns(table.layout, request.selection, table.where, findings))
+    else:
+        table = chunk.table
     participants = None if chunk is None else chunk.participants
     people = join_participants(table, request.participants, request.roles, findings, participants)
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
@@ -272,28 +295,11 @@ def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings:
     return lacking
 
 
-def _check_values(parts: _UnfilteredCohort, measure: str, findings: Findings) -> Unit:
-    layout, where, names = parts.table.layout, parts.table.where, list(parts.regions.columns)
-    measures = {name: layout.measures.get(name, "volume") for name in names}
-    kinds = sorted(set(measures.values()))
-    if measure == "volume" and "volume" not in kinds:
-        findings.error(
-            ProblemCode.WRONG_MEASURE,
-            f"all {len(names)} regions are {join_names(kinds)}, not volume",
-            where,
-            "Export volumes (aparcstats2table --meas volume), "
-            f"or say --measure {_suggest_measure(kinds)} if it is meant",
-        )
-    elif measure not in ("volume", "any") and measure not in kinds and kinds != ["volume"]:
-        what = f"the regions are {join_names(kinds)}, not {measure}"
-        findings.error(ProblemCode.WRONG_MEASURE, what, where, f"Say --measure {kinds[0]}")
-    elif measure not in ("volume", "any"):
-        measures = dict.fromkeys(names, measure)
+def _check_values(parts: _UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
+    """Check the values of the regions, and return the unit of each kind of measure."""
+    where, names = parts.table.where, list(parts.regions.columns)
+    measures = check_measures(names, parts.table.layout.measures, measure, where, findings)
     return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
-
-
-def _suggest_measure(kinds: Sequence[str]) -> str:
-    return kinds[0] if len(kinds) == 1 and kinds[0] in MEASURES else "any"
 
 
 def _warn_repeated_scans(parts: _UnfilteredCohort, findings: Findings) -> None:
@@ -339,6 +345,7 @@ def _build_result(
         icv=layout.icv,
         unit=str(unit),
         aside={why: len(columns) for why, columns in layout.aside.items()},
+        measures=count_measures(list(parts.regions.columns), layout.measures),
         participants=parts.people.participants,
         keys=_build_row_keys(parts),
     )

@@ -1,5 +1,6 @@
 """Check the numbers of a table: missing, infinite, negative or constant values, units and measures."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -10,10 +11,14 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
 from rindices.tables.layout import muse
-from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, find_scale_outliers, guess_unit
+from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, combine_units, find_scale_outliers, guess_units
 
 _DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
 _TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
+
+
+MEASURES = ("volume", "thickness", "area", "any")
+"""What a user can ask the regions to measure."""
 
 
 class OnMissing(StrEnum):
@@ -93,6 +98,45 @@ def compute_column_ranges(regions: pd.DataFrame) -> ColumnRanges:
     return ColumnRanges(low, high, not_finite)
 
 
+def check_measures(
+    regions: Sequence[str], measures: Mapping[str, str], requested: str | None, where: str, findings: Findings
+) -> dict[str, str]:
+    """Return what each region measures; refuse a table without the requested measure, or without any volume.
+
+    Parameters
+    ----------
+    regions : sequence of str
+    measures : mapping of str to str
+        What their names say they measure.
+    requested : str or None
+        One of `MEASURES`; None if the user named none.
+    where : str
+        The file, for messages.
+    findings : Findings
+        Takes the error.
+
+    Returns
+    -------
+    dict
+        By region. Names that say nothing count as what was requested.
+    """
+    by_region = {name: measures.get(name, "volume") for name in regions}
+    kinds = sorted(set(by_region.values()))
+    if requested in (None, "volume") and "volume" not in kinds:
+        suggestion = kinds[0] if len(kinds) == 1 and kinds[0] in MEASURES else "any"
+        what = f"all {len(regions)} regions are {join_names(kinds)}, not volume"
+        cure = f"Export volumes (aparcstats2table --meas volume), or say --measure {suggestion} if it is meant"
+        findings.error(ProblemCode.WRONG_MEASURE, what, where, cure)
+    elif requested in (None, "volume", "any"):
+        return by_region
+    elif requested not in kinds and kinds != ["volume"]:
+        what = f"the regions are {join_names(kinds)}, not {requested}"
+        findings.error(ProblemCode.WRONG_MEASURE, what, where, f"Say --measure {kinds[0]}")
+    else:
+        return dict.fromkeys(regions, requested)
+    return by_region
+
+
 def check_regions(
     regions: pd.DataFrame,
     ranges: ColumnRanges,
@@ -100,7 +144,7 @@ def check_regions(
     measures: Mapping[str, str],
     where: str,
     findings: Findings,
-) -> Unit:
+) -> dict[str, Unit]:
     """Check the values of a table.
 
     Parameters
@@ -119,17 +163,16 @@ def check_regions(
 
     Returns
     -------
-    Unit
-        The guessed unit.
+    dict
+        The guessed unit of each kind of measure.
     """
     names = list(regions.columns)
     _check_finite(regions, ranges, where, findings)
     medians = _compute_medians(regions)
-    unit = guess_unit(regions.head(2_000).to_numpy(), medians)
-    kinds = {measures.get(name, "volume") for name in names}
-    if "volume" in kinds and len(kinds) > 1:
-        unit = Unit.MIXED
-    elif unit is Unit.MM and "volume" in kinds:
+    kinds = [measures.get(name, "volume") for name in names]
+    units = guess_units(regions.head(2_000).to_numpy(), medians, kinds)
+    unit = combine_units(units)
+    if units.get("volume") is Unit.MM and unit is not Unit.MIXED:
         findings.error(
             ProblemCode.WRONG_MEASURE,
             "the values look like cortical thickness in mm, not volumes: all regions lie between 1 and 6",
@@ -143,8 +186,8 @@ def check_regions(
         if suspicious.any():  # rare: only then is each cell checked
             _check_scale(regions.to_numpy(), medians, names, ids, where, findings)
         _check_atlas(medians, names, unit, where, findings)
-    _report_unit(unit, where, findings)
-    return unit
+    _report_unit(unit, kinds, where, findings)
+    return units
 
 
 def check_cells(
@@ -254,10 +297,13 @@ def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where:
         )
 
 
-def _report_unit(unit: Unit, where: str, findings: Findings) -> None:
+def _report_unit(unit: Unit, kinds: Sequence[str], where: str, findings: Findings) -> None:
     if unit is Unit.MIXED:
-        what = "volumes and other measures (thickness, area) stand side by side; each region is standardised on its own"
-        findings.note(ProblemCode.MIXED_MEASURES, what, where)
+        counts = Counter(kinds).most_common()
+        what = "several kinds of measures stand side by side, each region is standardised on its own"
+        listing = ", ".join(f"{format_count(number, 'column')} of {kind}" for kind, number in counts)
+        cure = f"For one kind alone: --measure {counts[0][0]}"
+        findings.note(ProblemCode.MIXED_MEASURES, what, where, cure, listing=listing)
     elif unit is Unit.STANDARDISED:
         what = "the values look standardised already (z-scores, or 1 with a spread of 0.1)"
         findings.note(ProblemCode.STANDARDISED_VALUES, what, where)

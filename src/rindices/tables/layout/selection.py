@@ -1,0 +1,154 @@
+"""Choose the columns of a table that are used as regions: ventricles on request, and one kind of measure."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rindices.errors import Findings, OffenderKind, ProblemCode, capitalise_first, did_you_mean, format_count
+from rindices.tables.layout import freesurfer, muse
+from rindices.tables.layout.formats import Layout
+
+VENTRICLES = "ventricles"
+"""Word for all ventricles of a table in the option ``include``."""
+_REASONS = {
+    "ventricle": "of ventricles or fluid (the published method leaves them out)",
+    "composite": "that sum up other columns",
+    "no tissue": "of vessels, lesions, chiasm or callosum",
+    "few whole numbers": "of few whole numbers (codes or counts)",
+}
+
+
+@dataclass(frozen=True)
+class ColumnSelection:
+    """Which columns are used as regions, beyond what the layout says.
+
+    Attributes
+    ----------
+    include : tuple of str
+        ``ventricles``, or names of single columns that are left out otherwise.
+    measure : str or None
+        ``volume``, ``thickness`` or ``area`` to use columns of this kind alone; None or ``any`` for all.
+    model_regions : tuple of str
+        Regions of a model that the table is read for: they are read even where they are left out otherwise.
+    """
+
+    include: tuple[str, ...] = ()
+    measure: str | None = None
+    model_regions: tuple[str, ...] = ()
+
+
+def select_columns(layout: Layout, selection: ColumnSelection, where: str, findings: Findings) -> Layout:
+    """Return a layout with the selected regions.
+
+    Parameters
+    ----------
+    layout : Layout
+        As detected from the header.
+    selection : ColumnSelection
+    where : str
+        The file, for messages.
+    findings : Findings
+        Takes errors about unknown names, and for training a note about what is not used.
+
+    Returns
+    -------
+    Layout
+    """
+    names = {column: _name_region(column, layout.format) for columns in layout.aside.values() for column in columns}
+    wanted = _find_model_columns(names, selection.model_regions)
+    for name in selection.include:
+        columns = _find_included_columns(name, layout, names)
+        if name.lower() in {word.lower() for item in layout.regions.items() for word in item}:
+            continue
+        if not columns and name.lower() != VENTRICLES:
+            cure = capitalise_first(did_you_mean(name, [VENTRICLES, *names]))
+            what = f"there is no column '{name}' to include"
+            findings.error(ProblemCode.UNKNOWN_REGION, what, where, cure, subject=name)
+        elif not columns:
+            what, cure = "there is no column of ventricles to include", "Leave --include out, or name a column"
+            findings.error(ProblemCode.UNKNOWN_REGION, what, where, cure, subject=name)
+        wanted += columns
+    layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), selection.measure)
+    if not selection.model_regions:
+        _note_unused_columns(layout, where, findings)
+    return layout
+
+
+def count_measures(regions: Collection[str], measures: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of regions of each kind of measure, the most frequent first."""
+    return dict(Counter(measures.get(region, "volume") for region in regions).most_common())
+
+
+def _name_region(column: str, layout_format: str) -> str:
+    """Return the name that a column has as a region of a cohort."""
+    if layout_format != "dlmuse":
+        return column
+    code = muse.parse_muse_codes([column]).get(column)
+    return column if code is None else muse.region_name(code)
+
+
+def _find_model_columns(names: Mapping[str, str], regions: Sequence[str]) -> list[str]:
+    wanted = set(regions)
+    return [column for column, region in names.items() if region in wanted]
+
+
+def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) -> list[str]:
+    """Return the unused columns that a word of the option means."""
+    if name.lower() == VENTRICLES:
+        columns = layout.aside.get("ventricle", [])
+        return [column for column in columns if layout.format == "dlmuse" or freesurfer.is_ventricle(column)]
+    aliases = {
+        column: {column.lower(), region.lower(), muse.region_label(region).lower()} for column, region in names.items()
+    }
+    return [column for column, spellings in aliases.items() if name.lower() in spellings]
+
+
+def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
+    if not columns:
+        return layout
+    measures = {region: freesurfer.infer_measure(column) for column, region in columns.items()}
+    return replace(
+        layout,
+        regions={**layout.regions, **columns},
+        aside=_drop_columns(layout.aside, columns),
+        participant_columns=tuple(name for name in layout.participant_columns if name not in columns),
+        measures={**layout.measures, **measures},
+    )
+
+
+def _filter_measure(layout: Layout, measure: str | None) -> Layout:
+    """Set regions of other measures aside; a table without the measure is left to the checks of its values."""
+    kinds = {column: layout.measures.get(region, "volume") for column, region in layout.regions.items()}
+    if measure not in kinds.values():
+        return layout
+    aside = dict(layout.aside)
+    for column, kind in kinds.items():
+        if kind != measure:
+            aside[kind] = [*aside.get(kind, []), column]
+    regions = {column: region for column, region in layout.regions.items() if kinds[column] == measure}
+    return replace(layout, regions=regions, aside=aside)
+
+
+def _drop_columns(aside: Mapping[str, list[str]], columns: Collection[str]) -> dict[str, list[str]]:
+    remaining = {why: [name for name in names if name not in columns] for why, names in aside.items()}
+    return {why: names for why, names in remaining.items() if names}
+
+
+def _note_unused_columns(layout: Layout, where: str, findings: Findings) -> None:
+    """Say which columns are not used and why, and how ventricles are included."""
+    if not layout.aside:
+        return
+    columns = [column for names in layout.aside.values() for column in names]
+    listing = ", ".join(
+        f"{len(names):,} {_REASONS.get(why, f'of another kind ({why})')}" for why, names in layout.aside.items()
+    )
+    has_ventricles = bool(_find_included_columns(VENTRICLES, layout, {}))
+    findings.note(
+        ProblemCode.COLUMNS_NOT_USED,
+        f"{format_count(len(columns), 'column is', 'columns are')} not used",
+        where,
+        "To use the ventricles: --include ventricles" if has_ventricles else "",
+        offenders=columns,
+        offender_kind=OffenderKind.COLUMN,
+        listing=listing,
+    )
