@@ -20,6 +20,7 @@ _MAX_LINE_BYTES = 4_000_000
 _CONTROL_BYTES = bytes([*range(9), 11, 12, *range(14, 32), 127])  # all but tab and the ends of lines
 _CONTROL_CURE = "Remove it: a cell holds printable text"
 _MAX_JOINED_LINES = 50
+_MAX_NAMED_LINES = 1_000
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def split_lines(content: bytes, path: Path, start: int, dialect: Dialect, findin
             what,
             path.name,
             "Save it as UTF-8",
-            offenders=numbers,
+            offenders=numbers[:_MAX_NAMED_LINES],
             offender_kind=kind,
             listing=listing,
         )
