@@ -157,7 +157,11 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     ),
     "column twice": (b"ID,47,47\na,1,2\n", "47", "Rename or remove"),
     "row too long": (HEADER + b"a,1,2,3,4,5,6\n", "more values", "write.csv"),
-    "second row too long": (HEADER + ROWS + b"c,1,2,3,4,5,6\n", "line 4 has 7 values", "write.csv"),
+    "second row too long": (
+        HEADER + ROWS + b"c,1,2,3,4,5,6\n",
+        "1 line has 7 values, the header 5 names: line 4",
+        "write.csv",
+    ),
     "row names of R": (b"47 48 31 32 35\na 1 2 3 4 5\nb 1 2 3 4 5\n", "more values", "row.names"),
     "Excel": (b"PK\x03\x04rest", "Excel", "Export it as CSV"),
     "gzip": (b"\x1f\x8b\x08rest", "gzip", "Export it as CSV"),

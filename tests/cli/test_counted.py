@@ -77,10 +77,10 @@ def long_cell(lines: list[str]) -> None:
 
 
 BAD_LINES = {
-    stray_quotes: "line 11 opens a quotation mark",
-    line_break: "line 11 opens a quotation mark",
-    control_character: "line 11 holds a control character",
-    long_cell: "line 11 has a cell of more than 100,000 bytes",
+    stray_quotes: "1 line opens a quotation mark that is not closed on the same line: line 11",
+    line_break: "1 line opens a quotation mark that is not closed on the same line: line 11",
+    control_character: "1 line holds a control character: line 11",
+    long_cell: "1 line has a cell of more than 100,000 bytes: line 11",
 }
 
 
@@ -113,7 +113,7 @@ def test_apply_in_memory_names_the_line(model: Path, tmp_path: Path) -> None:
     make_frame().iloc[:, [0, 5, 6, 7, 8]].to_csv(right, index=False)
     code, _, message = run("apply", model, left, right, "--out", tmp_path / "out.csv")
     assert code == 1
-    assert "left.csv: line 11 opens" in message
+    assert "left.csv: 1 line opens a quotation mark" in message
 
 
 def test_lines_of_separators_are_no_people(model: Path, tmp_path: Path) -> None:
@@ -303,3 +303,32 @@ def test_control_characters_in_job_scripts_are_refused(value: str, tmp_path: Pat
     assert f"run.slurm.{value.split()[0]}: a line break or another control character" in message
     assert "\n" not in message
     assert os.listdir(tmp_path) == ["t.csv", "study.toml"] or not (tmp_path / "study").exists()
+
+
+def test_the_cell_of_text_among_decimal_commas_is_named_and_not_its_neighbours(model: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    text = make_frame().to_csv(index=False, sep=";", decimal=",", lineterminator="\n")
+    row = text.splitlines()[12].split(";")
+    table.write_text(text.replace(";".join(row), ";".join([*row[:3], f"{row[3]}x", *row[4:]])))
+    for arguments in (("check", table, "--json"), ("apply", model, table, "--out", tmp_path / "o.csv")):
+        code, stdout, message = run(*arguments)
+        assert code == 1
+        named = json.loads(stdout)["problems"][0]["what"] if stdout else message
+        assert f"text where a number should be: '{row[3]}x' for sub-0011 in roi2" in named
+        assert "sub-0000" not in named
+        assert "no value at all" not in stdout + message
+
+
+@pytest.mark.parametrize("line", [1, 2, 30])
+def test_a_mark_of_utf8_inside_a_file_is_part_of_the_id(line: int, model: Path, tmp_path: Path) -> None:
+    def add_mark(lines: list[str]) -> None:
+        lines[line] = f"\ufeff{lines[line]}"
+
+    table = write_lines(tmp_path / "t.csv", make_frame(), add_mark)
+    for arguments in (("check", table), ("apply", model, table, "--out", tmp_path / "o.csv")):
+        code, stdout, message = run(*arguments)
+        assert code == 1
+        assert (
+            f"1 row with an id that holds a control character or is longer than 1,000 characters: line {line + 1}"
+            in (stdout + message)
+        )

@@ -177,7 +177,7 @@ def test_a_line_with_an_open_quotation_mark_is_named(line: int, encoding: str, t
     findings = Findings()
     read_lines(path.read_bytes(), path, 0, dialect, ["id"], findings)
     (error,) = findings.errors()
-    assert error.what.startswith(f"line {line} opens a quotation mark")
+    assert error.text == f"1 line opens a quotation mark that is not closed on the same line: line {line}"
     assert error.offenders == (str(line),)
 
 

@@ -55,8 +55,11 @@ class LineBlock:
         return replace(self, rows=[index for index in self.rows if index not in refused])
 
     def join_rows(self) -> bytes:
-        """Return the rows as one text, without the header."""
-        return b"\n".join([self.lines[index] for index in self.rows])
+        """Return the rows as one text, without the header.
+
+        It begins with an empty line, so that pandas does not take a mark of UTF-8 in the first cell for that of a file.
+        """
+        return b"\n".join([b"", *[self.lines[index] for index in self.rows]])
 
 
 def list_rows(lines: Iterable[bytes], dialect: Dialect) -> list[int]:
@@ -146,7 +149,7 @@ def _refuse_control_characters(block: LineBlock, findings: Findings) -> LineBloc
         return block
     lines = {index: block.lines[index] for index in block.rows}
     refused = [k for k, line in lines.items() if len(line.translate(None, _CONTROL_BYTES)) < len(line)]
-    words = ("holds a control character", "hold a control character")
+    words = ("line holds a control character", "lines hold a control character")
     return _report_lines(block, refused, words, _CONTROL_CURE, findings)
 
 
@@ -156,7 +159,7 @@ def _refuse_long_cells(block: LineBlock, dialect: Dialect, findings: Findings) -
     long = [k for k in long if max(map(len, block.lines[k].split(separator))) > MAX_CELL_BYTES]
     limit = f"a cell of more than {MAX_CELL_BYTES:,} bytes"
     cure = "Shorten it, or export the table again"
-    return _report_lines(block, long, (f"has {limit}", f"have {limit}"), cure, findings)
+    return _report_lines(block, long, (f"line has {limit}", f"lines have {limit}"), cure, findings)
 
 
 def refuse_joined_lines(
@@ -180,10 +183,8 @@ def refuse_joined_lines(
             continue
         opening.append(index)
         joined |= {index, *_find_rest_of_cell(block.lines, index, dialect)}
-    words = (
-        "opens a quotation mark that is not closed on this line",
-        "open a quotation mark that is not closed on the same line",
-    )
+    what = "a quotation mark that is not closed on the same line"
+    words = (f"line opens {what}", f"lines open {what}")
     cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
     return _report_lines(block, opening, words, cure, findings).drop_rows(joined)
 
@@ -213,9 +214,9 @@ def refuse_long_rows(block: LineBlock, dialect: Dialect, findings: Findings) -> 
     width = len(dialect.header)
     lengths = {index: _count_cells(block.lines[index], dialect) for index in block.rows}
     long = [index for index, length in lengths.items() if length > width]
-    one = f"has {lengths[long[0]] if long else 0} values, the header {width} names"
+    one = f"line has {lengths[long[0]] if long else 0} values, the header {width} names"
     cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
-    return _report_lines(block, long, (one, f"have more values than the header names ({width})"), cure, findings)
+    return _report_lines(block, long, (one, f"lines have more values than the header names ({width})"), cure, findings)
 
 
 def _count_cells(line: bytes, dialect: Dialect) -> int:
@@ -237,9 +238,8 @@ def _report_lines(
     if not refused:
         return block
     numbers = _number_lines(block, refused)
-    one, many = words
-    what = f"line {int(numbers[0]):,} {one}" if len(numbers) == 1 else f"{len(numbers):,} lines {many}"
-    kind, listing = OffenderKind.ROW, "" if len(numbers) == 1 else _list_lines(numbers)
+    what, listing = format_count(len(numbers), *words), _list_lines(numbers)
+    kind = OffenderKind.ROW
     findings.error(
         ProblemCode.BAD_ROWS, what, block.path.name, cure, offenders=numbers, offender_kind=kind, listing=listing
     )

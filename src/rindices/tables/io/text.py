@@ -1,5 +1,6 @@
 """Read text and parquet tables into frames."""
 
+import re
 import warnings
 from io import BytesIO
 from itertools import islice
@@ -40,6 +41,7 @@ _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
 LINE = "line"
 """Name of an index that counts the lines of a text from 0."""
+_DECIMAL_COMMA_REGEX = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
 _PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
 
 
@@ -184,7 +186,21 @@ def _parse_block(block: LineBlock, options: dict[str, Any]) -> pd.DataFrame:
     if len(frame) != len(lines):
         raise _RowCountError(f"{len(lines):,} lines are {len(frame):,} rows")
     frame.index = pd.Index(lines, name=LINE, dtype=np.intp)
-    return restore_texts(frame)
+    return restore_texts(_read_decimal_commas(frame, options["dtype"]) if options["decimal"] == "," else frame)
+
+
+def _read_decimal_commas(frame: pd.DataFrame, as_text: "Collection[str]") -> pd.DataFrame:
+    """Write numbers with a point in columns that pandas left as text because of another cell.
+
+    Otherwise all cells of such a column would be reported as text, and not the one that is.
+    """
+    columns = [
+        name for name, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype) and name not in as_text
+    ]
+    points = {
+        name: frame[name].astype("object").replace(_DECIMAL_COMMA_REGEX, r"\1.\2", regex=True) for name in columns
+    }
+    return frame.assign(**points)
 
 
 def _read_first_lines(path: Path, dialect: Dialect, rows: int) -> bytes:
