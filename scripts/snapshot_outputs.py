@@ -274,6 +274,7 @@ def _read_normalised(path: Path, folder: Path) -> str:
     text = re.sub(r"\d{4}-\d{2}-\d{2}T[0-9:+.]+", "TIME", text)
     text = re.sub(r"(?m)^(.*seconds\W+)[0-9.]+$", r"\1TIME", text)
     text = re.sub(r"(?m)^.*\b(left|begun)\n", "", text)
+    text = re.sub(r'(?<=download="r_indices.csv" href=")[^"]*', "ROWS IN RANDOM ORDER", text)
     return re.sub(r"[0-9,]+ (people|rows) (a|per) second", "RATE", text)
 
 

@@ -1,13 +1,14 @@
 """Files are written in full or not at all, on any system."""
 
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from rindices import atomic
-from rindices.atomic import atomic_path, write_atomically, write_json
+from rindices.atomic import atomic_path, compute_digest, delete_temporary_files, write_atomically, write_json
 
 
 def test_a_new_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -60,3 +61,32 @@ def test_writing_works_where_folders_cannot_be_opened(tmp_path: Path, monkeypatc
     monkeypatch.setattr(atomic.os, "open", refuse)
     write_json(tmp_path / "a.json", {"é": 1})
     assert (tmp_path / "a.json").read_text("utf-8") == '{\n  "é": 1\n}\n'
+
+
+def test_temporary_names_cannot_be_guessed(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(20):
+        with atomic_path(tmp_path / "a.txt") as temporary_path:
+            temporary_path.touch()
+            names.add(temporary_path.name)
+    assert len(names) == 20
+    assert all(re.fullmatch(r"\.a\.txt\.[0-9a-f]{16}\.part\.txt", name) for name in names)
+
+
+def test_what_a_killed_process_left_is_deleted_and_nothing_else(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "a.txt") as temporary_path:
+        temporary_path.touch()
+        left = temporary_path.name
+    kept = ["a.txt", ".a.txt.mine.part.txt", "b.part.txt"]
+    for name in (left, left.replace("a.txt", "b.txt", 1), *kept):
+        (tmp_path / name).touch()
+    delete_temporary_files(tmp_path, "a.txt")
+    assert (tmp_path / left.replace("a.txt", "b.txt", 1)).exists()
+    delete_temporary_files(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def test_the_digest_of_a_file_changes_with_its_content(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", b"1")
+    write_atomically(tmp_path / "b", b"2")
+    assert compute_digest(tmp_path / "a") == compute_digest(tmp_path / "a") != compute_digest(tmp_path / "b")

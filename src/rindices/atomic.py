@@ -1,12 +1,16 @@
 """Atomic writing of files: after a crash there is the old file or the new one, never half of it."""
 
+import hashlib
 import json
 import os
-import socket
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+_TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.part(\.\w+)?")
 
 
 @contextmanager
@@ -25,17 +29,32 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Yields
     ------
     Path
-        Temporary path; it is hidden and unique to this process.
+        Temporary path; it is hidden, and nobody can guess it and put a link there.
     """
-    temporary_path = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part{path.suffix}")
+    temporary_path = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{path.suffix}")
     try:
         yield temporary_path
         with temporary_path.open("rb+") as file:
             os.fsync(file.fileno())
         temporary_path.replace(path)
     finally:
-        temporary_path.unlink(missing_ok=True)
+        with suppress(OSError):  # after the rename there is none, and an error of the block matters more
+            temporary_path.unlink()
     _flush_folder(path.parent)
+
+
+def delete_temporary_files(folder: Path, name: str = "*") -> None:
+    """Delete what killed processes left in a folder; call it only while no other process writes there.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        Name of the file that was to be written, or a pattern of names.
+    """
+    for path in folder.glob(f".{name}.*.part*"):
+        if _TEMPORARY_NAME.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
@@ -47,6 +66,12 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write plain values as indented JSON, atomically."""
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def compute_digest(path: Path) -> str:
+    """Return a digest of the content of a file, to notice damage."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
 
 
 def _flush_folder(folder: Path) -> None:

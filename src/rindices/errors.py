@@ -45,8 +45,9 @@ ProblemCode = StrEnum(
 )
 """What kind of problem it is. Code decides by this, never by the text of a message."""
 
-OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW")
+OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW SITE")
 """What the names of a problem's offenders are names of."""
+_PRIVATE_KINDS = (OffenderKind.PARTICIPANT, OffenderKind.SITE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Problem:
     ----------
     severity : Severity
     what : str
-        What is wrong; never holds the id of a participant.
+        What is wrong; never holds the id of a participant or the name of a site.
     where : str
         The file (and column) it was found in.
     cure : str
@@ -68,7 +69,7 @@ class Problem:
     offenders : tuple of str
         Names of those concerned, listed after ``what``.
     offender_kind : OffenderKind
-        What they are names of; names of participants are left out of `summary`.
+        What they are names of; names of participants and sites are left out of `summary`.
     listing : str
         The offenders as the message lists them, where it says more than their names.
     ending : str
@@ -99,8 +100,8 @@ class Problem:
 
     @property
     def summary(self) -> str:
-        """What is wrong, without names of participants, for a report that may be passed on."""
-        return f"{self.what}{self.ending}" if self.offender_kind is OffenderKind.PARTICIPANT else self.text
+        """What is wrong, without names of participants and sites, for a report that may be passed on."""
+        return f"{self.what}{self.ending}" if self.offender_kind in _PRIVATE_KINDS else self.text
 
     def as_dict(self) -> dict[str, Any]:
         """Return the problem in the shape that ``check --json`` prints.

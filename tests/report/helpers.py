@@ -32,6 +32,11 @@ def read_figure_data(parsed: Page, name: str) -> pd.DataFrame:
     return pd.read_csv(io.BytesIO(base64.b64decode(link["href"].partition("base64,")[2])))
 
 
+def remove_random_data(page: str) -> str:
+    """Return a page without the table whose rows are in a random order: the rest is the same on every page."""
+    return re.sub(r'(?<=download="r_indices.csv" href=")[^"]*', "", page)
+
+
 def get_text(html: str) -> str:
     """Return what a reader sees, on one line."""
     html = re.sub(r"<(svg|style|script).*?</\1>", " ", html, flags=re.DOTALL)

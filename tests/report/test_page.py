@@ -19,7 +19,7 @@ from rindices.report import geometry, page
 from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.patterns import compute_confidence_interval
 from rindices.study.exceptions import NoPatternError
-from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data
+from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data, remove_random_data
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,8 @@ def test_every_figure_has_its_data(parsed: Page, study: Path) -> None:
     indices = pd.read_csv(study / "r_indices.tsv", sep="\t")
     names = [name for name in indices if re.fullmatch(r"r\d", name)]
     assert "participant_id" not in read_figure_data(parsed, "r_indices")  # a report may be passed on
-    np.testing.assert_allclose(read_figure_data(parsed, "r_indices")[names], indices[names], atol=1e-4)
+    shown = read_figure_data(parsed, "r_indices")[names]
+    np.testing.assert_allclose(np.sort(shown, axis=0), np.sort(indices[names], axis=0), atol=1e-4)
     for name in names:
         table = read_figure_data(parsed, f"distribution_{name}")
         assert table["controls"].sum() == (indices["group"] == "control").sum()
@@ -94,7 +95,7 @@ def test_true_structures_are_named_first(study: Path, simulated: SimulatedCohort
 
 
 def test_a_report_is_the_same_again(study: Path, page: str) -> None:
-    assert ri.write_report(study).read_text("utf-8") == page
+    assert remove_random_data(ri.write_report(study).read_text("utf-8")) == remove_random_data(page)
 
 
 def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +228,8 @@ def test_nothing_of_an_earlier_model_stays(empty: Path) -> None:
 def test_the_page_of_a_study_without_a_pattern(empty: Path) -> None:
     page = ri.write_report(empty).read_text("utf-8")
     parsed = Page(page)
-    assert "<h1>No disease pattern found: results</h1>" in page
-    assert "<title>No disease pattern found: results</title>" in page
+    assert "<h1>No disease pattern found in 80 controls and 120 patients</h1>" in page
+    assert "<title>No disease pattern found in 80 controls and 120 patients</title>" in page
     test_the_page_refers_to_nothing_outside(parsed, page)
     test_people_with_a_screen_reader_get_everything(parsed)
     assert not parsed.all("img")

@@ -3,7 +3,9 @@
 import re
 import socket
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +23,7 @@ from rindices.study import store as stores
 from rindices.study.config import ModelConfig
 from rindices.study.plan import make_plan
 from rindices.study.store import RunStore
-from tests.study.helpers import LONG, outputs, run, sets
+from tests.study.helpers import LONG, begin, outputs, run, sets, wait_for
 
 
 def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) -> None:
@@ -111,3 +113,47 @@ def test_a_slow_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         StudyError, match=f"{socket.gethostname()} does not see .*people-0.npz: give an --out on a file"
     ):
         store.load_training_data(tmp_path / "people-0.npz")
+
+
+def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, undisturbed: Path) -> None:
+    out = folder / "shared"
+    first = begin("fit", folder / "study.toml", "--out", out, "--workers", 1)
+    wait_for((out / "runs" / "lock").exists)
+    time.sleep(0.2)
+    second = run("fit", folder / "study.toml", "--out", out)
+    assert second.returncode == 1
+    who = rf"is in use by process {first.pid} on {socket.gethostname()} since \S+: wait for it, or delete \S+ if"
+    assert re.search(who, second.stderr), second.stderr
+    message = first.communicate()[1]
+    assert first.returncode == 0, message
+    assert outputs(out) == outputs(undisturbed)
+    assert not (out / "runs" / "lock").exists()
+    assert not list(out.glob("runs/*lock*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+@pytest.mark.parametrize("name", ["lock", ".lock"])
+def test_a_link_in_place_of_a_lock_is_refused_in_one_line(folder: Path, tmp_path: Path, name: str) -> None:
+    foreign = tmp_path / "foreign.txt"
+    foreign.write_text("precious")
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    (tmp_path / "out" / "runs" / name).symlink_to(foreign)
+    done = run("fit", folder / "study.toml", "--out", tmp_path / "out")
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("warning:")]
+    assert len(errors) == 1
+    assert f"{name} is a link, which a lock does not follow: delete the link" in errors[0]
+    assert foreign.read_text() == "precious"
+
+
+def test_a_stale_lock_is_replaced_and_no_lock_is_left(folder: Path, undisturbed: Path) -> None:
+    runs, expected = undisturbed / "runs", outputs(undisturbed)
+    (runs / "lock").write_text(f'{{"host": "{socket.gethostname()}", "pid": {10**30}}}')
+    done = run("fit", folder / "study.toml", "--out", undisturbed)
+    assert done.returncode == 0, done.stderr
+    assert not [path.name for path in runs.iterdir() if "lock" in path.name]
+    (runs / ".lock").write_text("of another program")
+    assert run("fit", folder / "study.toml", "--out", undisturbed).returncode == 0
+    assert (runs / ".lock").read_text() == "of another program"
+    (runs / ".lock").unlink()
+    assert outputs(undisturbed) == expected

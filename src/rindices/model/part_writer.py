@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rindices.atomic import atomic_path
+from rindices.atomic import atomic_path, compute_digest
 from rindices.errors import ModelError
 from rindices.model.index_tables import SEPARATORS, check_people_count, count_rows, write_data_dictionary
 from rindices.tables.io.spreadsheet import protect_texts
@@ -30,13 +30,24 @@ def open_part(path: Path) -> Iterator["PartWriter"]:
             writer.write_row_group()
         finally:
             writer.close()
+        writer.size, writer.digest = temporary_path.stat().st_size, compute_digest(temporary_path)
 
 
 class PartWriter:
-    """Writes the rows of a table to a file, some at a time: text without a header, or parquet."""
+    """Writes the rows of a table to a file, some at a time: text without a header, or parquet.
+
+    Attributes
+    ----------
+    columns : list of str
+    size : int
+        Of the finished file in bytes.
+    digest : str
+        See `compute_digest`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.columns: list[str] = []
+        self.size, self.digest = 0, ""
         self._path = path
         self._file: Any = None
         self._row_group: list[pa.Table] = []

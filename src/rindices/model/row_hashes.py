@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rindices.atomic import atomic_path, compute_digest
+
 RowHashes = NDArray[np.uint64]
 
 _MAX_HASHES_IN_MEMORY = 4_000_000
@@ -16,6 +18,13 @@ _MAX_HASHES_IN_MEMORY = 4_000_000
 def hash_keys(keys: Sequence[str]) -> RowHashes:
     """Return a hash (N,) of the key of each row: its person and session."""
     return np.asarray(pd.util.hash_array(np.array(keys, dtype=object), categorize=False), dtype=np.uint64)
+
+
+def write_hashes(path: Path, hashes: RowHashes) -> str:
+    """Write hashes (N,) in ascending order to an ``.npy`` file, atomically; return the digest of the file."""
+    with atomic_path(path) as temporary_path:
+        np.save(temporary_path, np.sort(hashes))
+        return compute_digest(temporary_path)
 
 
 def find_repeated_hashes(files: Sequence[Path]) -> RowHashes:

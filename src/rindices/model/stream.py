@@ -1,24 +1,23 @@
 """R-indices of any number of people: chunks of a table in, one file per chunk out, on all cores, resumable.
 
-Each chunk becomes one part, a file with a record of its input. The record is written last, so a part with a record that
-fits its input is complete and is not made again. Processes share nothing: each reads, infers and writes.
+Each chunk becomes one part, see `part_store`. Processes share nothing: each reads, infers and writes. The chunk of a
+process that was killed is done again.
 """
 
-import hashlib
-import json
-import shutil
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from rindices.atomic import write_atomically, write_json
+from rindices.atomic import write_json
 from rindices.errors import (
     ModelError,
     Problem,
@@ -31,8 +30,9 @@ from rindices.errors import (
 )
 from rindices.model.fitted import FittedModel, load
 from rindices.model.novelty import NoveltyCount, make_table_warning
+from rindices.model.part_store import PartRecord, StreamJob, load_finished_part, lock_parts, stamp_file
 from rindices.model.part_writer import join_parts, open_part
-from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys
+from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys, write_hashes
 from rindices.tables.io.chunks import (
     SCHEMA_ROWS,
     ChunkSize,
@@ -45,76 +45,8 @@ from rindices.tables.io.chunks import (
 from rindices.tables.validation.validate import TableRequest
 from rindices.threads import limit_blas_threads
 
-RECORDS_FOLDER = ".rindices"
 _MAX_OFFENDERS = 100
-
-
-@dataclass(frozen=True)
-class StreamJob:
-    """What is done to each chunk.
-
-    Attributes
-    ----------
-    model : Path
-    request : TableRequest
-        With the path of the table as its volumes.
-    folder : Path
-        For the parts.
-    suffix : str
-        Of the parts: .csv, .tsv or .parquet.
-    size : ChunkSize
-    schema_rows : int
-        Rows that decide what the columns of a file are.
-    """
-
-    model: Path
-    request: TableRequest
-    folder: Path
-    suffix: str
-    size: ChunkSize
-    schema_rows: int = SCHEMA_ROWS
-
-    def identity(self) -> dict[str, object]:
-        """Return what all parts in a folder must have in common."""
-        request = {name: str(value) for name, value in asdict(self.request).items() if name != "volumes"}
-        participants = None if self.request.participants is None else _stamp_file(self.request.participants)
-        return {
-            "model": hashlib.sha256(self.model.read_bytes()).hexdigest(),
-            "asked": request,
-            "participants": participants,
-            "size": list(self.size),
-            "suffix": self.suffix,
-        }
-
-    def part_path(self, name: str) -> Path:
-        """Return the path of a part."""
-        return self.folder / f"{name}{self.suffix}"
-
-    def record_path(self, name: str, suffix: str = ".json") -> Path:
-        """Return the path of the record of a part, or of the hashes of its rows (``.npy``)."""
-        return self.folder / RECORDS_FOLDER / f"{name}{suffix}"
-
-
-class PartRecord(NamedTuple):
-    """Record of a finished part: its input, its columns and what was counted."""
-
-    name: str
-    stamp: list[str | int]
-    columns: list[str]
-    counted: NoveltyCount
-    problems: list[Problem]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        problems = [problem.as_record() for problem in self.problems]
-        return self._asdict() | {"counted": list(self.counted), "problems": problems}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "PartRecord":
-        """Build from `as_dict`."""
-        people, novel, causes = values["counted"]
-        problems = [Problem.from_record(record) for record in values["problems"]]
-        return cls(**values | {"counted": NoveltyCount(people, novel, Counter(causes)), "problems": problems})
+_MAX_RETRIES = 3  # after a worker was lost
 
 
 class StreamResult(NamedTuple):
@@ -181,15 +113,15 @@ def apply_stream(
     folder = out.with_name(f".{out.name}.parts") if to_file else out
     job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize(), schema_rows)
     try:
-        _prepare_folder(job, overwrite=to_file)
-        start = time.perf_counter()
-        parts, resumed, people = _run_chunks(job, table, workers, on_progress)
-        seconds = time.perf_counter() - start
-        _check_parts(job, table, parts)
-        if to_file:
-            people_in_parts = sum(part.counted.people for part in parts)
-            join_parts([job.part_path(part.name) for part in parts], out, parts[0].columns, people_in_parts)
-            shutil.rmtree(folder)
+        job = replace(job, folder=folder / job.digest()) if to_file else job
+        with lock_parts(job, is_temporary=to_file):
+            start = time.perf_counter()
+            parts, resumed, people = _run_chunks(job, table, workers, on_progress)
+            seconds = time.perf_counter() - start
+            _check_parts(job, table, parts)
+            if to_file:
+                people_in_parts = sum(part.counted.people for part in parts)
+                join_parts([job.part_path(part.name) for part in parts], out, parts[0].columns, people_in_parts)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
     counted = NoveltyCount(0, 0, Counter())
@@ -200,31 +132,61 @@ def apply_stream(
     return StreamResult(counted, [*make_table_warning(counted), *problems], len(parts), resumed, rate)
 
 
+@dataclass
+class _ChunkRun:
+    """Chunks of a table on their way to parts; kept while lost workers are replaced."""
+
+    job: StreamJob
+    table: Path
+    parts: dict[str, PartRecord | None] = field(default_factory=dict)  # in the order of the table
+    n_resumed: int = 0
+    people: int = 0
+
+    def iter_missing(self, is_first: bool) -> Iterator[tuple[TableChunk, str]]:
+        """Yield the chunks without a part, and take note of the parts that are there."""
+        for chunk, name in _iter_chunks(self.table, self.job.size):
+            if self.parts.setdefault(name, None) is not None:
+                continue
+            part = load_finished_part(self.job, chunk, name)
+            if part is None:
+                yield chunk, name
+            else:
+                self.parts[name] = part
+                self.n_resumed += is_first
+                self.people += 0 if is_first else part.counted.people
+
+    def add(self, part: PartRecord) -> None:
+        """Take note of a part that was made."""
+        self.parts[part.name] = part
+        self.people += part.counted.people
+
+
 def _run_chunks(
     job: StreamJob, table: Path, workers: int, on_progress: Callable[[int], None]
 ) -> tuple[list[PartRecord], int, int]:
     """Make the parts that are missing; return all parts in order, how many were there, and the people of this run."""
-    finished: dict[str, PartRecord] = {}
-    order: list[str] = []
-
-    def iter_missing() -> Iterator[tuple[TableChunk, str]]:
-        for chunk, name in _iter_chunks(table, job.size):
-            order.append(name)
-            part = _load_finished_part(job, chunk, name)
-            if part is None:
-                yield chunk, name
-            else:
-                finished[name] = part
-
-    people = new_parts = 0
-    for part in _make_parts(job, iter_missing(), workers):
-        finished[part.name] = part
-        new_parts += 1
-        people += part.counted.people
-        on_progress(people)
-    if not order:
+    run = _ChunkRun(job, table)
+    for attempt in range(1 + _MAX_RETRIES):
+        try:
+            for part in _make_parts(job, run.iter_missing(is_first=attempt == 0), workers):
+                run.add(part)
+                on_progress(run.people)
+            break
+        except BrokenExecutor as error:  # a worker was killed; what the others finished is kept
+            if attempt == _MAX_RETRIES:
+                raise ModelError(_format_lost_worker(error)) from error
+    if not run.parts:
         raise TableError(f"{table} has no people in it: give the file or the folder of the table.")
-    return [finished[name] for name in order], len(order) - new_parts, people
+    return [part for part in run.parts.values() if part is not None], run.n_resumed, run.people
+
+
+def _format_lost_worker(error: BrokenExecutor) -> str:
+    exit_codes = re.search(r"\{.*\}", str(error))
+    cause = f" ({exit_codes[0].strip('{}')})" if exit_codes else ""
+    return (
+        f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times{cause}; the system kills them "
+        "when memory runs out. Finished parts are kept: run the same command again with fewer --workers."
+    )
 
 
 def _make_parts(job: StreamJob, chunks: Iterator[tuple[TableChunk, str]], workers: int) -> Iterator[PartRecord]:
@@ -245,6 +207,7 @@ def _make_parts(job: StreamJob, chunks: Iterator[tuple[TableChunk, str]], worker
 
 def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
     """Read a chunk, infer, write the part, and then its record."""
+    stamp = stamp_file(chunk.path)
     model, opened, table_problems = _open_table(job, chunk.path)
     counted, hashes = NoveltyCount(0, 0, Counter()), []
     problems = list(table_problems) if chunk.number == 0 else []
@@ -256,8 +219,9 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
             hashes.append(hash_keys(validation.keys))
             if not opened.is_complete:
                 problems += [_limit_offenders(p) for p in validation.problems if p.severity is Severity.WARNING]
-    np.save(job.record_path(name, ".npy"), np.sort(np.concatenate(hashes)))
-    part = PartRecord(name, _stamp_file(chunk.path), writer.columns, counted, problems)
+    hashes_digest = write_hashes(job.record_path(name, ".npy"), np.concatenate(hashes))
+    size, digest = writer.size, writer.digest
+    part = PartRecord(name, stamp, size, digest, hashes_digest, writer.columns, counted, problems)
     write_json(job.record_path(name), part.as_dict())
     return part
 
@@ -271,7 +235,7 @@ def _limit_offenders(problem: Problem) -> Problem:
 def _open_table(job: StreamJob, path: Path) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
     """Return the model, a file whose first rows were validated and assessed, and the problems of these rows."""
     inputs = (path, job.model, *([job.request.participants] if job.request.participants else []))
-    return _open_table_cached(job, path, str([_stamp_file(file) for file in inputs]))
+    return _open_table_cached(job, path, str([stamp_file(file) for file in inputs]))
 
 
 @lru_cache(maxsize=1)
@@ -297,32 +261,6 @@ def _iter_chunks(table: Path, size: ChunkSize) -> Iterator[tuple[TableChunk, str
     for file, name in zip(files, stems if len(set(stems)) == len(stems) else names, strict=True):
         for chunk in split_into_chunks(file, size):
             yield chunk, f"{name}-{chunk.number:05d}"
-
-
-def _prepare_folder(job: StreamJob, overwrite: bool) -> None:
-    """Make the folder of the parts; refuse one with other content, or delete it where ``overwrite``."""
-    identity = json.dumps(job.identity(), sort_keys=True)
-    record = job.record_path("run")
-    if record.is_file() and record.read_text("utf-8") == identity:
-        return
-    if job.folder.exists() and any(job.folder.iterdir()):
-        if not overwrite:
-            raise ModelError(
-                f"{job.folder} holds other files, or results of another model or other options: give another folder."
-            )
-        shutil.rmtree(job.folder)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(record, identity.encode())
-
-
-def _load_finished_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord | None:
-    """Return the part that an earlier run finished from the same input, if there is one."""
-    try:
-        part = PartRecord.from_dict(json.loads(job.record_path(name).read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    files_exist = job.part_path(name).is_file() and job.record_path(name, ".npy").is_file()
-    return part if files_exist and part.stamp == _stamp_file(chunk.path) else None
 
 
 def _check_parts(job: StreamJob, table: Path, parts: Sequence[PartRecord]) -> None:
@@ -360,9 +298,3 @@ def _find_repeated_ids(job: StreamJob, table: Path, repeated: RowHashes) -> list
             is_repeated = np.isin(hash_keys(validation.keys), repeated)
             counts.update(key for key, repeats in zip(validation.keys, is_repeated, strict=True) if repeats)
     return [name for name, times in counts.items() if times > 1]
-
-
-def _stamp_file(path: Path) -> list[str | int]:
-    """Return what changes when a file is written again."""
-    status = path.stat()
-    return [path.name, status.st_size, status.st_mtime_ns]

@@ -14,7 +14,7 @@ from typing import Self, TypedDict
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import Findings, PreprocessingError, ProblemCode, format_count, join_names
+from rindices.errors import Findings, OffenderKind, PreprocessingError, ProblemCode, format_count, join_names
 from rindices.preprocess.standardise import find_constant_regions
 
 HARMONISATION_MODES = ("controls", "all")
@@ -198,18 +198,21 @@ class Harmoniser:
                 offenders=[person for _, person in unseen],
             )
         present = {str(site) for site in sites}
-        small = [
-            f"{site} ({count})"
+        small = {
+            site: f"{site} ({count})"
             for site, count in zip(self.sites, self.counts, strict=True)
             if count < SMALL_SITE_SIZE and site in present
-        ]
+        }
         if small:
             people = "controls" if self.mode == "controls" else "people"
             findings.warn(
                 ProblemCode.SMALL_SITES,
-                f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}: {join_names(small)}",
+                f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}",
                 "sites",
                 "What is left of their effect can look like disease",
+                offenders=small,
+                offender_kind=OffenderKind.SITE,
+                listing=join_names(small.values()),
             )
 
     def to_arrays(self) -> dict[str, FloatArray]:

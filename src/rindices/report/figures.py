@@ -14,6 +14,7 @@ import pandas as pd
 from rindices.errors import format_count
 from rindices.model.records import CandidateRecord, PermutationTestRecord
 from rindices.report.formatting import describe_setting, format_decimal, format_p_value
+from rindices.report.people import sort_people
 from rindices.report.study_results import StudyResults
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
@@ -139,7 +140,8 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 10) -> list[Chart]:
     charts = []
     rng = np.random.default_rng(0)
     groups = [group for _, group in results.indices.groupby(GROUP)]
-    frame = pd.concat([group.sample(min(len(group), _MAX_DOTS_PER_GROUP), random_state=rng) for group in groups])
+    dots = pd.concat([group.sample(min(len(group), _MAX_DOTS_PER_GROUP), random_state=rng) for group in groups])
+    frame = sort_people(dots)  # anyone can draw this sample again, but not who is where in it
     low, high = np.quantile(frame[results.names].to_numpy(dtype=float), (0.0005, 0.9995))
     for first, second in list(combinations(results.names, 2))[:max_pairs]:
         with _styled_figure(3.0, 3.3) as (figure, axes):

@@ -23,7 +23,12 @@ from rindices.report.figures import (
 )
 from rindices.report.formatting import make_environment
 from rindices.report.pattern_section import build_pattern_sections, compute_colour_limit
-from rindices.report.people import build_covariate_rows, collect_cohort_warnings
+from rindices.report.people import (
+    build_covariate_rows,
+    collect_cohort_warnings,
+    describe_people,
+    shuffle_people,
+)
 from rindices.report.study_results import NullResults, StudyResults, read_null_results, read_study_results
 from rindices.report.summary import (
     Adjustment,
@@ -100,7 +105,7 @@ def render_report(results: StudyResults) -> str:
     limit = compute_colour_limit(results)
     template = make_environment().get_template("report.html")
     return template.render(
-        title=f"R-indices: {results.title}",
+        title=f"R-indices of {describe_people(results.cohort)}",
         version=__version__,
         results=results,
         cohort=results.cohort,
@@ -122,7 +127,7 @@ def render_report(results: StudyResults) -> str:
         pair_charts=plot_index_pairs(results),
         member_chart=plot_member_agreement(results),
         associations=build_association_rows(results.associations),
-        indices=results.indices.round(4) if len(results.indices) <= _MAX_EMBEDDED_PEOPLE else None,
+        indices=shuffle_people(results.indices).round(4) if len(results.indices) <= _MAX_EMBEDDED_PEOPLE else None,
         methods=summarise_methods(results),
         made_with=results.model.card,
         citation=results.model.card.citation or CITATION,
@@ -143,7 +148,7 @@ def render_null_report(results: NullResults) -> str:
     """
     template = make_environment().get_template("null_report.html")
     return template.render(
-        title=f"No disease pattern found: {results.title}",
+        title=f"No disease pattern found in {describe_people(results.cohort)}",
         version=__version__,
         cohort=results.cohort,
         covariate_rows=build_covariate_rows(results.cohort),

@@ -1,9 +1,12 @@
 """Who was in the data: rows of the table of covariates, and what may disturb the comparison of the groups."""
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rindices.errors import Severity
+import pandas as pd
+
+from rindices.errors import Severity, format_count
 from rindices.model.records import CohortRecord, ProblemRecord
 from rindices.report.formatting import format_summary
 
@@ -64,6 +67,26 @@ class CohortWarnings:
     group_differences: Sequence[GroupDifference]
     problems: Sequence[ProblemRecord]
     n_undescribed: int
+
+
+def describe_people(cohort: CohortRecord) -> str:
+    """Return the size of the groups: ``80 controls and 100 patients``."""
+    return f"{format_count(cohort.controls, 'control')} and {format_count(cohort.patients, 'patient')}"
+
+
+def shuffle_people(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows in an order that the system draws and nobody keeps.
+
+    Rows in the order of ids would tell everyone who has the list of participants whose row is whose.
+    """
+    rows = list(range(len(table)))
+    random.SystemRandom().shuffle(rows)
+    return table.iloc[rows].reset_index(drop=True)
+
+
+def sort_people(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows by their values: the same on every page, and the order of ids is lost, too."""
+    return table.sort_values(list(table.columns)).reset_index(drop=True)
 
 
 def build_covariate_rows(cohort: CohortRecord) -> list[CovariateRow]:

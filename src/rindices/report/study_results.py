@@ -34,7 +34,6 @@ class StudyResults:
 
     Attributes
     ----------
-    title : str
     model : FittedModel
     selection : SelectionRecord
     cohort : CohortRecord
@@ -50,7 +49,6 @@ class StudyResults:
         Number of novel people.
     """
 
-    title: str
     model: FittedModel
     selection: SelectionRecord
     cohort: CohortRecord
@@ -96,14 +94,12 @@ class NullResults:
 
     Attributes
     ----------
-    title : str
     cohort : CohortRecord
     test : PermutationTestRecord
     made_with : ProvenanceRecord or None
         None in older files.
     """
 
-    title: str
     cohort: CohortRecord
     test: PermutationTestRecord
     made_with: ProvenanceRecord | None
@@ -119,7 +115,7 @@ def read_null_results(folder: Path) -> NullResults | None:
     if selection.grid or number is None or number.by_test != 0:  # settings were tried, and none was stable
         return None
     cohort = read_record(paths[1], CohortRecord)
-    return NullResults(folder.resolve().name, cohort, number.test, selection.made_with)
+    return NullResults(cohort, number.test, selection.made_with)
 
 
 def read_study_results(folder: Path) -> StudyResults:
@@ -138,7 +134,6 @@ def read_study_results(folder: Path) -> StudyResults:
     if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
     return StudyResults(
-        title=folder.resolve().name,
         model=model,
         selection=selection,
         cohort=_read_cohort_summary(folder, indices, model),

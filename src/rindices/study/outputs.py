@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from rindices.atomic import write_atomically, write_json
+from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
 from rindices.model.index_tables import write_indices
@@ -49,7 +49,7 @@ def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
     """Write a study to ``study.toml``, unless that is the file that it was read from."""
     path = folder / "study.toml"
     if not path.exists() or not path.samefile(source):
-        path.write_text(format_study_toml(study), "utf-8")
+        write_atomically(path, format_study_toml(study).encode())
 
 
 def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:
@@ -65,9 +65,10 @@ def write_selection(folder: Path, selection: SelectionRecord) -> None:
 
 
 def clear_outputs(folder: Path) -> None:
-    """Remove the files of an earlier study, and what was derived from them."""
+    """Remove the files of an earlier study, what was derived from them, and what a killed process left."""
     for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
+    delete_temporary_files(folder)
 
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:

@@ -23,9 +23,9 @@ from rindices.errors import ModelError, StudyError, describe_os_error
 from rindices.learners.ensemble import Member
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.outcome import TrainingOutcome
+from rindices.lock import lock_folder
 from rindices.model.metadata import MAX_DIMENSION
 from rindices.model.safetensors_io import read_arrays, read_header, read_metadata, write_safetensors
-from rindices.study.lock import file_lock
 from rindices.study.plan import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
@@ -90,7 +90,7 @@ class RunStore:
 
     def lock_folder(self) -> AbstractContextManager[None]:
         """Lock the folder while a block runs."""
-        return file_lock(self.folder / "lock")
+        return lock_folder(self.folder)
 
     def save_training_data(self, X: FloatArray, y: IntArray) -> Path:
         """Write prepared people for the workers; the name of the file depends on its content.

@@ -219,7 +219,8 @@ def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Finding
     column = people.find_or_report(roles.site, "site", findings)
     if column is not None:
         sites = to_text(people.frame[column])
-        warn_similar_categories("the site", sorted(sites.dropna().unique()), people.where, findings)
+        names = sorted(sites.dropna().unique())
+        warn_similar_categories("the site", names, people.where, findings, kind=OffenderKind.SITE)
         return sites
     guess = formats.find_column(people.frame.columns, formats.SITE_NAMES)
     if guess and roles.site is None and guess not in roles.covariates:
@@ -291,14 +292,19 @@ def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: F
 
 
 def warn_similar_categories(
-    name: str, levels: Sequence[str], where: str, findings: Findings, normalise: Callable[[str], str] = fold_case
+    name: str,
+    levels: Sequence[str],
+    where: str,
+    findings: Findings,
+    normalise: Callable[[str], str] = fold_case,
+    kind: OffenderKind = OffenderKind.LABEL,
 ) -> None:
     """Warn of categories that are equal once they are normalised: by default in case and blanks."""
     counts = Counter(map(normalise, levels))
     similar = [level for level in levels if counts[normalise(level)] > 1]
     if similar:
         what, cure = f"categories of {name} look like the same ones spelt twice", "Spell them alike"
-        labels: ProblemDetails = {"subject": name, "offenders": similar, "offender_kind": OffenderKind.LABEL}
+        labels: ProblemDetails = {"subject": name, "offenders": similar, "offender_kind": kind}
         findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, where, cure, **labels)
 
 

@@ -2,36 +2,32 @@
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from rindices.errors import StudyError
-from rindices.study.lock import file_lock, read_holder
-from rindices.study.store import RunStore
-from tests.study.helpers import begin, outputs, run, wait_for
+from rindices.lock import lock_folder, read_holder
 
 
 def test_the_record_names_the_holder_and_goes_with_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with file_lock(path):
+    with lock_folder(tmp_path):
         holder = read_holder(path)
         assert holder is not None
         assert (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
-        with pytest.raises(StudyError) as caught, file_lock(path):
+        with pytest.raises(StudyError) as caught, lock_folder(tmp_path):
             pass
         assert f"is in use by process {os.getpid()} on {holder.host} since {holder.since}: wait" in str(caught.value)
         errors: list[str] = []
 
         def lock_again() -> None:
             try:
-                with file_lock(path):
+                with lock_folder(tmp_path):
                     pass
             except StudyError as error:
                 errors.append(str(error))
@@ -42,26 +38,26 @@ def test_the_record_names_the_holder_and_goes_with_the_lock(tmp_path: Path) -> N
         assert "is in use by process" in errors[0]
         assert read_holder(path) == holder
     assert not path.exists()
-    with file_lock(path):
+    with lock_folder(tmp_path):
         assert path.exists()
 
 
 def test_a_killed_holder_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     code = (
-        "import time; from pathlib import Path; from rindices.study.lock import file_lock\n"
-        f"with file_lock(Path({str(path)!r})): print('held', flush=True); time.sleep(60)"
+        "import time; from pathlib import Path; from rindices.lock import lock_folder\n"
+        f"with lock_folder(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process:
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(StudyError, match=f"in use by process {process.pid} on"), file_lock(path):
+        with pytest.raises(StudyError, match=f"in use by process {process.pid} on"), lock_folder(tmp_path):
             pass
         process.kill()
         process.wait()
     assert json.loads(path.read_text())["pid"] == process.pid
-    with file_lock(path):
+    with lock_folder(tmp_path):
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
@@ -72,7 +68,7 @@ def test_a_killed_holder_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> 
 def test_a_foreign_record_is_left_as_it_is(tmp_path: Path, record: str, holder: str) -> None:
     path = tmp_path / "lock"
     path.write_text(record)
-    with pytest.raises(StudyError) as caught, file_lock(path):
+    with pytest.raises(StudyError) as caught, lock_folder(tmp_path):
         pass
     assert holder in str(caught.value)
     assert f"delete {path} if that process is gone" in str(caught.value)
@@ -86,7 +82,7 @@ def test_links_are_not_followed(tmp_path: Path, name: str) -> None:
     foreign.write_text("mine")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / name).symlink_to(foreign)
-    with pytest.raises(StudyError), file_lock(tmp_path / "runs" / "lock"):
+    with pytest.raises(StudyError), lock_folder(tmp_path / "runs"):
         pass
     assert foreign.read_text() == "mine"
     assert (tmp_path / "runs" / name).is_symlink()
@@ -94,44 +90,30 @@ def test_links_are_not_followed(tmp_path: Path, name: str) -> None:
 
 def test_a_foreign_file_is_not_truncated(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("mine")
-    with file_lock(tmp_path / "lock"):
+    with lock_folder(tmp_path):
         pass
     assert (tmp_path / ".lock").read_text() == "mine"
 
 
 def test_an_unusable_folder_is_a_study_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StudyError, match="cannot write to"), file_lock(tmp_path / "file" / "lock"):
+    with pytest.raises(StudyError, match="cannot write to"), lock_folder(tmp_path / "file"):
         pass
 
 
-def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, undisturbed: Path) -> None:
-    out = folder / "shared"
-    first = begin("fit", folder / "study.toml", "--out", out, "--workers", 1)
-    wait_for((out / "runs" / "lock").exists)
-    time.sleep(0.2)
-    second = run("fit", folder / "study.toml", "--out", out)
-    assert second.returncode == 1
-    who = rf"is in use by process {first.pid} on {socket.gethostname()} since \S+: wait for it, or delete \S+ if"
-    assert re.search(who, second.stderr), second.stderr
-    message = first.communicate()[1]
-    assert first.returncode == 0, message
-    assert outputs(out) == outputs(undisturbed)
-    assert not (out / "runs" / "lock").exists()
-
-
 def test_the_record_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
-    store, lock = RunStore(tmp_path), tmp_path / "lock"
+    lock = tmp_path / "lock"
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     host = socket.gethostname()
-    for holder in (f'{{"host": "{host}", "pid": {gone.pid}}}', f'{{"host": "{host}", "pid": 1, "born": "long ago"}}'):
+    pids = (gone.pid, 1, 0, -7, 10**30, '"x"')  # whatever number: the lock of the system is free
+    for holder in (f'{{"host": "{host}", "pid": {pid}}}' for pid in pids):
         lock.write_text(holder)
-        with store.lock_folder():
+        with lock_folder(tmp_path):
             assert f'"pid": {os.getpid()}' in lock.read_text()
         assert not lock.exists()
     for holder, who in (('{"host": "elsewhere", "pid": 7}', "process 7 on elsewhere"), ("", "an unknown machine")):
         lock.write_text(holder)
-        with pytest.raises(StudyError, match=who), store.lock_folder():
+        with pytest.raises(StudyError, match=who), lock_folder(tmp_path):
             pass
         assert lock.read_text() == holder

@@ -1,0 +1,414 @@
+"""Make the n-th operation on a file fail, for every n, and look at what a command leaves behind.
+
+    python -m tests.fault_injection FOLDER [--sample N] [--only COMMAND]
+
+A small study is written to FOLDER. Each command runs once without a fault, and its operations on files of the study are
+listed: open, read, write, sync, rename, delete, make a folder. Then, for each operation and each effect, the command
+runs again with this one fault. Whatever happens, it must end with the right files, or with one line that says why; no
+file may be half written; and the same command without a fault must then give the right files. Results are printed as
+JSON. A process that has imported everything is forked for each run, and numerical functions remember their results
+(by their arguments), so that a fault costs a fraction of a second.
+"""
+
+import argparse
+import builtins
+import errno
+import hashlib
+import io
+import json
+import os
+import pickle
+import random
+import re
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+import rindices as ri
+from rindices.experiments.simulate import write_cohort
+from tests.report.helpers import remove_random_data
+
+EFFECTS = {
+    "open": ("EIO", "ENOSPC", "EINTR", "kill"),
+    "read": ("EIO", "EINTR", "short", "kill"),
+    "write": ("ENOSPC", "EIO", "EINTR", "short", "kill"),
+    "sync": ("EIO", "ENOSPC", "EINTR", "kill"),
+    "rename": ("EIO", "ENOSPC", "EINTR", "kill"),
+    "delete": ("EIO", "kill"),
+    "mkdir": ("ENOSPC", "EIO", "kill"),
+}
+"""What can happen at an operation: an error, fewer bytes than asked for, or the end of the process."""
+TIMEOUT = 120  # seconds of a run
+REGIONS = 12
+STUDY = ["--group", "group", "--covariates", "age,sex", "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
+APPLY = ["--participants", "participants.tsv", "--workers", "1"]
+COMMANDS = {
+    "fit": ["fit", "volumes.csv", "--participants", "participants.tsv", *STUDY, "--workers", "1", "--out", "fitted"],
+    "apply": ["apply", "model.safetensors", "table", *APPLY, "--out", "out.tsv"],
+    "apply to a folder": ["apply", "model.safetensors", "table", *APPLY, "--out", "parts"],
+    "apply in memory": ["apply", "model.safetensors", "left.csv", "right.csv", *APPLY, "--out", "out.csv"],
+    "report": ["report", "study"],
+    "change": ["change", "visits.tsv", "--time", "age", "--out", "changed"],
+}
+
+
+class Operation(NamedTuple):
+    """An operation on a file."""
+
+    kind: str
+    path: str
+
+
+class Fault(NamedTuple):
+    """The effect of the n-th operation of a command."""
+
+    command: str
+    number: int
+    operation: Operation
+    effect: str
+
+
+class Outcome(NamedTuple):
+    """How a run ended; the code is negative for a signal."""
+
+    code: int
+    messages: str
+
+
+class FaultyDisk:
+    """Counts the operations on files below a folder, and lets one of them fail."""
+
+    def __init__(self, root: Path, number: int = -1, effect: str = "") -> None:
+        self.root, self.number, self.effect = f"{root}{os.sep}", number, effect
+        self.operations: list[Operation] = []
+
+    def meet(self, kind: str, path: object) -> str:
+        """Count an operation; return the effect if it is its turn, and raise it if it is an error."""
+        absolute = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]
+        if not absolute.startswith(self.root):
+            return ""
+        self.operations.append(Operation(kind, absolute.removeprefix(self.root)))
+        if len(self.operations) - 1 != self.number:
+            return ""
+        if self.effect == "kill" and kind != "write":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.effect in errno.errorcode.values():
+            code = getattr(errno, self.effect)
+            raise OSError(code, os.strerror(code))
+        return self.effect
+
+    def install(self) -> None:
+        """Replace the functions that open, read, write, sync, rename and delete."""
+        self._replace(os, "replace", "rename", 1)
+        self._replace(os, "rename", "rename", 1)
+        self._replace(os, "unlink", "delete")
+        self._replace(os, "remove", "delete")
+        self._replace(os, "rmdir", "delete")
+        self._replace(os, "mkdir", "mkdir")
+        self._replace(os, "open", "open")
+        original_sync = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            self.meet("sync", os.readlink(f"/proc/self/fd/{descriptor}"))
+            original_sync(descriptor)
+
+        os.fsync = fsync
+        io.open = builtins.open = self.open  # type: ignore[assignment]
+
+    def _replace(self, module: Any, name: str, kind: str, argument: int = 0) -> None:
+        original = getattr(module, name)
+
+        @wraps(original)
+        def function(*arguments: Any, **options: Any) -> Any:
+            if not any(options.get(option) is not None for option in ("dir_fd", "src_dir_fd")):
+                self.meet(kind, arguments[argument])
+            return original(*arguments, **options)
+
+        setattr(module, name, function)
+
+    def open(  # the parameters of the function that it replaces
+        self,
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
+        """Open a file as ``open`` does, with reading and writing that can fail."""
+        if isinstance(file, int) or not os.path.abspath(os.fsdecode(file)).startswith(self.root):
+            return _open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        self.meet("open", file)
+        raw = FaultyFile(file, mode.replace("b", "").replace("t", ""), closefd, opener)
+        raw.disk = self
+        if buffering == 0:
+            return raw
+        buffered = io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
+        stream = buffered(raw)
+        if "b" in mode:
+            return stream
+        text = io.TextIOWrapper(stream, encoding, errors, newline)
+        text.mode = mode  # type: ignore[misc]
+        return text
+
+
+_open = io.open
+
+
+class FaultyFile(io.FileIO):
+    """A file whose reading and writing can fail."""
+
+    disk: FaultyDisk
+
+    def write(self, content: Any) -> int:
+        effect = self.disk.meet("write", self.name)
+        if not effect:
+            return super().write(content)
+        half = memoryview(content).cast("B")
+        written = super().write(half[: max(1, len(half) // 2)])
+        if effect == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return written
+
+    def readinto(self, buffer: Any) -> int:
+        effect = self.disk.meet("read", self.name)
+        view = memoryview(buffer).cast("B")
+        return super().readinto(view[: max(1, len(view) // 1000)] if effect else view)
+
+    def read(self, size: int = -1) -> bytes:
+        effect = self.disk.meet("read", self.name)
+        return super().read(max(1, size // 2) if effect and size > 0 else size)
+
+    def readall(self) -> bytes:
+        self.disk.meet("read", self.name)
+        return super().readall()
+
+
+def remember_results(module: Any, name: str) -> None:
+    """Let a function of a module return the result of an earlier call with the same arguments."""
+    original: Callable[..., Any] = getattr(module, name)
+    results: dict[bytes, Any] = {}
+
+    @wraps(original)
+    def function(*arguments: Any, **options: Any) -> Any:
+        key = hashlib.sha256(pickle.dumps((arguments, options))).digest()
+        if key not in results:
+            results[key] = original(*arguments, **options)
+        return results[key]
+
+    setattr(module, name, function)
+
+
+def import_everything() -> None:
+    """Import what the commands import while they run, and let slow functions remember their results."""
+    import rindices.learners.ensemble as ensemble
+    import rindices.report.page as page
+    import rindices.study.build as build
+    import rindices.study.run as run
+    from rindices.report import geometry
+
+    geometry.has_brain_extra = lambda: False  # pictures take time
+    remember_results(run, "count_cohort_dimensions")
+    remember_results(build, "assess_pattern_stability")
+    remember_results(ensemble, "fit_contrastive_members")
+    for name in ("plot_agreement", "plot_distributions", "plot_index_pairs", "plot_member_agreement"):
+        remember_results(page, name)
+    for name in ("build_trust_section", "build_pattern_sections"):
+        remember_results(page, name)
+    page.make_environment = lru_cache(page.make_environment)
+    remember_picture()
+
+
+def remember_picture() -> None:
+    """Draw the only picture that is a file once; it is still written by the same library."""
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    original, pictures = Figure.savefig, []
+
+    def save(figure: Figure, target: Any, **options: Any) -> None:
+        if not isinstance(target, Path):
+            original(figure, target, **options)
+            return
+        if not pictures:
+            content = io.BytesIO()
+            original(figure, content, format="png", dpi=40)
+            pictures.append(Image.open(content).copy())
+        pictures[0].save(target)
+
+    Figure.savefig = save
+
+
+def write_inputs(folder: Path) -> None:
+    """Write a small study, and what the other commands read."""
+    folder.mkdir(parents=True)
+    write_cohort(ri.simulate_cohort("tiny", seed=1), folder)
+    for name in ("truth.tsv", "patterns.tsv"):
+        (folder / name).unlink()
+    volumes = pd.read_csv(folder / "volumes.csv").iloc[:, : 1 + REGIONS]
+    volumes.columns = ["participant_id", *(f"region{number}" for number in range(REGIONS))]
+    volumes.to_csv(folder / "volumes.csv", index=False)
+    volumes.iloc[:, :6].to_csv(folder / "left.csv", index=False)
+    volumes.iloc[:, [0, *range(6, 1 + REGIONS)]].to_csv(folder / "right.csv", index=False)
+    (folder / "table").mkdir()
+    for number in range(3):
+        volumes.iloc[number * 60 : (number + 1) * 60].to_csv(folder / "table" / f"{number}.csv", index=False)
+    run_quietly(COMMANDS["fit"], folder)
+    shutil.move(folder / "fitted", folder / "study")
+    shutil.rmtree(folder / "study" / "runs")
+    (folder / "changed").mkdir()
+    for name in ("study/report.html", "out.tsv", "changed/change.tsv"):  # of an earlier time
+        (folder / name).write_text("old")
+    shutil.copy(folder / "study" / "model.safetensors", folder)
+    people = pd.read_csv(folder / "participants.tsv", sep="\t")[["participant_id", "age"]]
+    first = pd.read_csv(folder / "study" / "r_indices.tsv", sep="\t")[:30].merge(people).assign(session_id="a")
+    second = first.assign(session_id="b", age=first["age"] + 1.5, r1=first["r1"] * 1.1)
+    pd.concat([first, second]).to_csv(folder / "visits.tsv", sep="\t", index=False)
+
+
+def run_here(arguments: list[str], folder: Path) -> int:
+    """Run a command in this process; return its exit code."""
+    from rindices.cli.main import run
+
+    os.chdir(folder)
+    sys.argv = ["rindices", *arguments]
+    try:
+        run()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def run_quietly(arguments: list[str], folder: Path) -> None:
+    """Run a command in this process without its messages; it must succeed."""
+    messages = io.StringIO()
+    with redirect_stdout(messages), redirect_stderr(messages):
+        code = run_here(arguments, folder)
+    assert code == 0, messages.getvalue()
+
+
+def run_apart(arguments: list[str], folder: Path, disk: FaultyDisk) -> tuple[Outcome, list[Operation]]:
+    """Run a command in a copy of this process, on a disk that may fail; return its end and its operations."""
+    printed, listed = folder.with_name("printed.txt"), folder.with_name("operations.json")
+    pid = os.fork()
+    if pid == 0:
+        _run_and_exit(arguments, folder, disk, printed, listed)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    messages = printed.read_text("utf-8", errors="replace")
+    is_listed = not disk.effect and code == 0
+    operations = [Operation(*item) for item in json.loads(listed.read_text())] if is_listed else []
+    return Outcome(code, messages), operations
+
+
+def _run_and_exit(arguments: list[str], folder: Path, disk: FaultyDisk, printed: Path, listed: Path) -> None:
+    """Run a command in a new process, and end it."""
+    code = 99
+    try:
+        signal.alarm(TIMEOUT)
+        descriptor = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(descriptor, stream)
+        disk.install()
+        code = run_here(arguments, folder)
+        listed.write_text(json.dumps(disk.operations))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Return the files that a user sees: no hidden ones, no locks, no journals, which hold times."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file() and not re.search(r"(^|/)(\.|journal/|lock$|people-)", name):
+            content = path.read_bytes()
+            files[name] = remove_random_data(content.decode()).encode() if path.suffix == ".html" else content
+    return files
+
+
+def judge(fault: Fault, inputs: Path, folder: Path, expected: dict[str, bytes]) -> str:
+    """Run a command with a fault and then without; return what was wrong, or nothing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(inputs, folder)
+    disk = FaultyDisk(folder, fault.number, fault.effect)
+    outcome, _ = run_apart(COMMANDS[fault.command], folder, disk)
+    files, old = read_files(folder), read_files(inputs)
+    wrong = [name for name, content in files.items() if content not in (expected.get(name), old.get(name))]
+    if wrong:
+        return f"wrong files: {wrong}; {outcome}"
+    if outcome.code == 0 and files != expected:
+        return f"success, but missing: {sorted(set(expected) - set(files))}"
+    if outcome.code not in (0, 1, 3, -signal.SIGKILL) or (outcome.code == -signal.SIGKILL) != (fault.effect == "kill"):
+        return f"unexpected end: {outcome}"
+    errors = [line for line in outcome.messages.splitlines() if line.startswith(("error:", "interrupted"))]
+    if "Traceback" in outcome.messages or (outcome.code > 0 and len(errors) != 1):
+        return f"not one line: {outcome}"
+    again, _ = run_apart(COMMANDS[fault.command], folder, FaultyDisk(folder))
+    if again.code != 0 or read_files(folder) != expected:
+        return f"wrong after running again: {again}; the first time: {outcome}"
+    left = [str(path) for path in folder.rglob("*") if path.name in ("lock", ".lock") or path.name.endswith(".parts")]
+    return f"left behind: {left}" if left else ""
+
+
+def list_faults(inputs: Path, folder: Path) -> tuple[list[Fault], dict[str, dict[str, bytes]]]:
+    """Return all faults of all commands, and the files that each command should leave."""
+    faults, expected = [], {}
+    for command, arguments in COMMANDS.items():
+        for is_first in (True, False):  # the first run fills the memory of this process
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(inputs, folder)
+            if is_first:
+                run_quietly(arguments, folder)
+                continue
+            outcome, operations = run_apart(arguments, folder, FaultyDisk(folder))
+            assert outcome.code == 0, outcome
+            expected[command] = read_files(folder)
+            faults += [
+                Fault(command, number, operation, effect)
+                for number, operation in enumerate(operations)
+                for effect in EFFECTS[operation.kind]
+            ]
+    return faults, expected
+
+
+def main() -> None:
+    """Read the command line, inject faults, and print a summary as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sample", type=int, help="number of faults, drawn at random; all without it")
+    parser.add_argument("--only", default="", help="names of commands, separated by commas")
+    options = parser.parse_args()
+    home = options.folder.resolve()
+    import_everything()
+    write_inputs(home / "inputs")
+    faults, expected = list_faults(home / "inputs", home / "work")
+    chosen = [fault for fault in faults if not options.only or fault.command in options.only.split(",")]
+    if options.sample is not None and options.sample < len(chosen):
+        chosen = sorted(random.Random(0).sample(chosen, options.sample))
+    failures = []
+    for fault in chosen:
+        problem = judge(fault, home / "inputs", home / "work", expected[fault.command])
+        if problem:
+            failures.append([*fault, problem])
+            sys.stderr.write(f"{fault}: {problem}\n")
+    counts = {command: sum(fault.command == command for fault in chosen) for command in COMMANDS}
+    summary = {"possible": len(faults), "injected": len(chosen), "by_command": counts, "failures": failures}
+    sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""A report may be passed on: nothing in it names a participant, a site, a group label or a path."""
+
+import base64
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rindices as ri
+from rindices.experiments.simulate import write_cohort
+from rindices.experiments.tasks import TASKS
+from tests.report.helpers import Page, read_figure_data, remove_random_data
+
+MARKERS = {"id": "Qperson", "path": "Qpath", "site": "Qsite", "label": "Qlabel"}
+
+
+def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    hidden = "from rindices.report import geometry; geometry.has_brain_extra = lambda: False; "  # pictures take time
+    program = f"{hidden}from rindices.cli.main import run; run()"
+    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
+
+
+def write_tables(folder: Path, task: str) -> list[object]:
+    """Write a study with a marker in every id, path, site and label, and with many reasons for warnings."""
+    write_cohort(ri.simulate_cohort(TASKS[task], seed=1), folder)
+    volumes = pd.read_csv(folder / "volumes.csv")
+    people = pd.read_csv(folder / "participants.tsv", sep="\t")
+    names = [f"{MARKERS['id']}{number:03d}" for number in range(len(people))]
+    volumes[volumes.columns[0]] = names
+    volumes.loc[7, volumes.columns[4:6]] *= 40  # far from everyone else
+    volumes.loc[8, volumes.columns[5]] = 0.0
+    volumes.loc[11, volumes.columns[6]] = np.nan  # dropped
+    people["participant_id"] = [f"{name}_T1w" for name in names]  # matched, though spelt differently
+    people["group"] = people["group"].map({"control": f"{MARKERS['label']} c", "patient": f"{MARKERS['label']} p"})
+    people["site"] = [f"{MARKERS['site']}{'BAAAaAAAA'[number % 9]}" for number in range(len(people))]  # A and a, too
+    people.loc[9, "age"] = 97.0
+    people = people.drop(index=15)  # nobody knows them
+    volumes.to_csv(folder / f"{MARKERS['path']}.csv", index=False)
+    people.to_csv(folder / f"{MARKERS['path']}.tsv", sep="\t", index=False)
+    groups = ["--group", "group", "--controls", f"{MARKERS['label']} c", "--patients", f"{MARKERS['label']} p"]
+    model = ["--recipe", "contrastive", "--members", 4, "--workers", 1, "--on-missing", "drop", "--site", "site"]
+    table = [folder / f"{MARKERS['path']}.csv", "--participants", folder / f"{MARKERS['path']}.tsv"]
+    return [*table, "--covariates", "age,sex,icv", *groups, *model]
+
+
+def list_texts(page: str) -> list[str]:
+    """Return a page as it is and as it is read, and all its data links."""
+    links = re.findall(r'data:[\w/+.-]*;base64,([^"\')\s]+)', page)
+    decoded = [base64.b64decode(unescape(link)).decode("utf-8", errors="replace") for link in links]
+    return [page, unescape(page), *decoded]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study whose names are all marked."""
+    folder = tmp_path_factory.mktemp(MARKERS["path"])
+    out = folder / f"{MARKERS['path']}_out"
+    done = run_command("fit", *write_tables(folder, "tiny"), "--patterns", 2, "--out", out)
+    assert done.returncode == 0, done.stderr
+    for marker in ("id", "site"):  # the user sees who is concerned
+        assert MARKERS[marker] in done.stderr
+    return out
+
+
+def test_nothing_on_the_page_names_anyone_or_any_place(study: Path) -> None:
+    page = (study / "report.html").read_text("utf-8")
+    texts = list_texts(page)
+    assert len(texts) > 8
+    for marker in MARKERS.values():
+        assert not [text[max(0, text.find(marker) - 80) :][:200] for text in texts if marker.lower() in text.lower()]
+    assert "sites whose effect was estimated" in unescape(page).lower()  # the warnings stay
+    assert "categories of the site look like the same ones spelt twice" in unescape(page).lower()
+    assert "outside the controls" in unescape(page)
+
+
+def test_nothing_on_the_page_of_a_study_without_a_pattern_does(tmp_path: Path) -> None:
+    folder = tmp_path / MARKERS["path"]
+    folder.mkdir()
+    arguments = [*write_tables(folder, "null"), "--patterns", "2,3", "--out", folder / "out"]
+    done = run_command("fit", *arguments)
+    assert done.returncode == 0, done.stderr
+    page = (folder / "out" / "report.html").read_text("utf-8")
+    assert "No disease pattern found in" in page
+    for marker in MARKERS.values():
+        assert not [text for text in list_texts(page) if marker.lower() in text.lower()]
+
+
+def test_the_order_of_the_rows_is_random_and_everything_else_stays(study: Path) -> None:
+    pages = []
+    for _ in range(2):
+        done = run_command("report", study)
+        assert done.returncode == 0, done.stderr
+        pages.append((study / "report.html").read_text("utf-8"))
+    tables = [read_figure_data(Page(page), "r_indices") for page in pages]
+    indices = pd.read_csv(study / "r_indices.tsv", sep="\t")[list(tables[0])].round(4)
+    columns = list(indices.columns)
+    for table in tables:
+        assert not table.equals(indices)
+        sorted_tables = [frame.sort_values(columns).reset_index(drop=True) for frame in (table, indices)]
+        pd.testing.assert_frame_equal(*sorted_tables, check_dtype=False)
+        assert abs(np.corrcoef(rank_rows(table, indices), np.arange(len(table)))[0, 1]) < 0.4
+    assert not tables[0].equals(tables[1])
+    assert len({remove_random_data(page) for page in pages}) == 1
+
+
+def test_the_dots_of_a_chart_are_not_in_the_order_of_ids(study: Path) -> None:
+    page = Page((study / "report.html").read_text("utf-8"))
+    dots = read_figure_data(page, "pair_r1_r2")
+    assert dots["group"].is_monotonic_increasing
+    assert all(rows["r1"].is_monotonic_increasing for _, rows in dots.groupby("group"))
+
+
+def rank_rows(table: pd.DataFrame, indices: pd.DataFrame) -> list[int]:
+    """Return the place of each row of a table in the file that is sorted by id."""
+    places = {tuple(row): place for place, row in enumerate(indices.itertuples(index=False))}
+    return [places[tuple(row)] for row in table.itertuples(index=False)]
+
+
+def test_links_are_decoded_by_this_test() -> None:
+    link = base64.b64encode(b"id\nQperson1\n").decode()
+    assert "Qperson1" in list_texts(f'<a href="data:text/csv;base64,{link}">')[2]
