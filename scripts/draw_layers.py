@@ -48,9 +48,10 @@ def read_imports(source: Path = SOURCE) -> set[tuple[str, str]]:
 
 
 def describe_layer(layer: list[str]) -> str:
-    """Return the first line of a package's docstring; of several modules, the beginnings of their first lines."""
+    """Return the first line of the docstring; of several modules, the beginnings of their first lines."""
     if len(layer) == 1:
-        return read_first_line(SOURCE / layer[0] / "__init__.py")
+        package, module = SOURCE / layer[0] / "__init__.py", SOURCE / f"{layer[0]}.py"
+        return read_first_line(package if package.is_file() else module)
     return "; ".join(re.split("[:.,;]", read_first_line(SOURCE / f"{name}.py"))[0] for name in layer)
 
 

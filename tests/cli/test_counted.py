@@ -1,5 +1,6 @@
 """No command loses people or swaps groups without an error: lines, labels, codes, ids, job scripts."""
 
+import errno
 import json
 import os
 import subprocess
@@ -14,8 +15,10 @@ from typer.testing import CliRunner
 
 import rindices as ri
 from rindices.cli.main import app
-from rindices.errors import RindicesError
+from rindices.errors import Findings, RindicesError
 from rindices.tables import readers  # noqa: F401  (imported once, before files vanish)
+from rindices.tables.io import text
+from rindices.tables.io.dialect import Dialect
 
 PEOPLE = 60
 
@@ -280,6 +283,25 @@ def test_input_that_vanishes_is_not_an_output_that_cannot_be_written(model: Path
     assert "t.csv: the file cannot be read (No such file or directory)" in result.stderr
     assert "cannot write" not in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("fit", "--out", "study"), ("apply", "right.csv", "--out", "o.csv")])
+def test_input_that_fails_while_it_is_read_is_named(
+    arguments: tuple[str, ...], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, findings: Findings) -> Dialect:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(text, "sniff_dialect", fail)
+    for name in ("t.csv", "right.csv"):
+        make_frame().to_csv(name, index=False)
+    command, *options = arguments
+    inputs = [model, "t.csv"] if command == "apply" else ["t.csv"]
+    code, _, message = run(command, *inputs, *options)
+    assert code == 1
+    assert f"t.csv: the file cannot be read ({os.strerror(errno.EIO)})" in message
+    assert len(message.splitlines()) == 1
 
 
 def test_one_control_is_too_few_in_plain_words(tmp_path: Path) -> None:

@@ -216,8 +216,8 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         if request.measure is not None:
             _check_option(request.measure, MEASURES, "measure", findings)
         parts = _read_unfiltered_cohort(request, findings, chunk)
-    except TableError:
-        return ValidationResult(tuple(findings))
+    except TableError as error:  # its problems may not be among the findings: of a file that could not be read
+        return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
     rows = len(parts.table.ids)
     if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
