@@ -9,7 +9,10 @@ import pandas as pd
 from click.testing import Result
 from typer.testing import CliRunner
 
+from rindices.cli import fit
 from rindices.cli.main import app
+from rindices.selection.choose import GridPoint
+from rindices.study.config import ModelConfig
 from tests.conftest import muse_volumes, participants_of
 
 
@@ -52,3 +55,11 @@ def test_a_model_with_ventricles_applies_without_a_word(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["people"] == 160
     indices = pd.read_csv(tmp_path / "r.tsv", sep="\t")
     assert np.allclose(indices["r1"], pd.read_csv(tmp_path / "out/r_indices.tsv", sep="\t")["r1"])
+
+
+def test_lambda_is_printed_only_where_it_was_chosen() -> None:
+    assert not fit._has_weights(ModelConfig())
+    assert fit._has_weights(ModelConfig(recipe="paper"))
+    assert fit._has_weights(ModelConfig(orthogonality=(0.2,)))
+    assert fit._describe_setting(GridPoint(1, 0.2), has_weights=False) == "1 pattern"
+    assert fit._describe_setting(GridPoint(2, 0.2), has_weights=True) == "2 patterns, lambda 0.2"

@@ -24,7 +24,7 @@ def test_waiting_counts_down(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         "fit: 1 of 4, 2:45 left",
         "fit: 1 of 4, 2:30 left",
         "fit: 2 of 4, 2:00 left",
-        "fit: 2 of 4, 0:00 left",
+        "fit: 2 of 4, 1:00 left",
     ]
 
 
@@ -68,3 +68,15 @@ def test_the_time_left_never_jumps_up_while_work_goes_on_evenly(
     seconds = [60 * int(parts[0]) + int(parts[1]) for parts in minutes]
     assert len(seconds) == 20
     assert seconds == sorted(seconds, reverse=True)
+
+
+def test_the_time_left_never_jumps_up_where_work_becomes_slower(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = lines_of(monkeypatch, capsys, [(0, 0), (10, 1), (50, 1.5), (100, 2), (200, 2), (300, 3), (400, 4)])
+    assert lines == [
+        "fit: 1 of 4, 0:30 left",
+        "fit: 2 of 4, 0:30 left",
+        "fit: 3 of 4, 0:30 left",
+        "fit: 4 of 4, 0:00 left",
+    ]

@@ -25,6 +25,7 @@ from rindices.cli.options import (
     Session,
     Site,
 )
+from rindices.errors import format_count
 from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import PatternCountRecord, PatternRecord, SettingRecord
     from rindices.selection.choose import GridPoint
-    from rindices.study.config import StudyConfig
+    from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
     from rindices.tables.cohort import Cohort
 
@@ -118,13 +119,13 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.study.exceptions import NoPatternError, StudyStoppedError
     from rindices.study.run import run_study
 
-    start = time.monotonic()
+    start, has_weights = time.monotonic(), _has_weights(study.model)
     cohort, problems = _read_table(study, folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
     with Progress("fit") as progress:
 
         def print_setting(point: "GridPoint", concordance: float) -> None:
-            progress.say(f"{_describe_setting(point)}: members agree {concordance:.3f}")
+            progress.say(f"{_describe_setting(point, has_weights)}: members agree {concordance:.3f}")
 
         def write_page(folder: Path) -> None:
             if with_report:
@@ -147,10 +148,19 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     if isinstance(ending, NoPatternError):
         _print_null_result(ending, out, page, seconds, as_json)
     else:
-        _print_result(ending, out, page, seconds, as_json)
+        _print_result(ending, has_weights, out, page, seconds, as_json)
 
 
-def _print_result(model: "FittedModel", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
+def _has_weights(model: "ModelConfig") -> bool:
+    """Return whether the weight lambda is part of the choice: several are tried, or the user named one."""
+    from rindices.study.plan import list_grid_weights
+
+    return model.orthogonality is not None or len(list_grid_weights(model)) > 1
+
+
+def _print_result(
+    model: "FittedModel", has_weights: bool, out: Path, page: str | None, seconds: float, as_json: bool
+) -> None:
     selection = model.selection
     assert selection is not None
     assert selection.chosen is not None
@@ -168,9 +178,9 @@ def _print_result(model: "FittedModel", out: Path, page: str | None, seconds: fl
     print_facts(
         [
             ("patterns", _format_n_patterns(model.n_patterns, selection.number_of_patterns)),
-            ("lambda", "" if weight is None else f"{weight:g}"),
+            ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
             ("agreement", f"{agreement}, {chosen.agreement_between}"),
-            ("tied with", ", ".join(_describe_setting(setting) for setting in selection.ties)),
+            ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
             *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
             ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
             ("seconds", f"{seconds:g}"),
@@ -213,9 +223,9 @@ def _print_null_result(error: "NoPatternError", out: Path, page: str | None, sec
     print_facts([("patterns", "no disease pattern found"), ("written", written), ("report", page or "")])
 
 
-def _describe_setting(setting: "SettingRecord | GridPoint") -> str:
-    weight = "" if setting.orthogonality is None else f", lambda {setting.orthogonality:g}"
-    return f"{setting.n_patterns} patterns{weight}"
+def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -> str:
+    weight = f", lambda {setting.orthogonality:g}" if has_weights and setting.orthogonality is not None else ""
+    return f"{format_count(setting.n_patterns, 'pattern')}{weight}"
 
 
 def _read_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, Sequence[Problem]]":
@@ -246,4 +256,5 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
         return
     seconds = estimate.seconds_left
     time_left = f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
+    time_left = time_left if seconds < 7200 else f"about {seconds / 3600:.0f} h"
     print_facts([*((name, str(value)) for name, value in asdict(estimate).items()), ("time left", time_left)])

@@ -1,5 +1,6 @@
 """Progress of a long command: a bar on a terminal, a line now and then elsewhere."""
 
+import math
 import sys
 import time
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ class Progress:
     """Progress on standard error, with the time left.
 
     The time left follows the pace since the start, not that of the last pieces: pieces that finish together would make
-    it jump.
+    it jump. It is never raised: where the work becomes slower, it stands still until the work has caught up.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ class Progress:
     def __init__(self, title: str) -> None:
         self.title = title
         self._start = self._last_line_at = self._advanced_at = time.monotonic()
-        self._done = 0.0
+        self._done, self._seconds_left = 0.0, math.inf
         self._initially_done: float | None = None
         self._last_line, self._last_done = "", -1.0
         self._bar: RichProgress | None = None
@@ -55,11 +56,13 @@ class Progress:
             self._last_line_at, self._last_done, self._last_line = now, done, line
 
     def _format_time_left(self, advance: float, remaining: float, now: float) -> str:
-        """Return the time left at the pace up to the last advance; waiting since then counts down."""
+        """Return the time left at the pace up to the last advance; waiting since then counts for one piece at most."""
         if advance <= 0:
             return "begun"
-        seconds = (self._advanced_at - self._start) / advance * remaining - (now - self._advanced_at)
-        return f"{_format_duration(max(seconds, 0.0))} left"
+        pace = (self._advanced_at - self._start) / advance
+        seconds = pace * remaining - min(now - self._advanced_at, pace, pace * remaining)
+        self._seconds_left = min(self._seconds_left, seconds)
+        return f"{_format_duration(self._seconds_left)} left"
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""

@@ -1,6 +1,7 @@
 """Estimate how long a study takes on this machine."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.recipes import get_study_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
+
+MAX_TIMED_PEOPLE = 2_000
+"""People on whom a member is trained to time it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class RunEstimate:
 def estimate_run_time(
     cohort: Cohort, model: ModelConfig, seed: int, runs: Path, workers: int = -1, harmonise: str | None = None
 ) -> RunEstimate:
-    """Return what would run and for how long, after timing one member or a few steps.
+    """Return what would run and roughly for how long: by the size of the table, or after timing one member.
 
     Parameters
     ----------
@@ -57,9 +61,7 @@ def estimate_run_time(
     if missing:
         X = Preprocessing.fit(cohort, harmonise).transform(cohort)
         y = cohort.is_patient.astype(np.intp)
-        first_sets = {work.point.n_patterns: work for work in reversed(missing)}
-        per_member = {n_patterns: _time_member(work, X, y) for n_patterns, work in first_sets.items()}
-        seconds = sum(per_member[work.point.n_patterns] * len(work.numbers) for work in missing) / n_processes
+        seconds = sum(_estimate_set_seconds(missing, X, y)) / n_processes
     return RunEstimate(
         settings=len({work.point for work in plan}),
         members=sum(len(work.numbers) for work in plan),
@@ -70,11 +72,16 @@ def estimate_run_time(
     )
 
 
-def _time_member(work: MemberSet, X: FloatArray, y: IntArray) -> float:
-    """Return the seconds that one member of a set takes."""
-    recipe = get_study_recipe(work.recipe)
+def _estimate_set_seconds(sets: Sequence[MemberSet], X: FloatArray, y: IntArray) -> list[float]:
+    """Return the seconds that each member set takes; without a formula, the largest number of patterns is timed."""
+    recipe = get_study_recipe(sets[0].recipe)
     if recipe.estimate_seconds is not None:
-        return recipe.estimate_seconds(X, y, work)
+        first_sets = {work.point.n_patterns: work for work in reversed(sets)}
+        per_member = {n_patterns: recipe.estimate_seconds(X, y, work) for n_patterns, work in first_sets.items()}
+        return [per_member[work.point.n_patterns] * len(work.numbers) for work in sets]
+    largest = max(sets, key=lambda work: work.point.n_patterns)
+    rows = np.arange(0, len(X), max(1, len(X) // MAX_TIMED_PEOPLE))
     start = time.perf_counter()
-    recipe.train_members(X, y, replace(work, numbers=(0,)), None)
-    return time.perf_counter() - start
+    recipe.train_members(X[rows], y[rows], replace(largest, numbers=(0,)), None)
+    seconds = time.perf_counter() - start
+    return [seconds * len(work.numbers) for work in sets]

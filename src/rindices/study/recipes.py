@@ -57,7 +57,7 @@ class StudyRecipe:
         long training; returns the members of the set.
     estimate_seconds : callable, optional
         Takes people, groups and a member set; returns the seconds that one member takes. Left out, one member is
-        trained and timed.
+        trained on at most 2,000 people and timed.
     orthogonality_weights : tuple of float
         Weights lambda to try unless the study names others; empty for a recipe without that weight.
     min_patients : callable
@@ -124,11 +124,19 @@ def _train_surreal(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path
 
 
 def _estimate_surreal_seconds(X: FloatArray, y: IntArray, work: MemberSet) -> float:
-    from rindices.learners.surreal.ensemble_training import estimate_seconds_per_member
+    from rindices.learners.surreal.cost import estimate_training_seconds, measure_speed
     from rindices.learners.surreal.recipe import recipe_from_dict
 
     recipe = recipe_from_dict(json.loads(work.values))
-    return estimate_seconds_per_member(X, y, work.point.n_patterns, len(work.numbers), recipe)
+    seconds = estimate_training_seconds(
+        X.shape[1],
+        work.point.n_patterns,
+        warm_start=recipe.warm_start,
+        start_steps=recipe.start_steps,
+        held_steps=recipe.held_steps,
+        max_steps=recipe.max_steps,
+    )
+    return seconds * measure_speed()
 
 
 def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:

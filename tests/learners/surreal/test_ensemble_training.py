@@ -11,12 +11,11 @@ from rindices.learners.inference import ContrastiveHead
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.surreal.ensemble_training import (
     TrainingData,
-    estimate_seconds_per_member,
     extract_head,
     train_members,
     train_surreal_members,
 )
-from rindices.learners.surreal.recipe import Recipe, get_recipe
+from rindices.learners.surreal.recipe import get_recipe
 from rindices.learners.surreal.train import train_stacks
 from rindices.learners.surreal.training_state import TrainingPlan
 from rindices.selection.agreement import pattern_c_index
@@ -119,8 +118,3 @@ def test_every_element_can_be_switched_off_alone() -> None:
         r_indices.append(members[0].head.infer(X[COHORT.y == 1]))
     assert all(np.isfinite(r).all() for r in r_indices)
     assert all(np.abs(a - b).max() > 1e-6 for index, a in enumerate(r_indices) for b in r_indices[:index])
-
-
-@pytest.mark.parametrize("recipe", [SHORT, BRIEF.replace(start_steps=20, held_steps=5, max_steps=5)])
-def test_the_estimated_time_of_a_member_is_positive(recipe: Recipe) -> None:
-    assert 0 < estimate_seconds_per_member(X, COHORT.y, 2, 2, recipe, steps=2) < 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,8 +27,8 @@ from rindices.learners.surreal import networks
 from rindices.learners.surreal.networks import Transformation, append_ones
 from rindices.learners.surreal.recipe import Recipe
 from rindices.learners.surreal.threads import one_thread
-from rindices.learners.surreal.train import run_steps, train_stacks
-from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan, make_training_state
+from rindices.learners.surreal.train import train_stacks
+from rindices.learners.surreal.training_state import TrainedMember, TrainingPlan
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 
 _COPIES_PER_CONTROL = 10  # each with its own severities, to refit the inverse
@@ -253,21 +252,3 @@ def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> Float
         change = networks.apply_transformation(f, x, singles).change.view(len(controls), n_patterns, -1)
         curves.append(change.mean(dim=0).numpy() / CONTROL_SD)
     return np.stack(curves)
-
-
-@one_thread()
-def estimate_seconds_per_member(
-    X: FloatArray, y: IntArray, n_patterns: int, members: int, recipe: Recipe, steps: int = 20
-) -> float:
-    """Return the estimated seconds per member of a stack, from timing a few steps or one warm start."""
-    if recipe.warm_start:
-        start = time.perf_counter()
-        train_surreal_members(X, y, n_patterns, (0,), 0, recipe)
-        return time.perf_counter() - start
-    plan = TrainingPlan(n_patterns, recipe, members=tuple(range(members)), stack=members)
-    controls, patients = (torch.as_tensor(X[y == label], dtype=torch.float32) for label in (0, 1))
-    state = make_training_state(plan.members, plan, controls, patients)
-    run_steps(state, steps)
-    start = time.perf_counter()
-    run_steps(state, steps)
-    return (time.perf_counter() - start) / steps * recipe.max_steps / members
