@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
+from rindices.errors import RindicesError
 from tests.conftest import muse_volumes, participants_of
 from tests.tables.helpers import aparc, aseg, write_table
 
@@ -299,3 +300,83 @@ def test_the_id_column_of_the_participants_is_found_or_named(tmp_path: Path) -> 
     assert named.exit_code == 0, named.output
     assert "holds the ids" not in named.output
     assert_refused([*arguments, "--participants-id", "FILES"], "'FILES' for --participants-id", "'FILE'")
+
+
+def write_people(folder: Path, volumes: pd.DataFrame, people: pd.DataFrame) -> list[str]:
+    write_table(volumes, folder / "v.csv")
+    write_table(people, folder / "p.csv")
+    return [str(folder / "v.csv"), "--participants", str(folder / "p.csv"), *GROUP]
+
+
+def three_regions(volumes: pd.DataFrame) -> pd.DataFrame:
+    return volumes[["ID", "47", "48", "31"]].set_axis(["ID", "roi a", "roi b", "roi c"], axis=1)
+
+
+NOT_READY: dict[str, tuple[Change, list[str], str]] = {
+    "missing cell": (volumes_are(cell("47", None)), [], "sub-003"),
+    "site without controls": (
+        people_are(lambda p: p.assign(site=["A", "B"] * 20)),
+        ["--site", "site"],
+        "no control was measured at B",
+    ),
+    "category that no control has": (
+        people_are(lambda p: p.assign(sex=["F", "M"] * 20)),
+        ["--covariates", "sex"],
+        "sex has M, which no control has",
+    ),
+    "too few regions": (volumes_are(three_regions), ["--patterns", "4"], "4 patterns need"),
+    "too few controls": (
+        volumes_are(lambda v: v.drop(index=range(4, 40, 2))),
+        ["--covariates", "age,sex,icv"],
+        "too few controls (2)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_READY)
+def test_a_table_that_stops_fit_is_not_called_ready(name: str, tmp_path: Path) -> None:
+    change, options, offender = NOT_READY[name]
+    arguments = write_people(tmp_path, *change(muse_volumes(), participants_of(muse_volumes())))
+    done = CliRunner().invoke(app, ["check", *arguments, *options])
+    assert done.exit_code == 1, done.output
+    assert "not ready" in done.output
+    assert any(offender in line for line in done.output.splitlines() if line.startswith("error:")), done.output
+    fit_options = ["--recipe", "contrastive", "--members", "2", "--no-report", "--out", str(tmp_path / "out")]
+    fitted = CliRunner().invoke(app, ["fit", *arguments, *options, *fit_options])
+    assert isinstance(fitted.exception, RindicesError)
+    assert offender in str(fitted.exception)
+
+
+def test_missing_cells_are_ready_once_people_may_be_left_out(tmp_path: Path) -> None:
+    arguments = write_people(tmp_path, cell("47", None)(muse_volumes()), participants_of(muse_volumes()))
+    done = CliRunner().invoke(app, ["check", *arguments, "--on-missing", "drop", "--json"])
+    assert json.loads(done.stdout)["ready"] is True
+
+
+def test_without_groups_a_table_is_not_called_ready(tmp_path: Path) -> None:
+    write_table(muse_volumes(), tmp_path / "v.csv")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "v.csv")])
+    assert done.exit_code == 0
+    assert "no errors; to fit, name the groups: --group COLUMN" in done.output
+
+
+def test_the_session_that_fit_uses_is_named(tmp_path: Path) -> None:
+    volumes = muse_volumes()
+    scans = pd.concat([volumes.assign(visit=1), muse_volumes(seed=1).head(10).assign(visit=2)])
+    arguments = write_people(tmp_path, scans, participants_of(volumes))
+    note = "40 people have 50 scans; fit uses the first session of each person: 1 (40 people); 10 rows are left out"
+    done = CliRunner().invoke(app, ["check", *arguments, "--json"])
+    value = json.loads(done.stdout)
+    assert (value["people"], value["controls"], value["patients"]) == (40, 20, 20)
+    assert note in [problem["what"] for problem in value["problems"]]
+    dry = CliRunner().invoke(app, ["fit", *arguments, "--recipe", "contrastive", "--dry-run", "--out", "never"])
+    assert note in dry.output
+
+
+def test_a_study_file_is_checked_as_it_is_fitted(tmp_path: Path) -> None:
+    write_people(tmp_path, muse_volumes(), participants_of(muse_volumes()))
+    data = '[data]\nvolumes = "v.csv"\nparticipants = "p.csv"\ngroup = "diagnosis"\ncontrols = "CN"\npatients = "AD"\n'
+    (tmp_path / "study.toml").write_text(f"{data}[model]\npatterns = [30]\n")
+    assert_refused(["check", str(tmp_path / "study.toml")], "30 patterns need", "fewer patterns")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "study.toml"), "--patterns", "2", "--json"])
+    assert json.loads(done.stdout)["ready"] is True

@@ -1,6 +1,7 @@
 """The command ``rindices check``: validate a table without training."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rindices.cli.options import (
     Covariates,
     Exclude,
     Group,
+    Harmonise,
     IdColumn,
     Include,
     Json,
@@ -20,54 +22,52 @@ from rindices.cli.options import (
     Patients,
     Session,
     Site,
-    Tables,
 )
-from rindices.errors import join_names
+from rindices.errors import ProblemCode, Severity, join_names
 
 if TYPE_CHECKING:
+    from rindices.study.config import StudyConfig
     from rindices.tables.validation.validate import ValidationResult
 
 EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
 
+_STOPPING_CODES = {ProblemCode.MISSING_VALUES}
+"""Notes of a table that stop fit unless the user says what to do."""
+
 
 def check(
-    tables: Tables,
+    tables: Annotated[
+        list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes joined by id.")
+    ],
     participants: Participants = None,
     group: Group = None,
     controls: Controls = None,
     patients: Patients = None,
     covariates: Covariates = None,
     site: Site = None,
+    harmonise: Harmonise = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
     session: Session = None,
     exclude: Exclude = None,
     include: Include = None,
     measure: Measure = None,
-    on_missing: Annotated[str, typer.Option(help="error, drop, or report.")] = "report",
+    patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns that fit is to try.")] = None,
+    on_missing: Annotated[str | None, typer.Option(help="error, drop, or report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Read and validate a table of regional volumes, and say what it is and what to fix."""
-    from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest, validate_table
+    """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
+    from rindices.cli.fit import load_study
+    from rindices.tables.validation.validate import validate_table
 
-    roles = ColumnRoles(id_column, session, group, site, split_option(covariates), participants_id)
-    request = TableRequest(
-        tuple(tables),
-        participants,
-        roles,
-        split_option(controls),
-        split_option(patients),
-        split_option(exclude),
-        measure,
-        on_missing,
-        include=split_option(include),
-    )
-    result = validate_table(request)
-    if result.ok and result.controls and result.patients:
-        from rindices.study.sample_size import check_sample_size
-
-        result = replace(result, problems=(*result.problems, *check_sample_size(result.controls, result.patients)))
+    groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
+    columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
+    regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
+    people = {"participants": participants, "participants_id": participants_id, "harmonise": harmonise}
+    data = {**groups, **columns, **regions, **people}
+    study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})
+    policy = on_missing or ("drop" if study.data.on_missing == "drop" else "report")
+    result = _check_for_training(validate_table(replace(study.data.request(folder), on_missing=policy)), study)
     if as_json:
         print_json(_result_to_json(result))
     else:
@@ -76,11 +76,27 @@ def check(
     raise typer.Exit(0 if result.ok else 1)
 
 
+def _check_for_training(result: "ValidationResult", study: "StudyConfig") -> "ValidationResult":
+    """Add what would stop fit or make it warn, so that a table is called ready only if fit would run."""
+    problems = [
+        replace(problem, severity=Severity.ERROR) if problem.cure and problem.code in _STOPPING_CODES else problem
+        for problem in result.problems
+    ]
+    if result.cohort is not None and result.controls and result.patients:
+        from rindices.study.preflight import find_study_problems, keep_training_scans
+
+        cohort, problems = keep_training_scans(result.cohort, problems)
+        if len(cohort) < len(result.cohort):
+            result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
+        problems += find_study_problems(cohort, study)
+    return replace(result, problems=tuple(problems))
+
+
 def _result_to_json(result: "ValidationResult") -> dict[str, Any]:
     names = ["format", "people", "controls", "patients", "regions", "covariates"]
     names += ["sites", "icv", "unit", "measures", "units", "aside", "kinds", "region_names"]
     values = {name: getattr(result, name) for name in names}
-    return values | {"problems": [problem.as_dict() for problem in result.problems]}
+    return values | {"ready": _is_ready(result), "problems": [problem.as_dict() for problem in result.problems]}
 
 
 def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
@@ -112,7 +128,14 @@ def _describe_covariate(name: str, kinds: dict[str, str]) -> str:
     return f"{name} ({kinds[name]})" if name in kinds else name
 
 
+def _is_ready(result: "ValidationResult") -> bool:
+    """Return whether fit would run."""
+    return result.ok and result.controls is not None
+
+
 def _summarise_verdict(result: "ValidationResult") -> str:
     if not result.ok:
         return "not ready: see the errors above"
+    if not _is_ready(result):
+        return "no errors; to fit, name the groups: --group COLUMN"
     return "ready" if not any(problem.cure for problem in result.problems) else "ready, with what is said above"

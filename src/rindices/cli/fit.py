@@ -82,14 +82,14 @@ def fit(
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
-    study, folder = _load_study(source, data, model, run)
+    study, folder = load_study(source, data, model, run)
     if dry_run:
         _print_plan(study, folder, out, as_json)
     else:
         _run_study(study, folder, out, source[0], as_json, not no_report)
 
 
-def _load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[StudyConfig, Path]":
+def load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[StudyConfig, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
     from rindices.study.config import make_study, merge_options
@@ -229,11 +229,12 @@ def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -
 
 
 def _read_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, Sequence[Problem]]":
-    """Return the cohort of a study whose paths start at a folder, and the problems of its table."""
+    """Return the cohort of a study, one scan per person, and the problems of its table; paths start at a folder."""
+    from rindices.study.preflight import keep_training_scans
     from rindices.tables.validation.validate import validate_table
 
     result = validate_table(study.data.request(folder))
-    return result.cohort_or_raise(), result.problems
+    return keep_training_scans(result.cohort_or_raise(), result.problems)
 
 
 def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":

@@ -11,6 +11,7 @@ from rindices.model.fitted import FittedModel
 from rindices.study.config import make_study
 from rindices.study.engines.base import Engine, StudyObserver
 from rindices.study.exceptions import StudyWarning
+from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
 from rindices.study.run import run_study
 from rindices.tables.cohort import Cohort
@@ -37,7 +38,7 @@ def fit(
     Parameters
     ----------
     cohort : Cohort
-        With controls and patients.
+        With controls and patients. Of people with several scans, the first one is used.
     patterns : int or sequence of int
         Numbers of patterns M to try.
     recipe : str
@@ -93,6 +94,7 @@ def fit(
         "recipe_changes": dict(recipe_changes or {}),
     }
     data = {"volumes": "memory", "harmonise": harmonise}
+    cohort, problems = keep_training_scans(cohort, [])
     study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")
     return run_study(
         cohort,
@@ -100,6 +102,7 @@ def fit(
         None if out is None else Path(out),
         runs=None if runs is None else Path(runs),
         engine=engine,
+        table_problems=problems,
         observer=StudyObserver(on_problems=_warn_about_problems),
     )
 

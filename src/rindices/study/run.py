@@ -179,7 +179,7 @@ def fit_cohort(
     """
     if not cohort.n_controls or not cohort.n_patients:
         raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
-    _check_settings(cohort, model)
+    check_settings(cohort, model)
     preprocessing = Preprocessing.fit(cohort, harmonise)
     X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
     dimensions = count_cohort_dimensions(cohort, seed)
@@ -235,8 +235,19 @@ class _SettingWatcher:
                 self.observer.on_setting(work.point, agreement.concordance)
 
 
-def _check_settings(cohort: Cohort, model: ModelConfig) -> None:
-    """Refuse settings that cannot succeed, before anything is trained."""
+def check_settings(cohort: Cohort, model: ModelConfig) -> None:
+    """Refuse settings that cannot succeed, before anything is trained.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    model : ModelConfig
+
+    Raises
+    ------
+    StudyError
+        If there are too few patients, regions or members.
+    """
     max_patterns = max(model.patterns)
     min_patients = get_study_recipe(model.recipe).min_patients(max_patterns)
     if cohort.n_patients < min_patients or max_patterns > cohort.n_regions:

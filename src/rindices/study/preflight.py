@@ -1,0 +1,58 @@
+"""Checks of a study before it is trained: ``rindices check`` runs all that would stop ``rindices fit``."""
+
+from collections.abc import Sequence
+
+from rindices.errors import PreprocessingError, Problem, ProblemCode, StudyError
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.study.config import StudyConfig
+from rindices.study.run import check_settings
+from rindices.study.sample_size import check_sample_size
+from rindices.tables.cohort import Cohort
+from rindices.tables.sessions import keep_first_scans
+
+
+def keep_training_scans(cohort: Cohort, problems: Sequence[Problem]) -> tuple[Cohort, list[Problem]]:
+    """Return the scans that are used for training, and the problems of the table with a note about the others.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    problems : sequence of Problem
+        Found while the table was read.
+
+    Returns
+    -------
+    cohort : Cohort
+        The first scan of each person.
+    problems : list of Problem
+    """
+    repeated = [problem for problem in problems if problem.code is ProblemCode.REPEATED_SCANS]
+    cohort, notes = keep_first_scans(cohort, repeated[0].where if repeated else "")
+    return cohort, [*notes, *(problem for problem in problems if not notes or problem not in repeated)]
+
+
+def find_study_problems(cohort: Cohort, study: StudyConfig) -> list[Problem]:
+    """Return what would stop a study before training, and what fit would warn of.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        With controls and patients.
+    study : StudyConfig
+        Its section ``data`` is used for the adjustment alone.
+
+    Returns
+    -------
+    list of Problem
+        Errors for settings that need more people or regions and for people who cannot be adjusted.
+    """
+    problems = check_sample_size(cohort.n_controls, cohort.n_patients)
+    try:
+        check_settings(cohort, study.model)
+    except StudyError as error:
+        problems += error.problems
+    try:
+        problems += Preprocessing.fit(cohort, study.data.harmonise).review(cohort)
+    except PreprocessingError as error:
+        problems += error.problems
+    return problems
