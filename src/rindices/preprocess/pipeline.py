@@ -227,16 +227,20 @@ class Preprocessing:
         PreprocessingError
             If a region, a covariate or the site is missing.
         """
+        volumes = cohort.volumes if cohort.regions == self.regions else self._select_regions(cohort)
+        values = volumes.to_numpy()
+        if values.dtype.kind != "f":
+            values = volumes.to_numpy(dtype=float)
+        return values, self._select_covariates(cohort)
+
+    def _select_regions(self, cohort: Cohort) -> pd.DataFrame:
+        """Return the volumes (N, R) in the order of training."""
         missing = [region for region in self.regions if region not in cohort.volumes]
         if missing:
             raise PreprocessingError(
                 f"{len(missing)} regions are missing: {join_names(missing)}. Give them in the table."
             )
-        volumes = cohort.volumes if cohort.regions == self.regions else cohort.volumes[list(self.regions)]
-        values = volumes.to_numpy()
-        if values.dtype.kind != "f":
-            values = volumes.to_numpy(dtype=float)
-        return values, self._select_covariates(cohort)
+        return cohort.volumes[list(self.regions)]
 
     def _select_covariates(self, cohort: Cohort) -> pd.DataFrame:
         """Return the covariates (N, C) in the order of training."""

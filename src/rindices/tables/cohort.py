@@ -51,7 +51,7 @@ class Cohort:
     @property
     def regions(self) -> tuple[str, ...]:
         """Names of the regions."""
-        return tuple(self.volumes.columns)
+        return tuple(self.volumes.columns.tolist())
 
     @property
     def n_regions(self) -> int:

@@ -264,12 +264,11 @@ def _convert_covariate(
         is_number = formats.is_mostly_numeric(values) and not formats.find_column([name], formats.SITE_NAMES)
     if not is_number:
         texts = to_text(values)
-        _check_covariate_levels(name, texts, people.where, findings)
-        codes = _find_rare_codes(name, texts)
-        _warn_codes(name, texts, codes, people, findings)
-        levels = texts.nunique()
-        if levels > max(10, len(texts) // 3):
-            what = f"covariate {name} has {levels:,} categories for {format_count(len(texts), 'person', 'people')}"
+        counts = texts.value_counts()
+        _check_covariate_levels(name, sorted(map(str, counts.index)), people.where, findings)
+        _warn_codes(name, texts, _find_rare_codes(name, texts, counts), people, findings)
+        if len(counts) > max(10, len(texts) // 3):
+            what = f"covariate {name} has {len(counts):,} categories for {format_count(len(texts), 'person', 'people')}"
             cure = "Is it a number written as text, or an id?"
             findings.warn(ProblemCode.MANY_CATEGORIES, what, people.where, cure, subject=name)
         return texts
@@ -278,9 +277,8 @@ def _convert_covariate(
     return numbers
 
 
-def _check_covariate_levels(name: str, texts: pd.Series, where: str, findings: Findings) -> None:
+def _check_covariate_levels(name: str, levels: Sequence[str], where: str, findings: Findings) -> None:
     """Report categories that look wrong: an age in words, a category in two spellings."""
-    levels = sorted(map(str, texts.dropna().unique()))
     if formats.find_column([name], formats.AGE_NAMES) and levels:
         what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
         cure = "Give years as numbers, with a decimal point"
@@ -308,9 +306,8 @@ def warn_similar_categories(
         findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, where, cure, **labels)
 
 
-def _find_rare_codes(name: str, values: pd.Series) -> BoolArray:
+def _find_rare_codes(name: str, values: pd.Series, counts: pd.Series) -> BoolArray:
     """Return a mask (N,) of rare values beside two usual ones that may stand for missing, as 9 in a sex of 1 and 2."""
-    counts = values.value_counts()
     if not 3 <= len(counts) <= 2 + _MAX_RARE_CODES or counts.iloc[:2].sum() < _TWO_VALUED_SHARE * counts.sum():
         return np.zeros(len(values), dtype=bool)
     is_number = pd.api.types.is_numeric_dtype(values)
@@ -330,7 +327,8 @@ def _warn_codes(name: str, values: pd.Series, codes: BoolArray, people: JoinedPa
 def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
     """Report impossible numbers: infinite ones, impossible ages and head sizes, codes for missing."""
     values = numbers.to_numpy(dtype=float)
-    median = float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
+    is_finite = np.isfinite(values)
+    median = float(np.nanmedian(values)) if is_finite.any() else 0.0
     wrong = np.isinf(values)
     with np.errstate(invalid="ignore"):
         if formats.find_column([name], formats.AGE_NAMES):
@@ -343,9 +341,12 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
         findings.error(ProblemCode.IMPOSSIBLE_VALUES, what, people.where, cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)
-    others = values[~codes & np.isfinite(values)]
-    codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
-    _warn_codes(name, numbers, codes | _find_rare_codes(name, numbers), people, findings)
+    if codes.any():
+        others = values[~codes & is_finite]
+        codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
+    if len(np.unique(values[:100])) <= 3 + _MAX_RARE_CODES:  # the third one is a missing value
+        codes |= _find_rare_codes(name, numbers, numbers.value_counts())
+    _warn_codes(name, numbers, codes, people, findings)
 
 
 def _name_cells(name: str, values: pd.Series, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:

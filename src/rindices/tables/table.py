@@ -192,11 +192,10 @@ def _read_ids(
     frame: pd.DataFrame, id_column: str, where: str, report: Callable[..., None]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows with an id, and the ids; rows without an id or with one that is not printable are reported."""
-    names = to_text(frame[id_column])
-    nameless = names.isna().to_numpy(dtype=bool)
-    unprintable = nameless.copy()
+    names = to_text(frame[id_column]).to_numpy()
+    nameless = pd.isna(names)
+    unprintable = np.zeros_like(nameless)
     unprintable[~nameless] = mark_unprintable_ids(names[~nameless].tolist())
-    unprintable &= ~nameless
     checks = {
         ProblemCode.MISSING_IDS: (nameless, "without an id", "Fill the id or delete the row"),
         ProblemCode.UNPRINTABLE_IDS: (
@@ -211,8 +210,9 @@ def _read_ids(
             count = format_count(len(numbers), "row")
             kind, listing = OffenderKind.ROW, f"{unit} {join_names(numbers)}"
             report(code, f"{count} {what}", where, cure, offenders=numbers, offender_kind=kind, listing=listing)
-    frame = frame[~(nameless | unprintable)] if nameless.any() or unprintable.any() else frame
-    return frame.reset_index(drop=True), to_text(frame[id_column]).tolist()
+    is_valid = ~(nameless | unprintable)
+    frame = frame if is_valid.all() else frame[is_valid]
+    return frame.reset_index(drop=True), names[is_valid].tolist()
 
 
 def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:

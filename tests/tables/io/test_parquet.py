@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -37,6 +38,18 @@ def test_batches_hold_the_requested_rows_and_columns(rows: int, path: Path) -> N
     assert max(map(len, batches)) <= rows
     expected = TABLE.rename(columns=str.strip)[["b", "a"]].iloc[12:48].reset_index(drop=True)
     pd.testing.assert_frame_equal(pd.concat(batches, ignore_index=True), expected)
+
+
+def test_regions_of_a_batch_are_one_block_of_floats(tmp_path: Path) -> None:
+    table = TABLE.assign(c=np.float32(0.1), d=pd.array([None, *range(49)], dtype="Int64"), e="text")
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    (batch,) = read_batches(tmp_path / "t.parquet", ["b", "c", "d", "e", "id"], range(1), 50, {"b", "c", "d", "e"})
+    assert list(batch) == ["e", "id", "b", "c", "d"]
+    regions = batch.iloc[:, 2:]
+    assert np.shares_memory(regions.to_numpy(), batch["b"].to_numpy())
+    expected = table[["b", "c", "d"]].astype(float)
+    pd.testing.assert_frame_equal(regions, expected)
+    assert batch["e"].tolist() == ["text"] * 50
 
 
 def test_a_named_index_becomes_a_column(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ _TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 class ChunkSize(NamedTuple):
     """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk."""
 
-    rows: int = 12_800
+    rows: int = 25_600
     parquet_rows: int = 1_000_000
     text_bytes: int = 16_000_000
 
@@ -178,7 +178,8 @@ class OpenedTable:
             yield self.validation
             return
         if self.dialect is None:
-            frames = read_batches(chunk.path, self.columns, range(chunk.start, chunk.stop), rows)
+            groups, regions = range(chunk.start, chunk.stop), self.table.layout.regions
+            frames = read_batches(chunk.path, self.columns, groups, rows, regions)
             yield from map(self._validate_rows, frames)
             return
         findings = Findings()

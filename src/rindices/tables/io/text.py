@@ -276,7 +276,8 @@ def to_text(values: pd.Series) -> pd.Series:
         return pd.Series(texts, index=values.index, dtype="object").where(values.notna(), None)
     if isinstance(values.dtype, pd.StringDtype):
         trimmed = values.str.strip()
-        cells = trimmed.where(trimmed.notna() & (trimmed != ""), None).to_numpy(dtype=object, na_value=None)
+        cells = trimmed.to_numpy(dtype=object, na_value=None)
+        cells[(trimmed == "").to_numpy(dtype=bool, na_value=False)] = None
         return pd.Series(cells, index=values.index, dtype="object")
     missing = values.isna().tolist()
     cells = values.astype("object").tolist()

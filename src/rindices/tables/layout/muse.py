@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 ICV_CODE = 702
@@ -52,6 +52,7 @@ def paper_codes() -> tuple[int, ...]:
     return tuple(code for code, region in sorted(single_regions().items()) if not region.is_ventricle)
 
 
+@lru_cache(maxsize=1_000)
 def find_muse_region(name: str) -> MuseRegion | None:
     """Return the region of a name such as ``MUSE_47``; None for a name of another atlas."""
     match = re.fullmatch(r"MUSE_(\d{1,3})", name)

@@ -34,7 +34,7 @@ def read_region_values(table: Table, exclude: Sequence[str], findings: Findings)
     ordered = sorted(names, key=lambda column: region_sort_key(names[column]))
     first = table.frame.columns.get_loc(ordered[0])
     adjacent = table.frame.iloc[:, first : first + len(ordered)]  # columns of a chunk are in order: no copy
-    values = adjacent if list(adjacent.columns) == ordered else table.frame[ordered]
+    values = adjacent if adjacent.columns.tolist() == ordered else table.frame[ordered]
     numbers = as_numbers(values, table.ids, table.where, findings).reset_index(drop=True)
     numbers.columns = pd.Index([names[column] for column in ordered])
     return numbers.where(numbers != 0) if table.layout.zero_is_missing else numbers

@@ -341,7 +341,7 @@ def _build_result(
         sites=None if parts.sites is None else int(parts.sites[keep].nunique()),
         covariates=tuple(parts.covariates.columns) or tuple(suggest_covariates(parts.people, parts.icv)),
         kinds={name: describe_covariate(parts.covariates[name]) for name in parts.covariates},
-        region_names=tuple(parts.regions.columns),
+        region_names=tuple(parts.regions.columns.tolist()),
         icv=layout.icv,
         unit=str(unit),
         aside={why: len(columns) for why, columns in layout.aside.items()},

@@ -33,7 +33,9 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Fi
     """Return the columns (N, C) as floats; cells of text are an error and become NaN."""
     cells: list[str] = []
     people: list[str] = []
-    text_columns = [name for name, dtype in frame.dtypes.items() if not _is_numeric_dtype(dtype)]
+    dtypes = frame.dtypes
+    text_dtypes = [dtype for dtype in set(dtypes) if not _is_numeric_dtype(dtype)]
+    text_columns = [name for name, dtype in dtypes.items() if dtype in text_dtypes] if text_dtypes else []
     numbers = {}
     for name in text_columns:
         raw = frame[name].astype("object")
@@ -55,7 +57,7 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Fi
 
 def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
     """Return columns of numbers as floats in one block of memory, so that ``to_numpy`` needs no copy."""
-    if not all(isinstance(dtype, np.dtype) for dtype in frame.dtypes):
+    if not all(isinstance(dtype, np.dtype) for dtype in set(frame.dtypes)):
         frame = frame.astype(float)
     return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
 
@@ -194,7 +196,8 @@ def check_cells(
     regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
 ) -> None:
     """Check each cell (N, R) of a chunk of a table whose unit is known."""
-    _check_infinite(regions.loc[:, ranges.not_finite], where, findings)
+    if ranges.not_finite.any():
+        _check_infinite(regions.loc[:, ranges.not_finite], where, findings)
     if unit is not Unit.STANDARDISED:
         _check_sign(regions, ranges, ids, where, findings)
 
@@ -242,15 +245,15 @@ def _compute_medians(regions: pd.DataFrame) -> FloatArray:
 def _check_sign(
     regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], where: str, findings: Findings
 ) -> None:
-    negative, zero = regions.loc[:, ranges.low < 0], regions.loc[:, ranges.low == 0]
-    if negative.shape[1]:
-        what = f"negative values in {format_count(negative.shape[1], 'region')}"
+    negative, zero = ranges.low < 0, ranges.low == 0
+    if negative.any():
+        what = f"negative values in {format_count(int(negative.sum()), 'region')}"
         cure = "A volume cannot be negative: mend the cells, or give the table before it was standardised"
-        findings.error(ProblemCode.NEGATIVE_VALUES, what, where, cure, **_name_cells(negative < 0, ids))
-    if zero.shape[1]:
-        what = f"a volume of 0 in {format_count(zero.shape[1], 'region')}"
+        findings.error(ProblemCode.NEGATIVE_VALUES, what, where, cure, **_name_cells(regions.loc[:, negative] < 0, ids))
+    if zero.any():
+        what = f"a volume of 0 in {format_count(int(zero.sum()), 'region')}"
         cure = "The segmentation may have failed: look at these people, empty the cells if so"
-        findings.warn(ProblemCode.ZERO_VOLUMES, what, where, cure, **_name_cells(zero == 0, ids))
+        findings.warn(ProblemCode.ZERO_VOLUMES, what, where, cure, **_name_cells(regions.loc[:, zero] == 0, ids))
 
 
 def _check_scale(
