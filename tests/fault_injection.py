@@ -1,6 +1,6 @@
 """Make the n-th operation on a file fail, for every n, and look at what a command leaves behind.
 
-    python -m tests.fault_injection FOLDER [--sample N] [--only COMMAND]
+    python -m tests.fault_injection FOLDER [--sample N] [--only COMMAND] [--out TABLE]
 
 A small study is written to FOLDER. Each command runs once without a fault, and its operations on files of the study are
 listed: open, read, write, sync, rename, delete, make a folder. Then, for each operation and each effect, the command
@@ -11,8 +11,7 @@ JSON. A process that has imported everything is forked for each run, and numeric
 """
 
 import argparse
-import builtins
-import errno
+import gc
 import hashlib
 import io
 import json
@@ -34,18 +33,9 @@ import pandas as pd
 
 import rindices as ri
 from rindices.experiments.simulate import write_cohort
+from tests.faulty_disk import EFFECTS, FaultyDisk, Operation
 from tests.report.helpers import remove_random_data
 
-EFFECTS = {
-    "open": ("EIO", "ENOSPC", "EINTR", "kill"),
-    "read": ("EIO", "EINTR", "short", "kill"),
-    "write": ("ENOSPC", "EIO", "EINTR", "short", "kill"),
-    "sync": ("EIO", "ENOSPC", "EINTR", "kill"),
-    "rename": ("EIO", "ENOSPC", "EINTR", "kill"),
-    "delete": ("EIO", "kill"),
-    "mkdir": ("ENOSPC", "EIO", "kill"),
-}
-"""What can happen at an operation: an error, fewer bytes than asked for, or the end of the process."""
 TIMEOUT = 120  # seconds of a run
 REGIONS = 12
 STUDY = ["--group", "group", "--covariates", "age,sex", "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
@@ -58,13 +48,17 @@ COMMANDS = {
     "report": ["report", "study"],
     "change": ["change", "visits.tsv", "--time", "age", "--out", "changed"],
 }
+TABLE_HEADER = """\
+# Injected faults
 
+One operation on a file fails, for every operation of a command and every effect: an error of the disk, a full disk, an
+interrupt, fewer bytes than asked for, a kill. The command ends with the right files, with an error of one line, or
+killed. The same command without a fault then gives the right files and leaves no lock and no parts. Anything else is a
+failure.
+`python -m tests.fault_injection FOLDER --out benchmarks/results/faults.md`
 
-class Operation(NamedTuple):
-    """An operation on a file."""
-
-    kind: str
-    path: str
+| | faults | right files at once | one line | killed | failures |
+|---|---|---|---|---|---|"""
 
 
 class Fault(NamedTuple):
@@ -83,115 +77,11 @@ class Outcome(NamedTuple):
     messages: str
 
 
-class FaultyDisk:
-    """Counts the operations on files below a folder, and lets one of them fail."""
+class Verdict(NamedTuple):
+    """How a run with a fault ended, and what was wrong; an empty text if nothing was."""
 
-    def __init__(self, root: Path, number: int = -1, effect: str = "") -> None:
-        self.root, self.number, self.effect = f"{root}{os.sep}", number, effect
-        self.operations: list[Operation] = []
-
-    def meet(self, kind: str, path: object) -> str:
-        """Count an operation; return the effect if it is its turn, and raise it if it is an error."""
-        absolute = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]
-        if not absolute.startswith(self.root):
-            return ""
-        self.operations.append(Operation(kind, absolute.removeprefix(self.root)))
-        if len(self.operations) - 1 != self.number:
-            return ""
-        if self.effect == "kill" and kind != "write":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.effect in errno.errorcode.values():
-            code = getattr(errno, self.effect)
-            raise OSError(code, os.strerror(code))
-        return self.effect
-
-    def install(self) -> None:
-        """Replace the functions that open, read, write, sync, rename and delete."""
-        self._replace(os, "replace", "rename", 1)
-        self._replace(os, "rename", "rename", 1)
-        self._replace(os, "unlink", "delete")
-        self._replace(os, "remove", "delete")
-        self._replace(os, "rmdir", "delete")
-        self._replace(os, "mkdir", "mkdir")
-        self._replace(os, "open", "open")
-        original_sync = os.fsync
-
-        def fsync(descriptor: int) -> None:
-            self.meet("sync", os.readlink(f"/proc/self/fd/{descriptor}"))
-            original_sync(descriptor)
-
-        os.fsync = fsync
-        io.open = builtins.open = self.open  # type: ignore[assignment]
-
-    def _replace(self, module: Any, name: str, kind: str, argument: int = 0) -> None:
-        original = getattr(module, name)
-
-        @wraps(original)
-        def function(*arguments: Any, **options: Any) -> Any:
-            if not any(options.get(option) is not None for option in ("dir_fd", "src_dir_fd")):
-                self.meet(kind, arguments[argument])
-            return original(*arguments, **options)
-
-        setattr(module, name, function)
-
-    def open(  # the parameters of the function that it replaces
-        self,
-        file: Any,
-        mode: str = "r",
-        buffering: int = -1,
-        encoding: str | None = None,
-        errors: str | None = None,
-        newline: str | None = None,
-        closefd: bool = True,
-        opener: Any = None,
-    ) -> Any:
-        """Open a file as ``open`` does, with reading and writing that can fail."""
-        if isinstance(file, int) or not os.path.abspath(os.fsdecode(file)).startswith(self.root):
-            return _open(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        self.meet("open", file)
-        raw = FaultyFile(file, mode.replace("b", "").replace("t", ""), closefd, opener)
-        raw.disk = self
-        if buffering == 0:
-            return raw
-        buffered = io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
-        stream = buffered(raw)
-        if "b" in mode:
-            return stream
-        text = io.TextIOWrapper(stream, encoding, errors, newline)
-        text.mode = mode  # type: ignore[misc]
-        return text
-
-
-_open = io.open
-
-
-class FaultyFile(io.FileIO):
-    """A file whose reading and writing can fail."""
-
-    disk: FaultyDisk
-
-    def write(self, content: Any) -> int:
-        effect = self.disk.meet("write", self.name)
-        if not effect:
-            return super().write(content)
-        half = memoryview(content).cast("B")
-        written = super().write(half[: max(1, len(half) // 2)])
-        if effect == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return written
-
-    def readinto(self, buffer: Any) -> int:
-        effect = self.disk.meet("read", self.name)
-        view = memoryview(buffer).cast("B")
-        return super().readinto(view[: max(1, len(view) // 1000)] if effect else view)
-
-    def read(self, size: int = -1) -> bytes:
-        effect = self.disk.meet("read", self.name)
-        return super().read(max(1, size // 2) if effect and size > 0 else size)
-
-    def readall(self) -> bytes:
-        self.disk.meet("read", self.name)
-        return super().readall()
+    end: str
+    problem: str
 
 
 def remember_results(module: Any, name: str) -> None:
@@ -340,13 +230,26 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return files
 
 
-def judge(fault: Fault, inputs: Path, folder: Path, expected: dict[str, bytes]) -> str:
-    """Run a command with a fault and then without; return what was wrong, or nothing."""
+def judge(fault: Fault, inputs: Path, folder: Path, expected: dict[str, bytes]) -> Verdict:
+    """Run a command with a fault and then without; return how the first run ended, and what was wrong."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(inputs, folder)
-    disk = FaultyDisk(folder, fault.number, fault.effect)
-    outcome, _ = run_apart(COMMANDS[fault.command], folder, disk)
-    files, old = read_files(folder), read_files(inputs)
+    outcome, _ = run_apart(COMMANDS[fault.command], folder, FaultyDisk(folder, fault.number, fault.effect))
+    end = {0: "right files", -signal.SIGKILL: "killed"}.get(outcome.code, "one line")
+    problem = _find_problem(fault, outcome, read_files(folder), read_files(inputs), expected)
+    if problem:
+        return Verdict(end, problem)
+    again, _ = run_apart(COMMANDS[fault.command], folder, FaultyDisk(folder))
+    if again.code != 0 or read_files(folder) != expected:
+        return Verdict(end, f"wrong after running again: {again}; the first time: {outcome}")
+    left = [str(path) for path in folder.rglob("*") if path.name in ("lock", ".lock") or path.name.endswith(".parts")]
+    return Verdict(end, f"left behind: {left}" if left else "")
+
+
+def _find_problem(
+    fault: Fault, outcome: Outcome, files: dict[str, bytes], old: dict[str, bytes], expected: dict[str, bytes]
+) -> str:
+    """Return what is wrong after a run with a fault, or nothing."""
     wrong = [name for name, content in files.items() if content not in (expected.get(name), old.get(name))]
     if wrong:
         return f"wrong files: {wrong}; {outcome}"
@@ -357,11 +260,7 @@ def judge(fault: Fault, inputs: Path, folder: Path, expected: dict[str, bytes]) 
     errors = [line for line in outcome.messages.splitlines() if line.startswith(("error:", "interrupted"))]
     if "Traceback" in outcome.messages or (outcome.code > 0 and len(errors) != 1):
         return f"not one line: {outcome}"
-    again, _ = run_apart(COMMANDS[fault.command], folder, FaultyDisk(folder))
-    if again.code != 0 or read_files(folder) != expected:
-        return f"wrong after running again: {again}; the first time: {outcome}"
-    left = [str(path) for path in folder.rglob("*") if path.name in ("lock", ".lock") or path.name.endswith(".parts")]
-    return f"left behind: {left}" if left else ""
+    return ""
 
 
 def list_faults(inputs: Path, folder: Path) -> tuple[list[Fault], dict[str, dict[str, bytes]]]:
@@ -385,27 +284,48 @@ def list_faults(inputs: Path, folder: Path) -> tuple[list[Fault], dict[str, dict
     return faults, expected
 
 
+def format_table(faults: list[Fault], verdicts: list[Verdict]) -> str:
+    """Return the counts as a page of Markdown."""
+    groups: dict[str, list[Verdict]] = {"all": verdicts}
+    groups |= {f"`{command}`": [] for command in COMMANDS}
+    groups |= {f"{kind}: {effect}": [] for kind, effects in EFFECTS.items() for effect in effects}
+    for fault, verdict in zip(faults, verdicts, strict=True):
+        groups[f"`{fault.command}`"].append(verdict)
+        groups[f"{fault.operation.kind}: {fault.effect}"].append(verdict)
+    lines = [TABLE_HEADER]
+    for name, members in groups.items():
+        ends = [sum(verdict.end == end for verdict in members) for end in ("right files", "one line", "killed")]
+        numbers = [len(members), *ends, sum(bool(verdict.problem) for verdict in members)]
+        lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Read the command line, inject faults, and print a summary as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sample", type=int, help="number of faults, drawn at random; all without it")
     parser.add_argument("--only", default="", help="names of commands, separated by commas")
+    parser.add_argument("--out", type=Path, help="for a table of the counts")
     options = parser.parse_args()
-    home = options.folder.resolve()
+    home, out = options.folder.resolve(), options.out and options.out.resolve()
     import_everything()
     write_inputs(home / "inputs")
     faults, expected = list_faults(home / "inputs", home / "work")
     chosen = [fault for fault in faults if not options.only or fault.command in options.only.split(",")]
     if options.sample is not None and options.sample < len(chosen):
         chosen = sorted(random.Random(0).sample(chosen, options.sample))
-    failures = []
+    gc.freeze()  # collecting garbage would copy the memory of this process into each of its copies
+    gc.disable()
+    verdicts = []
     for fault in chosen:
-        problem = judge(fault, home / "inputs", home / "work", expected[fault.command])
-        if problem:
-            failures.append([*fault, problem])
-            sys.stderr.write(f"{fault}: {problem}\n")
+        verdicts.append(judge(fault, home / "inputs", home / "work", expected[fault.command]))
+        if verdicts[-1].problem:
+            sys.stderr.write(f"{fault}: {verdicts[-1].problem}\n")
+    if out:
+        out.write_text(format_table(chosen, verdicts), "utf-8")
     counts = {command: sum(fault.command == command for fault in chosen) for command in COMMANDS}
+    failures = [[*fault, verdict.problem] for fault, verdict in zip(chosen, verdicts, strict=True) if verdict.problem]
     summary = {"possible": len(faults), "injected": len(chosen), "by_command": counts, "failures": failures}
     sys.stdout.write(json.dumps(summary, indent=1) + "\n")
 
