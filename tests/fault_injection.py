@@ -111,7 +111,6 @@ def import_everything() -> None:
     geometry.has_brain_extra = lambda: False  # pictures take time
     remember_results(run, "count_cohort_dimensions")
     remember_results(build, "assess_pattern_stability")
-    remember_results(build, "calibrate_intervals")
     remember_results(ensemble, "fit_contrastive_members")
     for name in ("plot_agreement", "plot_distributions", "plot_index_pairs", "plot_member_agreement"):
         remember_results(page, name)
