@@ -127,6 +127,21 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
     assert not [path for path in tmp_path.rglob("*") if "lock" in path.name]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+@pytest.mark.parametrize(("out", "link"), [("out.tsv", ".out.tsv.parts"), ("out", f"out/{RECORDS_FOLDER}")])
+def test_a_link_in_place_of_a_hidden_folder_is_refused(out: str, link: str, folder: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    (foreign / "thesis").mkdir(parents=True)
+    (foreign / "thesis" / "chapter.txt").write_text("precious")
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).symlink_to(foreign)
+    done = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: \S+ is a link in place of a folder: delete the link or .*\n", done.stderr), done.stderr
+    assert [path.name for path in foreign.iterdir()] == ["thesis"]
+    assert (foreign / "thesis" / "chapter.txt").read_text() == "precious"
+
+
 def test_the_work_of_a_killed_worker_is_done_again(folder: Path, tmp_path: Path, expected: bytes) -> None:
     done = kill_workers(folder, tmp_path, kills=1)
     assert done.returncode == 0, done.stderr

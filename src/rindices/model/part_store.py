@@ -109,6 +109,7 @@ def lock_parts(job: StreamJob, is_temporary: bool) -> Iterator[None]:
     cannot write into the parts of another one.
     """
     locked_folder = job.folder.parent if is_temporary else job.folder / RECORDS_FOLDER
+    _refuse_links([locked_folder, job.folder] if is_temporary else [locked_folder])
     if not is_temporary:
         _refuse_other_content(job)  # before anything is written there
     locked_folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +129,13 @@ def lock_parts(job: StreamJob, is_temporary: bool) -> Iterator[None]:
     if is_temporary:
         with suppress(OSError):  # another run may have begun there
             locked_folder.rmdir()
+
+
+def _refuse_links(folders: list[Path]) -> None:
+    """Refuse links in place of hidden folders: they lead to files of others, which would be deleted or mixed."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise ModelError(f"{folder} is a link in place of a folder: delete the link or give another --out.")
 
 
 def _delete_other_parts(job: StreamJob) -> None:
