@@ -11,6 +11,7 @@ from rindices._typing import FloatArray
 from rindices.analysis.tidy import (
     SMALL_GROUP_SIZE,
     check_columns,
+    exclude_missing_codes,
     false_discovery_rate,
     find_index_columns,
     join_by_id,
@@ -61,6 +62,7 @@ def associate_indices(
     covariates: Sequence[str] = (),
     people: str = "patients",
     confidence: float = 0.95,
+    missing_codes: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Correlate each R-index with each clinical variable.
 
@@ -78,12 +80,20 @@ def associate_indices(
         Whom to include. The paper includes patients.
     confidence : float
         Level of the confidence intervals.
+    missing_codes : sequence of str
+        Values that stand for missing, such as -9999. ``none`` if there are none; left out, columns that seem to hold
+        such codes are refused.
 
     Returns
     -------
     DataFrame
         One row per index and variable, with the columns of `COLUMN_DESCRIPTIONS`. Undefined correlations are NaN, and
         ``note`` says why.
+
+    Raises
+    ------
+    AnalysisError
+        If a column is unknown, or a variable or covariate seems to hold codes for missing.
     """
     if not 0 < confidence < 1:
         raise AnalysisError(f"confidence {confidence:g} is not between 0 and 1.")
@@ -93,8 +103,10 @@ def associate_indices(
     adjusted = check_columns(clinical, covariates, "covariates")
     excluded = {ID, SESSION, GROUP, *names, *adjusted}
     wanted = [name for name in clinical.columns if name not in excluded] if variables is None else variables
+    wanted = check_columns(clinical, wanted, "variables")
+    joined = exclude_missing_codes(joined, list(dict.fromkeys([*wanted, *adjusted])), missing_codes)
     rows = []
-    for variable in check_columns(clinical, wanted, "variables"):
+    for variable in wanted:
         coded = _code_variable(joined[variable])
         complete = np.isfinite(coded.values) & joined[adjusted].notna().all(axis=1).to_numpy()
         values = joined.loc[complete, adjusted]

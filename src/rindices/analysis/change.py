@@ -7,6 +7,7 @@ Shape letters: N people, V visits, M patterns.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.analysis.tidy import exclude_missing_codes
 from rindices.errors import Findings, InputError, ProblemCode, did_you_mean, format_count, join_names
 from rindices.tables.cohort import ID, SESSION
 
@@ -50,7 +52,7 @@ class YearlyChange:
         return sizes | {"indices": indices, "noise_from": source}
 
 
-def change_per_year(visits: pd.DataFrame, time: str) -> YearlyChange:
+def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str] = ()) -> YearlyChange:
     """Return the change of each R-index per year.
 
     Parameters
@@ -59,6 +61,8 @@ def change_per_year(visits: pd.DataFrame, time: str) -> YearlyChange:
         One row per visit: ``participant_id``, r1, r2, ... and the time.
     time : str
         Column of the time: years as a number (age, years since the first visit) or a date.
+    missing_codes : sequence of str
+        Values of the time that stand for missing, such as -9999; ``none`` if there are none.
 
     Returns
     -------
@@ -66,6 +70,8 @@ def change_per_year(visits: pd.DataFrame, time: str) -> YearlyChange:
 
     Raises
     ------
+    AnalysisError
+        If the time seems to hold codes for missing that were not named.
     InputError
         If columns are missing, visits are duplicated, or nobody has two visits at different times.
     """
@@ -73,6 +79,8 @@ def change_per_year(visits: pd.DataFrame, time: str) -> YearlyChange:
     names = [name for name in visits.columns if re.fullmatch(r"r\d+", name)]
     if not names:
         raise InputError("the table has no R-indices: give what apply or fit wrote, with columns r1, r2, ...")
+    if time in visits:
+        visits = exclude_missing_codes(visits, [time], missing_codes)
     years = convert_to_years(visits, time)
     rows = _select_usable_visits(visits, years, names, findings)
     ids, person = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)

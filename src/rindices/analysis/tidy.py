@@ -12,6 +12,7 @@ from rindices._typing import FloatArray
 from rindices.errors import AnalysisError, did_you_mean, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.missing_codes import NO_CODES, list_codes, mask_missing_codes
 
 SMALL_GROUP_SIZE = 20
 """Groups with fewer people get a note."""
@@ -71,6 +72,33 @@ def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     if not indices[ID].isin(other[ID]).any():
         raise _make_no_overlap_error(indices, other, "the other table")
     return indices[keys].merge(other, on=keys, how="left", validate="one_to_one")
+
+
+def exclude_missing_codes(frame: pd.DataFrame, columns: Sequence[str], codes: Sequence[str]) -> pd.DataFrame:
+    """Return a table in which codes for missing are empty; refuse columns with codes that were not named.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    columns : sequence of str
+        Those that are used.
+    codes : sequence of str
+        Values that stand for missing; ``none`` to take all numbers as they are.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    AnalysisError
+        If a column holds a usual code such as -9999 far from its other values.
+    """
+    masked = mask_missing_codes(frame, codes, keep=[name for name in frame.columns if name not in columns])
+    problems = [] if tuple(codes) == NO_CODES else list_codes(masked[list(columns)])
+    if problems:
+        raise AnalysisError(problems)
+    return masked
 
 
 def add_ids(cohort: Cohort, frame: pd.DataFrame) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from rindices.cli.options import (
     Group,
     IdColumn,
     Json,
+    MissingCodes,
     Participants,
     ParticipantsId,
     Patients,
@@ -59,6 +60,7 @@ def apply(
     controls: Controls = None,
     patients: Patients = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
+    missing_codes: MissingCodes = None,
     on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
     workers: Workers = -1,
     as_json: Json = False,
@@ -87,7 +89,8 @@ def apply(
         tuple(tables), participants, roles, *labels, split_option(exclude), "any", on_missing, find_groups=learn_sites
     )
     summands = [part for parts in fitted.sums.values() for part in parts]
-    request = replace(request, model_regions=(*fitted.regions, *summands))
+    codes = split_option(missing_codes)
+    request = replace(request, model_regions=(*fitted.regions, *summands), missing_codes=codes)
     if in_chunks:
         result = _apply_in_chunks(model, request, out, workers)
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices.cli.console import split_option
-from rindices.cli.options import IdColumn, Json, Session
+from rindices.cli.options import IdColumn, Json, MissingCodes, Session
 from rindices.cli.results import raise_errors, write_results
 
 EPILOG = "Example: rindices associate results/r_indices.tsv clinical.tsv --covariates age,sex --out associations"
@@ -19,6 +19,7 @@ def associate(
     variables: Annotated[list[str] | None, typer.Option(help="Columns to correlate; by default all.")] = None,
     covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
     people: Annotated[str, typer.Option(help="patients, controls or all.")] = "patients",
+    missing_codes: MissingCodes = None,
     id_column: IdColumn = None,
     session: Session = None,
     as_json: Json = False,
@@ -34,11 +35,17 @@ def associate(
         indices, clinical, ColumnRoles(id_column, session), findings
     )
     raise_errors(findings)
-    adjusted = split_option(covariates)
+    adjusted, codes = split_option(covariates), split_option(missing_codes)
     table = associate_indices(
-        index_table, clinical_table, variables=split_option(variables) or None, covariates=adjusted, people=people
+        index_table,
+        clinical_table,
+        variables=split_option(variables) or None,
+        covariates=adjusted,
+        people=people,
+        missing_codes=codes,
     )
     significant = int((table["q"] < 0.05).sum())
     message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05"
     settings = {"people": people, "covariates": list(adjusted)}
+    settings |= {"missing_codes": list(codes)} if codes else {}
     write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, print_problems
-from rindices.cli.options import Json, Participants
+from rindices.cli.console import print_json, print_problems, split_option
+from rindices.cli.options import Json, MissingCodes, Participants
 from rindices.cli.output import explain_write_errors, make_folder
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def change(
     out: Annotated[Path, typer.Option(help="Folder for change.tsv, change.json and change.png.")],
     time: Annotated[str, typer.Option(help="Column of the time: years (age) or dates (2021-03-31).")] = "age",
     participants: Participants = None,
+    missing_codes: MissingCodes = None,
     as_json: Json = False,
 ) -> None:
     """Write the change of R-indices per year of people with two visits or more, with 90 % intervals."""
@@ -29,7 +30,7 @@ def change(
     from rindices.tables.io.spreadsheet import protect_texts
 
     visits = _read_visits(indices, participants, time)
-    result = change_per_year(visits, time)
+    result = change_per_year(visits, time, split_option(missing_codes))
     summary = result.summary()
     make_folder(out)
     with explain_write_errors(out):

@@ -17,6 +17,7 @@ from rindices.cli.options import (
     Include,
     Json,
     Measure,
+    MissingCodes,
     Participants,
     ParticipantsId,
     Patients,
@@ -52,6 +53,7 @@ def check(
     exclude: Exclude = None,
     include: Include = None,
     measure: Measure = None,
+    missing_codes: MissingCodes = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns that fit is to try.")] = None,
     on_missing: Annotated[str | None, typer.Option(help="error, drop, or report.")] = None,
     as_json: Json = False,
@@ -63,6 +65,7 @@ def check(
     groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
     columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
+    regions |= {"missing_codes": split_option(missing_codes)}
     people = {"participants": participants, "participants_id": participants_id, "harmonise": harmonise}
     data = {**groups, **columns, **regions, **people}
     study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})

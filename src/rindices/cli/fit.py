@@ -19,6 +19,7 @@ from rindices.cli.options import (
     Include,
     Json,
     Measure,
+    MissingCodes,
     Participants,
     ParticipantsId,
     Patients,
@@ -58,6 +59,7 @@ def fit(
     exclude: Exclude = None,
     include: Include = None,
     measure: Measure = None,
+    missing_codes: MissingCodes = None,
     on_missing: Annotated[str | None, typer.Option(help="error or drop.")] = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3,4.")] = None,
     orthogonality: Annotated[list[str] | None, typer.Option(help="Weights lambda to try.")] = None,
@@ -77,6 +79,7 @@ def fit(
     columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
     ids = {"participants_id": participants_id, "on_missing": on_missing}
+    regions |= {"missing_codes": split_option(missing_codes)}
     data = {"participants": participants, "harmonise": harmonise, **groups, **columns, **ids, **regions}
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}

@@ -23,5 +23,8 @@ Measure = Annotated[str | None, typer.Option(help="Use columns of volume, thickn
 ParticipantsId = Annotated[
     str | None, typer.Option("--participants-id", help="Column of the ids in the participants, if it has another name.")
 ]
+MissingCodes = Annotated[
+    list[str] | None, typer.Option(help="Values that stand for missing, e.g. -9999,-4; none for none.", metavar="CODES")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Workers = Annotated[int, typer.Option(help="Processes; -1 for all cores.")]

@@ -45,9 +45,12 @@ class DataConfig(_ConfigSection):
     exclude: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     measure: str | None = None
+    missing_codes: tuple[str, ...] = ()
     on_missing: Literal["error", "drop"] = "error"
 
-    @field_validator("volumes", "controls", "patients", "covariates", "exclude", "include", mode="before")
+    @field_validator(
+        "volumes", "controls", "patients", "covariates", "exclude", "include", "missing_codes", mode="before"
+    )
     @classmethod
     def _make_list_of_text(cls, value: Any) -> Any:
         items = [value] if isinstance(value, str | int | float) else value
@@ -67,6 +70,7 @@ class DataConfig(_ConfigSection):
             exclude=self.exclude,
             measure=self.measure,
             include=self.include,
+            missing_codes=self.missing_codes,
             on_missing=self.on_missing,
         )
 

@@ -25,6 +25,7 @@ from rindices.tables.layout import formats
 from rindices.tables.table import ColumnRoles, Table, read_participants, report_inexact_matches
 from rindices.tables.validation import groups, ids
 from rindices.tables.validation.groups import fold_case
+from rindices.tables.validation.missing_codes import find_missing_codes
 from rindices.tables.validation.values import as_numbers
 
 MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
@@ -319,9 +320,9 @@ def _find_rare_codes(name: str, values: pd.Series, counts: pd.Series) -> BoolArr
 
 def _warn_codes(name: str, values: pd.Series, codes: BoolArray, people: JoinedParticipants, findings: Findings) -> None:
     if codes.any():
-        what = f"covariate {name} may hold codes for missing"
-        cells = _name_cells(name, values, codes, people)
-        findings.warn(ProblemCode.CODES_FOR_MISSING, what, people.where, "Empty these cells if so", **cells)
+        what = f"{format_count(int(codes.sum()), 'cell')} of covariate {name} may hold codes for missing"
+        cells, cure = _name_cells(name, values, codes, people), f"If so: --missing-codes {_join_codes(values[codes])}"
+        findings.warn(ProblemCode.CODES_FOR_MISSING, what, people.where, cure, **cells)
 
 
 def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
@@ -337,7 +338,8 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
         cells = _name_cells(name, numbers, wrong, people)
-        what, cure = f"covariate {name} cannot be", "Mend these cells, empty for missing"
+        what = f"covariate {name} cannot be"
+        cure = f"Mend these cells; if they stand for missing: --missing-codes {_join_codes(numbers[wrong])}"
         findings.error(ProblemCode.IMPOSSIBLE_VALUES, what, people.where, cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)
@@ -346,7 +348,14 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
         codes &= np.abs(values - median) > 5 * (others.std() if others.size else np.inf)
     if len(np.unique(values[:100])) <= 3 + _MAX_RARE_CODES:  # the third one is a missing value
         codes |= _find_rare_codes(name, numbers, numbers.value_counts())
+    codes |= find_missing_codes(values)
     _warn_codes(name, numbers, codes, people, findings)
+
+
+def _join_codes(values: pd.Series) -> str:
+    """Return the distinct values as the option ``--missing-codes`` takes them."""
+    codes = values.drop_duplicates().head(3)
+    return ",".join(code if isinstance(code, str) else np.format_float_positional(code, trim="-") for code in codes)
 
 
 def _name_cells(name: str, values: pd.Series, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:

@@ -27,6 +27,7 @@ def read_cohort(
     exclude: str | Sequence[str] = (),
     measure: str | None = None,
     include: str | Sequence[str] = (),
+    missing_codes: Labels = (),
     on_missing: str = "error",
 ) -> Cohort:
     """Read a table of regional volumes and join it with its participants.
@@ -56,6 +57,8 @@ def read_cohort(
         Use columns of this kind alone. Left out, all kinds are used, but a table without any volume is refused.
     include : sequence of str
         ``ventricles``, or columns that are left out otherwise.
+    missing_codes : sequence of str or int
+        Values that stand for missing, such as -9999; ``none`` if there are none, which turns the search for them off.
     on_missing : {'error', 'drop'}
         What to do with people who lack a region, a covariate or a label.
 
@@ -77,6 +80,7 @@ def read_cohort(
         exclude=exclude,
         measure=measure,
         include=include,
+        missing_codes=missing_codes,
         on_missing=on_missing,
     )
     return validate_table(request).cohort_or_raise()
@@ -92,6 +96,7 @@ def make_request(
     exclude: str | Sequence[str] = (),
     measure: str | None = None,
     include: str | Sequence[str] = (),
+    missing_codes: Labels = (),
     on_missing: str = "report",
 ) -> TableRequest:
     """Return a request; each argument may be a single value or a sequence."""
@@ -105,6 +110,7 @@ def make_request(
         measure=measure,
         on_missing=on_missing,
         include=tuple(_to_list(include)),
+        missing_codes=tuple(_to_list(missing_codes)),
     )
 
 

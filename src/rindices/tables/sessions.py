@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from rindices.errors import Problem, ProblemCode, Severity, format_count, join_names
+from rindices.errors import Findings, Problem, ProblemCode, Severity, format_count, join_names
 from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.validation.ids import normalise_session
 
@@ -44,6 +45,14 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
     )
     cure = "Use apply for the other sessions, or give the rows of another session to fit"
     return cohort.take(rows), [Problem(Severity.NOTE, what, where, cure, ProblemCode.REPEATED_SCANS)]
+
+
+def warn_repeated_scans(ids: Sequence[str], where: str, findings: Findings) -> None:
+    """Warn of people, given by the id of each scan, who have several scans."""
+    n_people = len(set(ids))
+    if n_people < len(ids):
+        what = f"{n_people:,} people have {len(ids):,} scans: repeated scans of a person are not independent"
+        findings.warn(ProblemCode.REPEATED_SCANS, what, where, "For training keep one scan a person")
 
 
 def _make_sort_key(session: str) -> list[tuple[int, int, str]]:

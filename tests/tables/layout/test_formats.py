@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rindices.errors import ProblemCode
 from tests.tables.helpers import (
     PARCELS,
     N,
@@ -41,8 +42,10 @@ def test_fcon1000_is_a_freesurfer_table(shared: Path) -> None:
     result = validate_files(shared / "fcon1000/fcon1000.csv", site="site", covariates=["age", "sex", "icv"])
     assert (result.format, result.people, result.regions, result.sites) == ("freesurfer", 1078, 169, 23)
     assert (result.icv, result.unit) == ("EstimatedTotalIntraCranialVol", "mixed")
-    warnings = [p for p in result.problems if p.severity != "note"]
-    assert [p.offenders for p in warnings] == [("ICBM_sub10582", "ICBM_sub41546")]  # one person under two ids
+    warnings = {p.code: p.offenders for p in result.problems if p.severity != "note"}
+    assert warnings.pop(ProblemCode.EQUAL_ROWS) == ("ICBM_sub10582", "ICBM_sub41546")  # one person under two ids
+    assert len(warnings.pop(ProblemCode.SMALL_HEAD_SIZES)) == 24  # eTIV below the volume of the brain
+    assert not warnings
     assert result.cohort is not None
     assert len(result.cohort) == 1076  # two people have a thickness of 0.0: absent, not zero
 

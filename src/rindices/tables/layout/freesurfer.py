@@ -33,6 +33,7 @@ _COMPOSITE_REGEX = re.compile(
     r"|supratentorial\w*|maskvol(-to-etiv)?|[lr]?h?surfaceholes|wholebrain"
     r"|[lr]h_(meanthickness_thickness|whitesurfarea_area|totalvolume_volume)|[lr](full_?)?(thickness|surfarea)"
 )
+_BRAIN_VOLUME_REGEX = re.compile(r"supratentorialvol\w*|brainsegvol\w*|totalgrayvol|wholebrain")
 _NO_TISSUE_REGEX = re.compile(
     r"((left|right)-)?(vessel|(non-)?wm-hypointensities)|optic-chiasm|cc_\w+|wm-hypointensities"
 )
@@ -78,6 +79,11 @@ def classify_column(column: str) -> str | None:
 def is_ventricle(column: str) -> bool:
     """Return whether a column is a ventricle that every brain has; CSF, plexus and the fifth ventricle are not."""
     return bool(_INCLUDABLE_VENTRICLE_REGEX.fullmatch(normalise_structure_name(column)))
+
+
+def is_brain_volume(column: str) -> bool:
+    """Return whether a column is the volume of the brain, or of most of it, which every skull exceeds."""
+    return bool(_BRAIN_VOLUME_REGEX.fullmatch(normalise_structure_name(column)))
 
 
 def is_parcel(column: str) -> bool:

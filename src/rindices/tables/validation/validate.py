@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from operator import gt
 from pathlib import Path
 
@@ -25,8 +24,6 @@ from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.layout.regions import read_region_values, select_icv
 from rindices.tables.layout.selection import ColumnSelection, count_measures, select_columns
 from rindices.tables.participants import (
-    GroupLabels,
-    JoinedParticipants,
     ParticipantTable,
     describe_covariate,
     join_participants,
@@ -35,19 +32,26 @@ from rindices.tables.participants import (
     read_sites,
     suggest_covariates,
 )
+from rindices.tables.sessions import warn_repeated_scans
 from rindices.tables.table import ColumnRoles, Table, read_region_tables
 from rindices.tables.validation.equal_rows import warn_equal_rows
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.head_size import warn_small_head_sizes
+from rindices.tables.validation.missing_codes import (
+    NO_CODES,
+    mask_missing_codes,
+    may_hold_codes,
+    report_region_codes,
+)
+from rindices.tables.validation.unfiltered import UnfilteredCohort
 from rindices.tables.validation.units import Unit, combine_units
 from rindices.tables.validation.values import (
     MEASURES,
-    ColumnRanges,
     OnMissing,
     check_cells,
     check_constant,
     check_measures,
     check_regions,
-    compute_column_ranges,
     report_missing,
 )
 
@@ -68,6 +72,7 @@ class TableRequest:
     on_missing: str = "report"
     find_groups: bool = True
     include: tuple[str, ...] = ()
+    missing_codes: tuple[str, ...] = ()
     model_regions: tuple[str, ...] = ()
 
     @property
@@ -144,38 +149,6 @@ class ValidationResult:
 
 
 @dataclass(frozen=True)
-class _UnfilteredCohort:
-    """Content of the tables before people are left out; all parts have the N rows of the table of regions."""
-
-    table: Table
-    people: JoinedParticipants
-    regions: pd.DataFrame
-    covariates: pd.DataFrame
-    groups: GroupLabels | None
-    sites: pd.Series | None
-    icv: pd.Series | None
-
-    @cached_property
-    def ranges(self) -> ColumnRanges:
-        """Ranges of the regions."""
-        return compute_column_ranges(self.regions)
-
-    def take(self, rows: BoolArray) -> "_UnfilteredCohort":
-        """Select people by a mask (N,)."""
-        if rows.all():
-            return self
-        return _UnfilteredCohort(
-            self.table.take(rows),
-            self.people.take(rows),
-            self.regions[rows].reset_index(drop=True),
-            self.covariates[rows].reset_index(drop=True),
-            None if self.groups is None else self.groups.take(rows),
-            None if self.sites is None else self.sites[rows].reset_index(drop=True),
-            None if self.icv is None else self.icv[rows].reset_index(drop=True),
-        )
-
-
-@dataclass(frozen=True)
 class KnownSchema:
     """A chunk of a table, and the schema that comes from the first chunk.
 
@@ -224,14 +197,18 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
     lacking = _find_incomplete_rows(parts, policy, findings, is_first)
+    parts = _empty_region_codes(parts, request.missing_codes, findings)
     units: dict[str, Unit] = {}
     if unit is None:
         units = _check_values(parts, request.measure, findings)
         unit = combine_units(units)
+        if parts.icv is not None and (request.find_groups or "icv" in parts.covariates):
+            warn_small_head_sizes(parts.icv, parts.table, parts.regions, findings)
     else:
         check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
     keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
-    _warn_repeated_scans(parts, findings)
+    if parts.table.sessions is not None:
+        warn_repeated_scans(parts.people.ids, parts.table.where, findings)
     if chunk is None:  # for all chunks together this is done in the end
         warn_equal_rows(parts.regions, parts.table.keys(), parts.table.where, findings)
     if parts.groups is not None:
@@ -244,14 +221,17 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     return replace(result, rows=rows, left_out=left_out, units={kind: str(each) for kind, each in units.items()})
 
 
-def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: KnownSchema | None) -> _UnfilteredCohort:
+def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: KnownSchema | None) -> UnfilteredCohort:
     if chunk is None:
         table = read_region_tables(request.volumes, request.roles, findings)
         table = replace(table, layout=select_columns(table.layout, request.selection, table.where, findings))
     else:
         table = chunk.table
+    codes, names = request.missing_codes, (table.id_column, table.session_column)
+    table = replace(table, frame=mask_missing_codes(table.frame, codes, names))
     participants = None if chunk is None else chunk.participants
     people = join_participants(table, request.participants, request.roles, findings, participants)
+    people = replace(people, frame=mask_missing_codes(people.frame, codes))
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
         if name and name not in table.frame and name not in people.frame:
             cure = capitalise_first(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
@@ -264,12 +244,12 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: Kn
     groups = None
     if request.find_groups:
         groups = read_groups(people, request.roles.group, request.controls, request.patients, findings)
-    return _UnfilteredCohort(
+    return UnfilteredCohort(
         table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv
     )
 
 
-def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool) -> BoolArray:
+def _find_incomplete_rows(parts: UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool) -> BoolArray:
     """Report people who lack a value, and return a mask of them (N,).
 
     Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
@@ -295,23 +275,22 @@ def _find_incomplete_rows(parts: _UnfilteredCohort, policy: OnMissing, findings:
     return lacking
 
 
-def _check_values(parts: _UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
+def _empty_region_codes(parts: UnfilteredCohort, codes: Sequence[str], findings: Findings) -> UnfilteredCohort:
+    """Report regions with codes for missing, unless the user says that there are none, and empty these cells."""
+    suspects = may_hold_codes(parts.ranges.low, parts.ranges.high)
+    if tuple(codes) == NO_CODES or not suspects.any():
+        return parts
+    return replace(parts, regions=report_region_codes(parts.regions, suspects, parts.table.where, findings))
+
+
+def _check_values(parts: UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
     """Check the values of the regions, and return the unit of each kind of measure."""
     where, names = parts.table.where, list(parts.regions.columns)
     measures = check_measures(names, parts.table.layout.measures, measure, where, findings)
     return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
 
 
-def _warn_repeated_scans(parts: _UnfilteredCohort, findings: Findings) -> None:
-    if parts.table.sessions is None:
-        return
-    people, scans = len(set(parts.people.ids)), len(parts.people.ids)
-    if people < scans:
-        what = f"{people:,} people have {scans:,} scans: repeated scans of a person are not independent"
-        findings.warn(ProblemCode.REPEATED_SCANS, what, parts.table.where, "For training keep one scan a person")
-
-
-def _check_groups(parts: _UnfilteredCohort, keep: BoolArray, findings: Findings) -> None:
+def _check_groups(parts: UnfilteredCohort, keep: BoolArray, findings: Findings) -> None:
     assert parts.groups is not None
     for name in (CONTROL, PATIENT):
         number = int((parts.groups.rows(name) & keep).sum())
@@ -327,7 +306,7 @@ def _check_groups(parts: _UnfilteredCohort, keep: BoolArray, findings: Findings)
 
 
 def _build_result(
-    parts: _UnfilteredCohort, keep: BoolArray, clean: BoolArray, unit: Unit, findings: Findings, sort: bool
+    parts: UnfilteredCohort, keep: BoolArray, clean: BoolArray, unit: Unit, findings: Findings, sort: bool
 ) -> ValidationResult:
     layout, groups = parts.table.layout, parts.groups
     return ValidationResult(
@@ -351,7 +330,7 @@ def _build_result(
     )
 
 
-def _build_row_keys(parts: _UnfilteredCohort) -> tuple[str, ...]:
+def _build_row_keys(parts: UnfilteredCohort) -> tuple[str, ...]:
     people, ids = parts.people, parts.table.ids
     if people.rows is None or people.participants is None:
         return tuple(parts.table.keys())
@@ -360,7 +339,7 @@ def _build_row_keys(parts: _UnfilteredCohort) -> tuple[str, ...]:
     return tuple(parts.table.keys(ids=names))
 
 
-def _build_cohort(parts: _UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
+def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
     """Build the cohort of the rows in a mask (N,), sorted by id and session unless they are a chunk."""
     columns: dict[str, object] = {ID: parts.people.ids}
     if parts.table.sessions is not None:
