@@ -354,3 +354,52 @@ def test_a_mark_of_utf8_inside_a_file_is_part_of_the_id(line: int, model: Path, 
             f"1 row with an id that holds a control character or is longer than 1,000 characters: line {line + 1}"
             in (stdout + message)
         )
+
+
+def test_errors_of_all_chunks_are_reported_at_once(model: Path, tmp_path: Path) -> None:
+    def plant(lines: list[str]) -> None:
+        for line in (5_100, 9_000, 29_999):
+            lines[line] = lines[line].replace("none", '"none')
+        for line in (6_000, 20_000):
+            lines[line] = lines[line].replace("none", "no\x07ne")
+        lines[25_000] = lines[25_000].replace(",none", "x,none")
+
+    table = write_lines(tmp_path / "t.csv", make_frame(30_000), plant)
+    program = (
+        "from rindices.model import stream\n"
+        "size = stream.ChunkSize(rows=2_000, text_bytes=300_000)\n"
+        "stream.ChunkSize = lambda: size\n"
+        "from rindices.cli.main import run; run()\n"
+    )
+    arguments = ["apply", model, table, "--out", tmp_path / "o.csv", "--workers", "1", "--json"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    offenders = {problem["code"]: problem["offenders"] for problem in json.loads(result.stdout)["problems"]}
+    assert offenders["open_quotes"] == ["5101", "9001", "30000"]
+    assert offenders["control_characters"] == ["6001", "20001"]
+    assert offenders["not_a_number"] == ["sub-24999"]
+    assert result.stderr.count("error:") == len(json.loads(result.stdout)["problems"])
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_lines_of_another_encoding_in_later_chunks_are_named(model: Path, tmp_path: Path) -> None:
+    def mix(lines: list[str]) -> None:
+        lines[7_000] = lines[7_000].replace("sub-6999", "Zo\udceb")
+
+    table = write_lines(tmp_path / "t.csv", make_frame(8_000), mix)
+    code, _, message = run("apply", model, table, "--out", tmp_path / "o.csv", "--workers", 1)
+    assert code == 0
+    assert "1 line is not UTF-8; read as Latin-1: line 7001" in message.replace(",", "")
+
+
+def test_a_zero_byte_is_named_by_its_line(model: Path, tmp_path: Path) -> None:
+    def add_zero(lines: list[str]) -> None:
+        lines[30] = lines[30].replace("none", "no\x00ne")
+
+    table = write_lines(tmp_path / "t.csv", make_frame(), add_zero)
+    for arguments in (("check", table), ("apply", model, table, "--out", tmp_path / "o.csv")):
+        code, stdout, message = run(*arguments)
+        assert code == 1
+        assert "1 line holds a control character: line 31" in stdout + message

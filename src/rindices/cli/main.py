@@ -22,7 +22,7 @@ from rindices.cli import (
     score,
     simulate,
 )
-from rindices.cli.console import print_problems
+from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, RindicesError, Severity, describe_os_error
 
 app = typer.Typer(
@@ -73,6 +73,8 @@ def run() -> None:
         app()
     except RindicesError as error:
         print_problems(error.problems)
+        if "--json" in sys.argv:  # messages list the first offenders, the object lists all
+            print_json({"problems": [problem.as_dict() for problem in error.problems]})
         sys.exit(1)
     except OSError as error:  # of a file that no command speaks of, or that failed after its checks
         name = f" {error.filename}" if error.filename else ""

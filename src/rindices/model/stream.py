@@ -22,6 +22,7 @@ from rindices.errors import (
     ModelError,
     Problem,
     ProblemCode,
+    RindicesError,
     Severity,
     TableError,
     describe_os_error,
@@ -46,6 +47,8 @@ from rindices.tables.validation.validate import TableRequest
 from rindices.threads import limit_blas_threads
 
 _MAX_OFFENDERS = 100
+_MAX_REFUSED = 10_000
+"""Offenders in refused chunks after which the others are not read."""
 _MAX_RETRIES = 3  # after a worker was lost
 
 
@@ -132,6 +135,13 @@ def apply_stream(
     return StreamResult(counted, [*make_table_warning(counted), *problems], len(parts), resumed, rate)
 
 
+class RefusedChunk(NamedTuple):
+    """A chunk with errors in its rows."""
+
+    name: str
+    error: RindicesError
+
+
 @dataclass
 class _ChunkRun:
     """Chunks of a table on their way to parts; kept while lost workers are replaced."""
@@ -139,13 +149,14 @@ class _ChunkRun:
     job: StreamJob
     table: Path
     parts: dict[str, PartRecord | None] = field(default_factory=dict)  # in the order of the table
+    refused: dict[str, RindicesError] = field(default_factory=dict)
     n_resumed: int = 0
     people: int = 0
 
     def iter_missing(self, is_first: bool) -> Iterator[tuple[TableChunk, str]]:
         """Yield the chunks without a part, and take note of the parts that are there."""
         for chunk, name in _iter_chunks(self.table, self.job.size):
-            if self.parts.setdefault(name, None) is not None:
+            if self.parts.setdefault(name, None) is not None or name in self.refused:
                 continue
             part = load_finished_part(self.job, chunk, name)
             if part is None:
@@ -155,10 +166,21 @@ class _ChunkRun:
                 self.n_resumed += is_first
                 self.people += 0 if is_first else part.counted.people
 
-    def add(self, part: PartRecord) -> None:
-        """Take note of a part that was made."""
+    def add(self, part: PartRecord | RefusedChunk) -> None:
+        """Take note of a part that was made, or of a chunk that was refused."""
+        if isinstance(part, RefusedChunk):
+            self.refused[part.name] = part.error
+            if sum(len(p.offenders) for error in self.refused.values() for p in error.problems) > _MAX_REFUSED:
+                self.raise_errors()
+            return
         self.parts[part.name] = part
         self.people += part.counted.people
+
+    def raise_errors(self) -> None:
+        """Raise the errors of all refused chunks as one, in the order of the table."""
+        errors = [self.refused[name] for name in self.parts if name in self.refused]
+        if errors:
+            raise type(errors[0])(merge_problems([problem for error in errors for problem in error.problems]))
 
 
 def _run_chunks(
@@ -175,6 +197,7 @@ def _run_chunks(
         except BrokenExecutor as error:  # a worker was killed; what the others finished is kept
             if attempt == _MAX_RETRIES:
                 raise ModelError(_format_lost_worker(error)) from error
+    run.raise_errors()
     if not run.parts:
         raise TableError(f"{table} has no people in it: give the file or the folder of the table.")
     return [part for part in run.parts.values() if part is not None], run.n_resumed, run.people
@@ -189,7 +212,9 @@ def _format_lost_worker(error: BrokenExecutor) -> str:
     )
 
 
-def _make_parts(job: StreamJob, chunks: Iterator[tuple[TableChunk, str]], workers: int) -> Iterator[PartRecord]:
+def _make_parts(
+    job: StreamJob, chunks: Iterator[tuple[TableChunk, str]], workers: int
+) -> Iterator[PartRecord | RefusedChunk]:
     """Yield parts as they are finished; processes are started only for more than one chunk."""
     from joblib import Parallel, cpu_count, delayed, parallel_config
 
@@ -198,32 +223,52 @@ def _make_parts(job: StreamJob, chunks: Iterator[tuple[TableChunk, str]], worker
     all_chunks = chain(first_chunks, chunks)
     if n_workers == 1 or len(first_chunks) < 2:
         with limit_blas_threads():
-            yield from (make_part(job, chunk, name) for chunk, name in all_chunks)
+            yield from (try_part(job, chunk, name) for chunk, name in all_chunks)
         return
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        calls = (delayed(make_part)(job, chunk, name) for chunk, name in all_chunks)
+        calls = (delayed(try_part)(job, chunk, name) for chunk, name in all_chunks)
         yield from Parallel(n_jobs=n_workers, return_as="generator_unordered")(calls)
 
 
+def try_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord | RefusedChunk:
+    """Make a part; errors in its rows are returned, so that those of all chunks are reported at once."""
+    _open_table(job, chunk.path)  # an error in the first rows stops all chunks
+    try:
+        return make_part(job, chunk, name)
+    except RindicesError as error:
+        return RefusedChunk(name, error)
+
+
 def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
-    """Read a chunk, infer, write the part, and then its record."""
+    """Read a chunk, infer, write the part, and then its record; raises all errors of the chunk together."""
     stamp = stamp_file(chunk.path)
     model, opened, table_problems = _open_table(job, chunk.path)
     counted, hashes = NoveltyCount(0, 0, Counter()), []
-    problems = list(table_problems) if chunk.number == 0 else []
+    problems, errors = list(table_problems) if chunk.number == 0 else [], []
     with open_part(job.part_path(name)) as writer:
         for validation in opened.validate_chunk(chunk, job.size.rows):
-            result = model.assess_chunk(validation.cohort_or_raise())
+            try:
+                result = model.assess_chunk(validation.cohort_or_raise())
+            except RindicesError as error:
+                errors.append(error)
+                continue
             writer.write(result.table)
             counted = counted.merged_with(result.counted)
             hashes.append(hash_keys(validation.keys))
             if not opened.is_complete:
-                problems += [_limit_offenders(p) for p in validation.problems if p.severity is Severity.WARNING]
+                problems += [_limit_offenders(p) for p in validation.problems if _concerns_rows(p)]
+        if errors:
+            raise type(errors[0])(problem for error in errors for problem in error.problems)
     hashes_digest = write_hashes(job.record_path(name, ".npy"), np.concatenate(hashes))
     size, digest = writer.size, writer.digest
     part = PartRecord(name, stamp, size, digest, hashes_digest, writer.columns, counted, problems)
     write_json(job.record_path(name), part.as_dict())
     return part
+
+
+def _concerns_rows(problem: Problem) -> bool:
+    """Return whether a problem that is no error may be found in some chunks and not in others."""
+    return problem.severity is Severity.WARNING or problem.code is ProblemCode.ENCODING_GUESSED
 
 
 def _limit_offenders(problem: Problem) -> Problem:

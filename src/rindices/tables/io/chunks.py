@@ -29,7 +29,15 @@ from rindices.tables.validation.validate import KnownSchema, TableRequest, Valid
 
 SCHEMA_ROWS = 5_000
 """Rows that decide what the columns of a file are."""
-_CODES_OF_ALL_ROWS = (ProblemCode.BAD_ROWS, ProblemCode.ENCODING_GUESSED, ProblemCode.UNUSED_PARTICIPANTS)
+_CODES_OF_ALL_ROWS = (
+    ProblemCode.BAD_ROWS,
+    ProblemCode.OPEN_QUOTES,
+    ProblemCode.CONTROL_CHARACTERS,
+    ProblemCode.LONG_CELLS,
+    ProblemCode.LONG_ROWS,
+    ProblemCode.ENCODING_GUESSED,
+    ProblemCode.UNUSED_PARTICIPANTS,
+)
 """Problems that are left to the chunks, or for which all rows must have been read."""
 _TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 

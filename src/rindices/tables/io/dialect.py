@@ -58,11 +58,11 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
             findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, "Export it as CSV and try again")
     encoding = detect_encoding(head)
     text = _decode_head(head, encoding)
-    if "\x00" in text:
-        what = "this is a binary file, not a text table"
-        findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, "Export the table as CSV")
     lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
     filled = [number for number, line in enumerate(lines) if line.strip(" \t,;") and not _COMMENT_REGEX.match(line)]
+    if "\x00" in "".join(lines[: filled[0] + 1 if filled else None]):  # in later lines it is a control character
+        what = "this is a binary file, not a text table"
+        findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, "Export the table as CSV")
     if not filled:
         findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
     if len(lines) == 1 and len(head) == _HEAD_BYTES:

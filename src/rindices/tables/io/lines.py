@@ -138,7 +138,7 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     for index in range(block.skip):
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
             what = f"line {index + 1:,} holds a control character"
-            findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, _CONTROL_CURE)
+            findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, block.path.name, _CONTROL_CURE)
     block = _refuse_long_cells(_refuse_control_characters(block, findings), dialect, findings)
     return refuse_joined_lines(block, dialect, findings, lambda line: line.count(b'"') % 2 == 1)
 
@@ -150,7 +150,7 @@ def _refuse_control_characters(block: LineBlock, findings: Findings) -> LineBloc
     lines = {index: block.lines[index] for index in block.rows}
     refused = [k for k, line in lines.items() if len(line.translate(None, _CONTROL_BYTES)) < len(line)]
     words = ("line holds a control character", "lines hold a control character")
-    return _report_lines(block, refused, words, _CONTROL_CURE, findings)
+    return _report_lines(block, refused, ProblemCode.CONTROL_CHARACTERS, words, _CONTROL_CURE, findings)
 
 
 def _refuse_long_cells(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
@@ -159,7 +159,8 @@ def _refuse_long_cells(block: LineBlock, dialect: Dialect, findings: Findings) -
     long = [k for k in long if max(map(len, block.lines[k].split(separator))) > MAX_CELL_BYTES]
     limit = f"a cell of more than {MAX_CELL_BYTES:,} bytes"
     cure = "Shorten it, or export the table again"
-    return _report_lines(block, long, (f"line has {limit}", f"lines have {limit}"), cure, findings)
+    words = (f"line has {limit}", f"lines have {limit}")
+    return _report_lines(block, long, ProblemCode.LONG_CELLS, words, cure, findings)
 
 
 def refuse_joined_lines(
@@ -186,7 +187,7 @@ def refuse_joined_lines(
     what = "a quotation mark that is not closed on the same line"
     words = (f"line opens {what}", f"lines open {what}")
     cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
-    return _report_lines(block, opening, words, cure, findings).drop_rows(joined)
+    return _report_lines(block, opening, ProblemCode.OPEN_QUOTES, words, cure, findings).drop_rows(joined)
 
 
 def _find_rest_of_cell(lines: Sequence[bytes], index: int, dialect: Dialect) -> list[int]:
@@ -216,7 +217,8 @@ def refuse_long_rows(block: LineBlock, dialect: Dialect, findings: Findings) -> 
     long = [index for index, length in lengths.items() if length > width]
     one = f"line has {lengths[long[0]] if long else 0} values, the header {width} names"
     cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
-    return _report_lines(block, long, (one, f"lines have more values than the header names ({width})"), cure, findings)
+    words = (one, f"lines have more values than the header names ({width})")
+    return _report_lines(block, long, ProblemCode.LONG_ROWS, words, cure, findings)
 
 
 def _count_cells(line: bytes, dialect: Dialect) -> int:
@@ -232,7 +234,7 @@ def _open_rows(lines: Sequence[bytes], dialect: Dialect) -> "_csv.Reader":
 
 
 def _report_lines(
-    block: LineBlock, refused: Sequence[int], words: tuple[str, str], cure: str, findings: Findings
+    block: LineBlock, refused: Sequence[int], code: ProblemCode, words: tuple[str, str], cure: str, findings: Findings
 ) -> LineBlock:
     """Add an error that names lines, in the words for one line or for several; return the block without them."""
     if not refused:
@@ -240,9 +242,7 @@ def _report_lines(
     numbers = _number_lines(block, refused)
     what, listing = format_count(len(numbers), *words), _list_lines(numbers)
     kind = OffenderKind.ROW
-    findings.error(
-        ProblemCode.BAD_ROWS, what, block.path.name, cure, offenders=numbers, offender_kind=kind, listing=listing
-    )
+    findings.error(code, what, block.path.name, cure, offenders=numbers, offender_kind=kind, listing=listing)
     return block.drop_rows(set(refused))
 
 
