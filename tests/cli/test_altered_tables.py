@@ -33,6 +33,7 @@ def test_many_altered_tables(tmp_path: Path) -> None:
     run_sample(tmp_path, 5_000)
 
 
+@pytest.mark.slow
 def test_oddities_in_a_larger_table(tmp_path: Path) -> None:
     script = BENCHMARKS / "odd_rows.py"
     if not script.is_file():

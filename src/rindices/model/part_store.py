@@ -19,6 +19,7 @@ from rindices.errors import ModelError, Problem
 from rindices.lock import LOCK_NAMES, lock_folder
 from rindices.model.novelty import NoveltyCount
 from rindices.tables.io.chunks import SCHEMA_ROWS, ChunkSize, TableChunk
+from rindices.tables.io.lines import explain_read_errors
 from rindices.tables.validation.validate import TableRequest
 
 RECORDS_FOLDER = ".rindices"
@@ -177,6 +178,7 @@ def load_finished_part(job: StreamJob, chunk: TableChunk, name: str) -> PartReco
 
 
 def stamp_file(path: Path) -> list[str | int]:
-    """Return what changes when a file is written again."""
-    status = path.stat()
+    """Return what changes when a file is written again; raises `TableError` if it is gone."""
+    with explain_read_errors(path):
+        status = path.stat()
     return [path.name, status.st_size, status.st_mtime_ns]
