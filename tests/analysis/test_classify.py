@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 from rindices.analysis.classify import PARAM_GRID, classify_patients, summarise_auc
 from rindices.errors import AnalysisError
+from rindices.tables.cohort import Cohort
 from tests.analysis.helpers import N_PEOPLE, make_two_groups
 
 
@@ -77,3 +78,22 @@ def test_small_groups_and_missing_values_are_refused() -> None:
     regions.iloc[3, 2] = np.nan
     with pytest.raises(AnalysisError, match="1 people lack a value of the regions"):
         classify_patients(indices, regions, repeats=1)
+
+
+def test_regions_of_a_cohort_are_adjusted_on_the_training_controls_of_each_split() -> None:
+    """Age decides the regions here, and patients are older: adjusted, nothing distinguishes them."""
+    rng = np.random.default_rng(0)
+    indices, _ = make_two_groups()
+    is_patient = (indices["group"] == "patient").to_numpy()
+    age = rng.uniform(40, 60, N_PEOPLE) + 10 * is_patient
+    volumes = pd.DataFrame({f"roi{k}": np.exp(8 - 0.005 * age + rng.normal(0, 0.02, N_PEOPLE)) for k in range(6)})
+    people = indices[["participant_id", "group"]]
+    cohort = Cohort(volumes, people, pd.DataFrame({"age": age}))
+    shuffled = cohort.take(rng.permutation(N_PEOPLE))
+    grid = [{"svc__kernel": ["linear"], "svc__C": [0.1]}]
+    adjusted, raw = (
+        classify_patients(indices, regions, repeats=8, grid=grid).groupby("features")["auc"].mean()["regions"]
+        for regions in (shuffled, pd.concat([people[["participant_id"]], volumes], axis=1))
+    )
+    assert raw > 0.8
+    assert adjusted < 0.68

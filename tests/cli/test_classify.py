@@ -27,3 +27,28 @@ def test_summary_has_the_mean_of_the_splits(tmp_path: Path) -> None:
     assert rows["R-indices minus regions"]["n_features"] is None
     written = pd.read_csv(tmp_path / "out/classification.tsv", sep="\t")
     assert rows["regions"]["auc"] == pytest.approx(written.loc[written["features"] == "regions", "auc"].mean())
+
+
+def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
+    simulated = ri.simulate_cohort("tiny", 0)
+    write_cohort(simulated, tmp_path)
+    folder = tmp_path / "half"
+    folder.mkdir()
+    indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
+    for name in ("r_indices_unseen.tsv", "r_indices.tsv"):
+        indices.to_csv(folder / name, sep="\t", index=False)
+    how = [str(tmp_path / "volumes.csv"), "--repeats", "1", "--workers", "1", "--out", str(tmp_path / "out")]
+    how += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
+    adjusted = CliRunner().invoke(app, ["classify", str(folder), *how, "--covariates", "age,sex"])
+    assert adjusted.exit_code == 0, adjusted.output
+    regions = "139 regions adjusted for age, sex on the training controls of each split"
+    assert f"Compared: R-indices of held-out people, and {regions}" in adjusted.output
+    assert "too high" not in adjusted.output
+    (folder / "study.toml").write_text('[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n')
+    seen = CliRunner().invoke(app, ["classify", str(folder / "r_indices.tsv"), *how])
+    assert "regions adjusted for age on" in seen.output
+    assert "The AUC is too high for people that the model was fitted on" in seen.output
+    (folder / "study.toml").unlink()
+    raw = CliRunner().invoke(app, ["classify", str(folder), *how])
+    assert "139 regions not adjusted" in raw.output
+    assert "name them with --covariates" in raw.output

@@ -16,14 +16,16 @@ from sklearn.svm import SVC
 
 from rindices._typing import FloatArray, IntArray
 from rindices.analysis.compare import find_controls
-from rindices.analysis.tidy import SMALL_GROUP_SIZE, find_index_columns, join_by_id
+from rindices.analysis.tidy import SMALL_GROUP_SIZE, add_ids, find_index_columns, join_by_id
 from rindices.errors import AnalysisError
-from rindices.tables.cohort import ID, SESSION
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
 PARAM_GRID: tuple[Mapping[str, Any], ...] = (
     {"svc__kernel": ["linear"], "svc__C": [0.001, 0.01, 0.1, 1.0]},
     {"svc__kernel": ["rbf"], "svc__C": [0.1, 1.0, 10.0], "svc__gamma": ["scale"]},
 )
+REGIONS = "regions"
 _N_INNER_FOLDS = 5
 
 COLUMN_DESCRIPTIONS = {
@@ -50,7 +52,7 @@ SUMMARY_COLUMN_DESCRIPTIONS = {
 
 def classify_patients(
     indices: pd.DataFrame,
-    regions: pd.DataFrame | None = None,
+    regions: pd.DataFrame | Cohort | None = None,
     *,
     repeats: int = 100,
     test_size: float = 0.2,
@@ -67,8 +69,9 @@ def classify_patients(
     ----------
     indices : DataFrame
         ``participant_id``, ``group``, ``r1`` to ``rM``.
-    regions : DataFrame, optional
-        ``participant_id`` and one column per region, to compare with.
+    regions : DataFrame or Cohort, optional
+        To compare with: ``participant_id`` and one column per region, used as they are; or a cohort, whose regions are
+        adjusted for its covariates and sites on the training controls of each split, as R-indices are.
     repeats : int
         Number of splits. The paper: 100.
     test_size : float
@@ -85,7 +88,8 @@ def classify_patients(
     DataFrame
         One row per features and split, with the columns of `COLUMN_DESCRIPTIONS`.
     """
-    features = _collect_features(indices, regions)
+    cohort = _align_cohort(indices, regions) if isinstance(regions, Cohort) else None
+    features = _collect_features(indices, regions if cohort is None else add_ids(cohort, cohort.volumes))
     y = (~find_controls(indices)).astype(np.intp)
     smaller = int(min(y.sum(), len(y) - y.sum()))
     if smaller < 2 * _N_INNER_FOLDS:
@@ -97,7 +101,8 @@ def classify_patients(
     splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))
     jobs = [(name, X, repeat) for name, X in features.items() for repeat in range(repeats)]
     scores = Parallel(n_jobs=workers)(
-        delayed(_score_split)(X, y, *splits[repeat], seed, list(grid)) for _, X, repeat in jobs
+        delayed(_score_split)(X, y, *splits[repeat], seed, list(grid), cohort if name == REGIONS else None)
+        for name, X, repeat in jobs
     )
     rows = [(name, X.shape[1], repeat, *score) for (name, X, repeat), score in zip(jobs, scores, strict=True)]
     return pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
@@ -138,12 +143,24 @@ def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float
     return pd.DataFrame(rows, columns=list(SUMMARY_COLUMN_DESCRIPTIONS)).astype({"n_features": "Int64"})
 
 
-def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> dict[str, FloatArray]:
+def _align_cohort(indices: pd.DataFrame, cohort: Cohort) -> Cohort:
+    """Return the people of the R-indices, in their order and with their groups, out of a cohort."""
+    site = [SITE] if SITE in cohort.people else []
+    frames = (cohort.volumes, cohort.covariates, cohort.people[site])
+    volumes, covariates, sites = (
+        join_by_id(indices, add_ids(cohort, frame)).drop(columns=[ID, SESSION], errors="ignore") for frame in frames
+    )
+    keys = [name for name in (ID, SESSION) if name in indices]
+    people = pd.concat([indices[[*keys, GROUP]].reset_index(drop=True), sites], axis=1)
+    return Cohort(volumes, people, covariates, cohort.source, cohort.unit)
+
+
+def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | Cohort | None) -> dict[str, FloatArray]:
     """Return the sets of features by name; refuse missing values."""
     features = {"R-indices": indices[find_index_columns(indices)].to_numpy(dtype=float)}
     if regions is not None:
         values = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
-        features["regions"] = values.to_numpy(dtype=float)
+        features[REGIONS] = values.to_numpy(dtype=float)
     for name, values in features.items():
         lacking = int((~np.isfinite(values).all(axis=1)).sum())
         if lacking:
@@ -152,9 +169,11 @@ def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | None) -> di
 
 
 def _score_split(
-    X: FloatArray, y: IntArray, train: IntArray, test: IntArray, seed: int, grid: list[Any]
+    X: FloatArray, y: IntArray, train: IntArray, test: IntArray, seed: int, grid: list[Any], cohort: Cohort | None
 ) -> tuple[float, str, float]:
-    """Return AUC, kernel and penalty of one split."""
+    """Return AUC, kernel and penalty of one split; the regions of a cohort are adjusted on its training controls."""
+    if cohort is not None:
+        X = Preprocessing.fit(cohort.take(train)).transform(cohort)
     folds = StratifiedKFold(_N_INNER_FOLDS, shuffle=True, random_state=seed)
     pipeline = make_pipeline(StandardScaler(), SVC())
     search = GridSearchCV(pipeline, grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])

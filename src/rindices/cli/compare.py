@@ -12,7 +12,9 @@ from rindices.cli.options import (
     Exclude,
     Group,
     IdColumn,
+    Include,
     Json,
+    MissingCodes,
     Participants,
     Patients,
     Session,
@@ -45,6 +47,8 @@ def compare(
     id_column: IdColumn = None,
     session: Session = None,
     exclude: Exclude = None,
+    include: Include = None,
+    missing_codes: MissingCodes = None,
     as_json: Json = False,
 ) -> None:
     """Compare regions of subgroups of patients with controls: effect sizes, intervals, false discovery rate."""
@@ -52,11 +56,21 @@ def compare(
     from rindices.analysis.tidy import add_ids
     from rindices.analysis.write import write_table
     from rindices.tables.table import ColumnRoles
+    from rindices.tables.validation.validate import TableRequest
 
     limits: dict[str, Any] = {"cuts": _parse_numbers(cuts), "others_below": others_below}
     roles = ColumnRoles(id_column, session, group, covariates=split_option(covariates))
-    labels = (split_option(controls), split_option(patients), split_option(exclude))
-    people, cohort = read_indices_and_regions(indices, tables, participants, roles, labels)
+    request = TableRequest(
+        tuple(tables),
+        participants,
+        roles,
+        split_option(controls),
+        split_option(patients),
+        split_option(exclude),
+        include=split_option(include),
+        missing_codes=split_option(missing_codes),
+    )
+    people, cohort = read_indices_and_regions(indices, request)
     adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
     table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
     settings = {**limits, "covariates": list(cohort.covariates.columns)}

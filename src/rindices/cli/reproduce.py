@@ -29,13 +29,14 @@ def reproduce(
     from rindices.cli.progress import Progress
     from rindices.errors import AnalysisError, describe_os_error
     from rindices.model.index_tables import write_indices
-    from rindices.study.config import read_study
+    from rindices.study.config import make_study, merge_options
     from rindices.study.engines.base import StudyObserver
     from rindices.study.engines.registry import make_engine
+    from rindices.study.outputs import write_study_file
     from rindices.study.run import fit_cohort
     from rindices.study.store import RunStore
 
-    study = read_study(source)
+    study = make_study(merge_options(source, {"data": {}, "model": {}, "run": {}}), source.name)  # absolute paths
     cohort = read_study_cohort(study, source.parent)
     store, first = RunStore(out / "runs"), study.run.seed if seed is None else seed
 
@@ -54,6 +55,7 @@ def reproduce(
     try:
         with store.lock_folder():
             halves = run(cohort, fit, splits=splits, seed=first)
+            write_study_file(out, study, source)
             write_indices(halves.unseen.drop(columns="half"), out / "r_indices_unseen.tsv")
             for number, model in enumerate(halves.models, start=1):
                 model.save(out / f"half{number}.safetensors")

@@ -1,5 +1,6 @@
 """Read tables, and write and print results, for the commands of statistics."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +9,11 @@ import typer
 from rindices.cli.console import print_json, print_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from rindices.errors import Findings
     from rindices.tables.cohort import Cohort
-    from rindices.tables.table import ColumnRoles
+    from rindices.tables.validation.validate import TableRequest
 
 
 def raise_errors(findings: "Findings") -> None:
@@ -26,28 +25,23 @@ def raise_errors(findings: "Findings") -> None:
     print_problems(findings)
 
 
-def read_indices_and_regions(
-    indices: Path,
-    tables: "Sequence[Path]",
-    participants: Path | None,
-    roles: "ColumnRoles",
-    labels: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
-) -> "tuple[pd.DataFrame, Cohort]":
+def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[pd.DataFrame, Cohort]":
     """Read R-indices with groups and the regions of the same people, and print warnings.
 
     Parameters
     ----------
-    labels : tuple of tuple of str
-        Labels of controls, labels of patients, and regions to leave out.
+    indices : Path
+    request : TableRequest
+        Regions of all measures are read, and people who lack a value are left out.
     """
     from rindices.analysis.tidy import add_groups
     from rindices.errors import Findings, ProblemCode, Severity, format_count
     from rindices.tables.io.indices import read_indices
-    from rindices.tables.validation.validate import TableRequest, validate_table
+    from rindices.tables.validation.validate import validate_table
 
     findings = Findings()
     table = read_indices(indices, findings)
-    result = validate_table(TableRequest(tuple(tables), participants, roles, *labels, measure="any", on_missing="drop"))
+    result = validate_table(replace(request, measure=request.measure or "any", on_missing="drop"))
     cohort = result.cohort_or_raise()
     people = add_groups(table, cohort)
     if len(people) < len(table):
