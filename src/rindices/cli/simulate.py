@@ -47,10 +47,16 @@ def simulate(
 
 
 def read_healthy_cohort(
-    table: Path, participants: Path | None, group: str | None, label: str | None, site: str | None
+    table: Path,
+    participants: Path | None,
+    group: str | None,
+    label: str | None,
+    site: str | None,
+    measure: str | None = None,
 ) -> "Cohort":
-    """Read a table of healthy people with all its covariates."""
+    """Read a table of healthy people with all its covariates, the first scan of each person."""
     from rindices.errors import ProblemCode, TableError
+    from rindices.tables.sessions import keep_first_scans
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest, validate_table
 
@@ -59,7 +65,7 @@ def read_healthy_cohort(
         labels = (label,) if label else ()
         others = ("*",) if label else ()
         return validate_table(
-            TableRequest((table,), participants, roles, labels, others, measure="any", on_missing="drop")
+            TableRequest((table,), participants, roles, labels, others, measure=measure or "any", on_missing="drop")
         )
 
     result = read(read(()).covariates)
@@ -68,4 +74,4 @@ def read_healthy_cohort(
     if unclear:
         raise TableError(f"{unclear[0].text}: say who is healthy with --group COLUMN --label LABEL.")
     print_problems(result.problems)
-    return cohort
+    return keep_first_scans(cohort)[0]

@@ -1,6 +1,7 @@
 """Power study: accuracy, number of patterns and intervals by simulation, for several group sizes and effects."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pandas as pd
 from rindices._typing import FloatArray
 from rindices._version import __version__
 from rindices.atomic import atomic_path
-from rindices.errors import InputError, SimulationError
+from rindices.errors import InputError, SimulationError, format_count
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
+from rindices.experiments.effect_sizes import convert_d_to_rates, convert_rate_to_d, estimate_relative_sd
 from rindices.experiments.figures import PLOT_COLOURS
-from rindices.experiments.reference import FittedHealthyReference
+from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import MAX_PATTERNS, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
@@ -25,6 +27,8 @@ from rindices.tables.cohort import Cohort
 
 GROUP_SIZES = ((80, 100), (150, 200), (300, 400), (492, 900))
 LOSS_RATES = (0.1, 0.2, 0.3)
+EFFECTS_D = (0.3, 0.5, 0.8)
+MAX_D = 5.0
 N_COHORTS = 6
 FIRST_SEED = 10_000  # far from the seeds of the benchmark, so that the two do not share people
 
@@ -36,15 +40,28 @@ class PowerConfig:
     people: tuple[tuple[int, int], ...] = GROUP_SIZES  # controls and patients
     rates: tuple[float, ...] = LOSS_RATES  # share of volume lost at severity 1
     patterns: int = 3  # true number of patterns
-    cohorts: int = N_COHORTS  # per size and rate
+    cohorts: int = N_COHORTS  # per size and effect
     covariates: tuple[str, ...] = ()  # to adjust for; without them, variation with age, sex and head size remains
     healthy: Cohort | None = field(default=None, compare=False, repr=False)  # source of people instead of the reference
+    effects: tuple[float, ...] = ()  # Cohen's d of the regions of a pattern, beside or instead of the rates
 
     def __post_init__(self) -> None:
         if min(min(pair) for pair in self.people) < 10:
             raise InputError("give at least 10 controls and 10 patients.")
         if not 1 <= self.patterns <= MAX_PATTERNS or not all(0 < rate < 1 for rate in self.rates):
             raise InputError(f"give 1 to {MAX_PATTERNS} patterns, and rates between 0 and 1.")
+        if not all(0 < d <= MAX_D for d in self.effects) or not (self.rates or self.effects):
+            raise InputError(f"give rates, or effects in d between 0 and {MAX_D:g}.")
+
+    @cached_property
+    def generator(self) -> HealthyGenerator:
+        """Generator of healthy people: like those of the user's table, or the one of the package."""
+        return load_reference() if self.healthy is None else FittedHealthyReference.fit(self.healthy)
+
+    @cached_property
+    def relative_sd(self) -> FloatArray:
+        """Standard deviation of each region as a share of its mean, (R,)."""
+        return estimate_relative_sd(self.generator, self.covariates)
 
 
 @dataclass(frozen=True)
@@ -54,15 +71,17 @@ class PowerJob:
     config: PowerConfig
     n_controls: int
     n_patients: int
-    rate: float
+    rate: float | None
     seed: int
+    effect_d: float | None = None  # Cohen's d, where no rate is given
 
     @property
     def key(self) -> str:
         """Name of the cache file."""
         source = "reference" if self.config.healthy is None else self.config.healthy.fingerprint()[:12]
         settings = f"m{self.config.patterns}-{'_'.join(self.config.covariates)}-{source}"
-        return f"power-{self.n_controls}-{self.n_patients}-{self.rate:g}-{self.seed}-{settings}-v{__version__}"
+        effect = f"{self.rate:g}" if self.rate is not None else f"d{self.effect_d:g}"
+        return f"power-{self.n_controls}-{self.n_patients}-{effect}-{self.seed}-{settings}-v{__version__}"
 
 
 @dataclass(frozen=True)
@@ -83,14 +102,18 @@ class PowerResult:
     cohorts: int
     covariates: list[str]
     rows: list[PowerRow]
+    d_of_tenth: list[float]  # quartiles over regions of Cohen's d of a loss of 10 % at the highest severity
 
 
 def run_power(
     config: PowerConfig, store: Path | None = None, workers: int = -1, progress: JobCallback | None = None
 ) -> PowerResult:
     """Simulate all sizes and effects; see `run_jobs`."""
-    sizes = [(n, m, rate) for rate in config.rates for n, m in config.people]
-    jobs = [PowerJob(config, *size, FIRST_SEED + seed) for size in sizes for seed in range(config.cohorts)]
+    effects = [(None, d) for d in config.effects] + [(rate, None) for rate in config.rates]
+    sizes = [(n, m, *effect) for effect in effects for n, m in config.people]
+    jobs = [
+        PowerJob(config, n, m, rate, FIRST_SEED + seed, d) for n, m, rate, d in sizes for seed in range(config.cohorts)
+    ]
     results = run_jobs(jobs, measure_power_job, PowerMeasurement, store, workers, progress)
     rows = []
     for position, size in enumerate(sizes):
@@ -100,17 +123,33 @@ def run_power(
             values = np.array([float(getattr(measurement, name)) for measurement in measurements])
             error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
             numbers += [float(values.mean()), error]
-        rows.append(PowerRow(*size, *numbers))
-    return PowerResult(config.patterns, config.cohorts, list(config.covariates), rows)
+        rate, d = _complete_effect(config, size[2], size[3])
+        rows.append(replace(PowerRow(size[0], size[1], rate, *numbers), d=d))
+    task = make_task_with_patterns(config.patterns)
+    quartiles = np.quantile(convert_rate_to_d(0.1, config.relative_sd, task), [0.25, 0.5, 0.75])
+    return PowerResult(config.patterns, config.cohorts, list(config.covariates), rows, quartiles.tolist())
+
+
+def _complete_effect(config: PowerConfig, rate: float | None, d: float | None) -> tuple[float, float]:
+    """Return share lost and Cohen's d of an effect of which one is given; the other is that of the median region."""
+    task = make_task_with_patterns(config.patterns)
+    if rate is None:
+        assert d is not None
+        return float(np.median(convert_d_to_rates(d, config.relative_sd, task))), d
+    return rate, float(np.median(convert_rate_to_d(rate, config.relative_sd, task)))
 
 
 def measure_power_job(job: PowerJob) -> PowerMeasurement:
     """Simulate one cohort, fit a model to it and compare with the truth."""
     config = job.config
     spec = make_task_with_patterns(config.patterns)
-    task = replace(spec, n_controls=job.n_controls, n_patients=job.n_patients, rate=job.rate)
-    reference = None if config.healthy is None else FittedHealthyReference.fit(config.healthy)
-    simulated = simulate_cohort(task, job.seed, reference=reference)
+    task = replace(spec, n_controls=job.n_controls, n_patients=job.n_patients)
+    reference, rates = None if config.healthy is None else config.generator, None
+    if job.rate is not None:
+        task = replace(task, rate=job.rate)
+    elif job.effect_d is not None:
+        rates = convert_d_to_rates(job.effect_d, config.relative_sd, task)
+    simulated = simulate_cohort(task, job.seed, reference=reference, rates=rates)
     covariates = simulated.cohort.covariates
     missing = [name for name in config.covariates if name not in covariates]
     if missing:
@@ -135,19 +174,26 @@ def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:
 
 def format_markdown(result: PowerResult) -> str:
     """Return the rows as a table."""
-    lines = ["| share lost | controls | patients | accuracy | right number | any pattern | interval |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    lines = ["| effect d | share lost | controls | patients | accuracy | right number | any pattern | interval |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for row in result.rows:
         error = "" if row.accuracy_se is None else f" +- {row.accuracy_se:.3f}"
-        cells = [f"{row.rate:.0%}", str(row.controls), str(row.patients), f"{row.accuracy:.3f}{error}"]
+        effect = ["" if row.d is None else f"{row.d:.2f}", f"{row.rate:.0%}"]
+        cells = [*effect, str(row.controls), str(row.patients), f"{row.accuracy:.3f}{error}"]
         cells += [f"{row.right:.0%}", f"{row.any:.0%}", f"{row.width:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    footnote = (
-        f"{result.cohorts} simulated cohorts per row, {result.patterns} patterns. Share lost: of a region at the "
-        "highest severity. Accuracy: pattern-c-index, 1 is perfect, 0.5 is chance. Interval: width of the 95 % "
-        "interval of a person's severity; severities are 0 to 1."
+    low, d, high = result.d_of_tenth
+    adjusted = f", adjusted for {', '.join(result.covariates)}" if result.covariates else ""
+    sentences = (
+        f"{format_count(result.cohorts, 'simulated cohort')} per row, {format_count(result.patterns, 'pattern')}.",
+        "Effect d: difference between the means of patients and controls in a region of a pattern, in standard",
+        f"deviations of the controls (Cohen's d){adjusted}.",
+        "Share lost: of a region at the highest severity; where d was given, of the median region.",
+        f"In these people a loss of 10 % is d = {d:.2f} in the median region, {low:.2f} to {high:.2f} in half of them.",
+        "Accuracy: pattern-c-index, 1 is perfect, 0.5 is chance.",
+        "Interval: width of the 95 % interval of a person's severity; severities are 0 to 1.",
     )
-    return "\n".join([*lines, "", footnote, ""])
+    return "\n".join([*lines, "", " ".join(sentences), ""])
 
 
 def plot_power(result: PowerResult, path: Path) -> None:
@@ -155,6 +201,7 @@ def plot_power(result: PowerResult, path: Path) -> None:
     from matplotlib.figure import Figure
 
     frame = pd.DataFrame(result.rows)
+    frame["effect"] = [f"{row.rate:.0%} lost" if row.d is None else f"d {row.d:.2g}" for row in result.rows]
     sizes = sorted({(row.controls, row.patients) for row in result.rows})
     figure = Figure(figsize=(10.5, 3.8), layout="constrained")
     panels = {
@@ -163,9 +210,9 @@ def plot_power(result: PowerResult, path: Path) -> None:
         "width": ("width of a person's 95 % interval", (0.0, None)),
     }
     for axes, (name, (label, limits)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        for (rate, rows), colour in zip(frame.groupby("rate"), PLOT_COLOURS, strict=False):
+        for (effect, rows), colour in zip(frame.groupby("effect"), PLOT_COLOURS, strict=False):
             people, error = rows["controls"] + rows["patients"], rows[f"{name}_se"].astype(float).fillna(0.0)
-            style = {"color": colour, "marker": "o", "ms": 4, "capsize": 2, "label": f"{rate:.0%} lost"}
+            style = {"color": colour, "marker": "o", "ms": 4, "capsize": 2, "label": effect}
             axes.errorbar(people, rows[name], error, **style)
         axes.set_xscale("log")
         axes.set_xticks([n + m for n, m in sizes], [f"{n}\n+ {m}" for n, m in sizes])

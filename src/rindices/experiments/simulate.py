@@ -54,6 +54,7 @@ def simulate_cohort(
     sites: int = 0,
     site_shift: float = 0.5,
     site_scale: float = 0.2,
+    rates: FloatArray | None = None,
 ) -> SimulatedCohort:
     """Simulate a cohort with known severities.
 
@@ -75,6 +76,8 @@ def simulate_cohort(
         Each site shifts every region by N(0, ``site_shift``) standard deviations.
     site_scale : float
         Each site scales the spread of every region by exp(N(0, ``site_scale``)).
+    rates : (R,), optional
+        Share of volume that each region loses at severity 1; left out, the rate of the task for all regions.
 
     Returns
     -------
@@ -93,7 +96,8 @@ def simulate_cohort(
     patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
     severities = _draw_severities(spec, int(patient.sum()), disease_rng)
     measured = volumes.to_numpy(dtype=float).copy()
-    measured[patient] = _apply_patterns(measured[patient], severities, patterns, spec, disease_rng)
+    rates = np.full(measured.shape[1], spec.rate) if rates is None else rates
+    measured[patient] = _apply_patterns(measured[patient], severities, patterns, rates, spec, disease_rng)
     people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
     if sites:
         site = site_rng.integers(sites, size=len(people))
@@ -105,7 +109,7 @@ def simulate_cohort(
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
     return SimulatedCohort(
-        Cohort(frame, people, covariates, source, unit), truth, _build_pattern_frame(frame, patterns, spec)
+        Cohort(frame, people, covariates, source, unit), truth, _build_pattern_frame(frame, patterns, rates)
     )
 
 
@@ -122,15 +126,16 @@ def _apply_patterns(
     volumes: FloatArray,
     severities: FloatArray,
     patterns: list[IntArray],
+    rates: FloatArray,
     task: SimulationTask,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M)."""
+    """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M) and rates (R,)."""
     changed = volumes.copy()
     for regions, severity in zip(patterns, severities.T, strict=True):
         onset = np.linspace(0, task.last_onset, len(regions))
         expressed = np.clip((severity[:, None] - onset) / (1 - onset), 0, 1)
-        loss = expressed * rng.normal(1, task.noise, size=expressed.shape) * task.rate
+        loss = expressed * rng.normal(1, task.noise, size=expressed.shape) * rates[regions]
         changed[:, regions] -= changed[:, regions] * loss
     return changed
 
@@ -209,10 +214,10 @@ def _add_site_effects(
     return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
 
 
-def _build_pattern_frame(volumes: pd.DataFrame, patterns: list[IntArray], task: SimulationTask) -> pd.DataFrame:
+def _build_pattern_frame(volumes: pd.DataFrame, patterns: list[IntArray], rates: FloatArray) -> pd.DataFrame:
     effects = np.zeros((volumes.shape[1], len(patterns)))
     for k, regions in enumerate(patterns):
-        effects[regions, k] = task.rate
+        effects[regions, k] = rates[regions]
     frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(patterns))])
     frame.insert(0, "region", list(volumes.columns))
     return frame

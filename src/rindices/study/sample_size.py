@@ -25,6 +25,7 @@ class PowerRow:
     any_se: float | None
     width: float  # of the 95 % interval of a person's severity; severities are 0 to 1
     width_se: float | None
+    d: float | None = None  # Cohen's d of a region of a pattern, in the median region where the rate was given
 
 
 def load_power_rows() -> list[PowerRow]:
