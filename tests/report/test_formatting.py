@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from jinja2 import UndefinedError
 
-from rindices.model.records import GroupSummary, SettingRecord
+from rindices.model.records import AgreementRecord, CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.report import formatting
 
 
@@ -53,3 +53,17 @@ def test_templates_escape_and_refuse_undefined_names() -> None:
     assert environment.from_string("{{ n | count('person', 'people') }}").render(n=2) == "2 people"
     with pytest.raises(UndefinedError):
         environment.from_string("{{ absent }}").render()
+
+
+def test_a_weight_is_named_only_where_several_were_tried() -> None:
+    def select(*weights: float) -> SelectionRecord:
+        agreement = AgreementRecord(0.9, 0.9, 0.9)
+        grid = tuple(CandidateRecord(SettingRecord(2, weight), agreement) for weight in weights)
+        return SelectionRecord(grid[0], ties=(grid[-1].setting,), grid=grid)
+
+    single = formatting.omit_single_weight(select(0.2))
+    assert single.chosen is not None
+    assert single.chosen.setting.orthogonality is None
+    assert formatting.describe_setting(single.ties[0]) == "2 patterns"
+    several = select(0.1, 0.2)
+    assert formatting.omit_single_weight(several) is several

@@ -2,13 +2,14 @@
 
 import base64
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rindices.errors import capitalise_first, format_count
-from rindices.model.records import GroupSummary, SettingRecord
+from rindices.model.records import CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.tables.io.spreadsheet import protect_texts
 
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -95,3 +96,19 @@ def describe_setting(setting: SettingRecord) -> str:
     """Return a setting in words."""
     patterns = format_count(setting.n_patterns, "pattern")
     return patterns if setting.orthogonality is None else f"{patterns}, λ {setting.orthogonality:g}"
+
+
+def omit_single_weight(selection: SelectionRecord) -> SelectionRecord:
+    """Return a selection whose settings have no weight λ if only one was tried: it is then no part of the choice."""
+    if len({candidate.setting.orthogonality for candidate in selection.grid}) != 1:
+        return selection
+    return replace(
+        selection,
+        chosen=None if selection.chosen is None else _omit_weight(selection.chosen),
+        grid=tuple(_omit_weight(candidate) for candidate in selection.grid),
+        ties=tuple(replace(setting, orthogonality=None) for setting in selection.ties),
+    )
+
+
+def _omit_weight(candidate: CandidateRecord) -> CandidateRecord:
+    return replace(candidate, setting=replace(candidate.setting, orthogonality=None))

@@ -19,6 +19,7 @@ from rindices.model.records import (
     Record,
     SelectionRecord,
 )
+from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP
 from rindices.tables.io.spreadsheet import restore_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -130,7 +131,7 @@ def read_study_results(folder: Path) -> StudyResults:
     missing = [name for name in (GROUP, *names) if name not in indices]
     if missing:
         raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(missing)}: run rindices fit again.")
-    selection = read_record(folder / "selection.json", SelectionRecord)
+    selection = omit_single_weight(read_record(folder / "selection.json", SelectionRecord))
     if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
     return StudyResults(
