@@ -17,7 +17,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
 from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
-from rindices.learners.ensemble import Member, fit_contrastive_members
+from rindices.learners.ensemble import Member, fit_linear_members
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
@@ -62,9 +62,7 @@ def make_paper_trainer(steps: int) -> Train:
 
 def make_contrastive_trainer() -> Train:
     """Fit contrastive members on four fifths of the people each."""
-    return lambda case, numbers, seed: fit_contrastive_members(
-        case.X, case.y, case.truth.shape[1], numbers, seed, False
-    )
+    return lambda case, numbers, seed: fit_linear_members(case.X, case.y, case.truth.shape[1], numbers, seed, False)
 
 
 def format_table(rows: Sequence[dict[str, float | str]], title: str) -> str:

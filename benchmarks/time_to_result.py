@@ -24,8 +24,8 @@ from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import DEFAULT_RECIPE
 from rindices.selection.agreement import pattern_c_index
+from rindices.study.cohort_fit import fit_cohort
 from rindices.study.config import ModelConfig
-from rindices.study.run import fit_cohort
 from rindices.study.store import RunStore
 
 OUT = Path(__file__).parent / "results" / "time_to_result.json"

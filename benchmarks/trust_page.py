@@ -10,7 +10,8 @@ from typing import Any
 
 from rindices.experiments.trust_cohorts import PATIENT_SPREAD
 from rindices.selection.dimensions import N_PERMUTATIONS, SIGNIFICANCE_LEVEL
-from rindices.study.number_of_patterns import MAX_PARTICIPANTS_PER_GROUP
+from rindices.selection.group_difference import N_PERMUTATIONS as DIFFERENCE_PERMUTATIONS
+from rindices.study.group_tests import MAX_PARTICIPANTS_PER_GROUP
 from rindices.study.sample_size import MIN_RECOVERY_RATE
 
 RESULTS = Path(__file__).parent / "results"
@@ -31,11 +32,11 @@ def read_table(part: str) -> str:
 
 
 def format_null_table() -> str:
-    """Return the share of null cohorts in which a pattern was reported."""
+    """Return the share of null cohorts in which a difference was reported."""
     result = read_result("null")
     if result is None:
         return "not measured yet"
-    lines = ["| cohorts without disease | number | a pattern reported in |", "|---|---|---|"]
+    lines = ["| cohorts without disease | number | a difference reported in |", "|---|---|---|"]
     lines += [f"| {row['kind']} | {row['n']} | {1 - row['right']:.1%} |" for row in result["summary"]]
     return "\n".join(lines)
 
@@ -56,7 +57,9 @@ def main() -> None:
         "relabellings": N_PERMUTATIONS,
         "level": SIGNIFICANCE_LEVEL,
         "wider": PATIENT_SPREAD - 1,
+        "difference": DIFFERENCE_PERMUTATIONS,
         "null": format_null_table(),
+        "alike": read_table("alike"),
         "number": read_table("number"),
         "stress": read_table("stress"),
         "nuisance": read_table("nuisance"),

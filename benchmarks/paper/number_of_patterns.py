@@ -14,9 +14,8 @@ from common import RESULTS, run_all, write_table
 
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
+from rindices.study.cohort_fit import fit_cohort
 from rindices.study.config import ModelConfig
-from rindices.study.exceptions import UnstableError
-from rindices.study.run import fit_cohort
 from rindices.study.store import RunStore
 
 WIDTHS = (2, 3, 4)
@@ -44,13 +43,11 @@ def choose_number(n_true: int, seed: int) -> dict[str, Any]:
     simulated = simulate_cohort(replace(basic, patterns=basic.patterns[:n_true]), seed)
     cohort = replace(simulated.cohort, covariates=simulated.cohort.covariates.iloc[:, :0])
     with TemporaryDirectory() as folder:
-        try:
-            model = fit_cohort(cohort, ModelConfig(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
-            selection: dict[str, Any] = model.selection
-        except UnstableError as error:
-            selection = error.selection
+        model = fit_cohort(cohort, ModelConfig(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
+    selection = model.selection
+    assert selection is not None
     agreement = {str(g["setting"]["n_patterns"]): g["agreement"]["concordance"] for g in selection["grid"]}
-    chosen = selection["chosen"] and selection["chosen"]["setting"]["n_patterns"]
+    chosen = model.n_patterns if selection.finding == "patterns" else None
     return {"true": n_true, "seed": seed, "agreement": agreement, "chosen": chosen}
 
 

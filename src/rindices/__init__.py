@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel, load
     from rindices.preprocess.pipeline import Preprocessing
     from rindices.report.page import write_report
-    from rindices.study.exceptions import NoPatternError, StudyStoppedError, StudyWarning, UnstableError
+    from rindices.study.exceptions import NoPatternError, StudyStoppedError, StudyWarning
     from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
@@ -35,7 +35,6 @@ _HOMES = {
     "StudyWarning": "rindices.study.exceptions",
     "SurrealGAN": "rindices.learners.surreal.estimator",
     "TableError": "rindices.errors",
-    "UnstableError": "rindices.study.exceptions",
     "fit": "rindices.study.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
@@ -57,7 +56,6 @@ __all__ = [
     "StudyWarning",
     "SurrealGAN",
     "TableError",
-    "UnstableError",
     "__version__",
     "fit",
     "load",

@@ -7,18 +7,25 @@ from typing import Any
 import pytest
 
 from rindices.errors import ModelError, ProblemCode
-from rindices.model.metadata import MetadataSchema1, MetadataSchema2, find_unsafe_value, validate_metadata
+from rindices.model.metadata import (
+    MetadataSchema1,
+    MetadataSchema2,
+    MetadataSchema3,
+    find_unsafe_value,
+    validate_metadata,
+)
 from rindices.model.safetensors_io import read_metadata
 
 FIXTURES = Path(__file__).parent / "fixtures"
 GOOD = read_metadata(FIXTURES / "schema2-contrastive.safetensors")
 SITES = {"mode": "controls", "sites": ["A", "B"], "counts": [10, 12]}
+SCHEMAS = {1: MetadataSchema1, 2: MetadataSchema2, 3: MetadataSchema3}
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
 def test_good_metadata_pass(path: Path) -> None:
     content = read_metadata(path)
-    metadata = validate_metadata("m", content, {1: MetadataSchema1, 2: MetadataSchema2}[content["schema"]])
+    metadata = validate_metadata("m", content, SCHEMAS[content["schema"]])
     assert metadata.n_columns == 2
     assert metadata.has_training
     assert validate_metadata("m", GOOD | {"harmonise": SITES}, MetadataSchema2).harmonise is not None

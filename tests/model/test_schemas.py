@@ -143,7 +143,7 @@ def test_results_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def test_keys_of_later_versions_are_kept(tmp_path: Path) -> None:
-    path = change_metadata(FIXTURES / "schema2-contrastive.safetensors", tmp_path / "m.safetensors", contact="x")
+    path = change_metadata(FIXTURES / "schema3-contrastive.safetensors", tmp_path / "m.safetensors", contact="x")
     ri.load(path).save(tmp_path / "n.safetensors")
     assert read_metadata(tmp_path / "n.safetensors") == read_metadata(path)
 

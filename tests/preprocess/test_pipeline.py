@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import rindices as ri
-from rindices.errors import PreprocessingError
+from rindices.errors import PreprocessingError, ProblemCode
+from rindices.preprocess.pipeline import resolve_adjustment
 from tests.preprocess.helpers import make_cohort
 
 
@@ -50,3 +51,51 @@ def test_no_controls() -> None:
     cohort = make_cohort()
     with pytest.raises(PreprocessingError, match="no controls"):
         ri.Preprocessing.fit(cohort.take(cohort.is_patient))
+
+
+def test_the_scale_is_logarithmic_where_all_values_are_positive() -> None:
+    cohort = make_cohort()
+    assert resolve_adjustment(cohort) == "log"
+    assert resolve_adjustment(cohort, "linear") == "linear"
+    signed = replace(cohort, volumes=cohort.volumes - cohort.volumes.mean())
+    assert resolve_adjustment(signed) == "linear"
+    with pytest.raises(PreprocessingError, match="needs positive values; these regions have others: r0"):
+        resolve_adjustment(signed, "log")
+    with pytest.raises(PreprocessingError, match=r"adjust = 'logg' is not known: did you mean 'log'"):
+        resolve_adjustment(cohort, "logg")
+
+
+def test_without_adjustment_covariates_are_not_used() -> None:
+    cohort = make_cohort()
+    without = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
+    values = ri.Preprocessing.fit(cohort, adjust="none").transform(cohort)
+    np.testing.assert_array_equal(values, ri.Preprocessing.fit(without, adjust="linear").transform(without))
+
+
+@pytest.mark.parametrize("adjust", ["log", "linear", "none"])
+def test_the_scale_survives_storage(adjust: str) -> None:
+    cohort = make_cohort()
+    cohort = replace(cohort, covariates=cohort.covariates.assign(icv=np.linspace(1.2e6, 1.8e6, len(cohort))))
+    first = ri.Preprocessing.fit(cohort, adjust=adjust)
+    again = ri.Preprocessing.from_parts(json.loads(json.dumps(first.to_dict())), first.to_arrays())
+    assert again.adjust == adjust
+    np.testing.assert_array_equal(again.transform(cohort), first.transform(cohort))
+
+
+def test_models_without_a_scale_are_linear() -> None:
+    cohort = make_cohort()
+    first = ri.Preprocessing.fit(cohort, adjust="linear")
+    values = {key: value for key, value in first.to_dict().items() if key != "adjust"}
+    assert ri.Preprocessing.from_parts(values, first.to_arrays()).adjust == "linear"
+
+
+def test_values_without_a_logarithm_are_refused_by_name() -> None:
+    cohort = make_cohort()
+    preprocessing = ri.Preprocessing.fit(cohort)
+    volumes = cohort.volumes.copy()
+    volumes.loc[3, "r1"] = 0.0
+    problems = preprocessing.review(replace(cohort, volumes=volumes))
+    assert any("takes logarithms, and values of r1 are not positive" in str(problem) for problem in problems)
+    assert [list(p.offenders) for p in problems if p.code == ProblemCode.NEGATIVE_VALUES] == [
+        [str(cohort.people["participant_id"][3])]
+    ]

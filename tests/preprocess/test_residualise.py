@@ -22,7 +22,30 @@ def test_adjustment_equals_ordinary_regression_in_controls() -> None:
     line = LinearRegression().fit(design[cohort.is_control], volumes[cohort.is_control])
     residuals = volumes - line.predict(design)
     expected = 1 + 0.1 * residuals / residuals[cohort.is_control].std(axis=0, ddof=1)
-    np.testing.assert_allclose(ri.Preprocessing.fit(cohort).transform(cohort), expected, rtol=1e-9)
+    np.testing.assert_allclose(ri.Preprocessing.fit(cohort, adjust="linear").transform(cohort), expected, rtol=1e-9)
+
+
+def test_adjustment_on_the_log_scale_equals_a_regression_of_logarithms() -> None:
+    cohort = make_cohort(patient_shift=500)
+    icv = np.random.default_rng(0).uniform(1.2e6, 1.8e6, len(cohort))
+    cohort = replace(cohort, covariates=cohort.covariates.assign(icv=icv))
+    design = np.column_stack([cohort.covariates["age"], cohort.covariates["sex"] == "M", np.log(icv)]).astype(float)
+    logs = np.log(cohort.volumes.to_numpy())
+    line = LinearRegression().fit(design[cohort.is_control], logs[cohort.is_control])
+    residuals = logs - line.predict(design)
+    expected = 1 + 0.1 * residuals / residuals[cohort.is_control].std(axis=0, ddof=1)
+    preprocessing = ri.Preprocessing.fit(cohort)
+    assert preprocessing.adjust == "log"
+    np.testing.assert_allclose(preprocessing.transform(cohort), expected, rtol=1e-8)
+
+
+def test_head_size_enters_as_its_logarithm_only_on_the_log_scale() -> None:
+    covariates = pd.DataFrame({"age": [50.0, 60.0, 70.0], "eTIV": [1.2e6, 1.5e6, 1.4e6], "activity": [1.0, 2.0, 3.0]})
+    assert [coding.log for coding in derive_codings(covariates, log=True)] == [False, True, False]  # type: ignore[union-attr]
+    assert [coding.log for coding in derive_codings(covariates)] == [False, False, False]  # type: ignore[union-attr]
+    np.testing.assert_allclose(
+        build_design_matrix(derive_codings(covariates, log=True), covariates)[:, 1], np.log(covariates["eTIV"])
+    )
 
 
 def test_two_numbers_are_categories_and_the_first_category_is_the_reference() -> None:
@@ -39,7 +62,7 @@ def test_two_numbers_are_categories_and_the_first_category_is_the_reference() ->
 
 def test_no_covariates() -> None:
     cohort = make_cohort(covariates=pd.DataFrame(index=range(200)))
-    values = ri.Preprocessing.fit(cohort).transform(cohort)
+    values = ri.Preprocessing.fit(cohort, adjust="linear").transform(cohort)
     raw = cohort.volumes.to_numpy()
     controls = raw[cohort.is_control]
     np.testing.assert_allclose(values, 1 + 0.1 * (raw - controls.mean(0)) / controls.std(0, ddof=1), rtol=1e-12)

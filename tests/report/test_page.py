@@ -133,7 +133,12 @@ def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path, monkeypatch
         (tmp_path / name).write_text("of an earlier model")
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
     ri.fit(cohort, 2, recipe="contrastive", members=2, workers=1, out=tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("*.tsv")) == ["notes.tsv", "patterns.tsv", "r_indices.tsv"]
+    assert sorted(path.name for path in tmp_path.glob("*.tsv")) == [
+        "effects.tsv",
+        "notes.tsv",
+        "patterns.tsv",
+        "r_indices.tsv",
+    ]
     assert not (tmp_path / "associations.json").exists()
     assert 'id="associations"' not in ri.write_report(tmp_path).read_text("utf-8")
 
@@ -222,28 +227,33 @@ def empty(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_of_an_earlier_model_stays(empty: Path) -> None:
-    assert sorted(path.name for path in empty.iterdir() if path.is_file()) == ["cohort.json", "selection.json"]
+    files = ["cohort.json", "effects.json", "effects.tsv", "selection.json"]
+    assert sorted(path.name for path in empty.iterdir() if path.is_file()) == files
 
 
 def test_the_page_of_a_study_without_a_pattern(empty: Path) -> None:
     page = ri.write_report(empty).read_text("utf-8")
     parsed = Page(page)
-    assert "<h1>No disease pattern found in 80 controls and 120 patients</h1>" in page
-    assert "<title>No disease pattern found in 80 controls and 120 patients</title>" in page
+    assert "<h1>No difference detected in 80 controls and 120 patients</h1>" in page
+    assert "<title>No difference detected in 80 controls and 120 patients</title>" in page
     test_the_page_refers_to_nothing_outside(parsed, page)
     test_people_with_a_screen_reader_get_everything(parsed)
-    assert not parsed.all("img")
     assert not [a for a in parsed.all("a") if a.get("download", "").startswith(("r_indices", "pattern_"))]
-    (point,) = json.loads((empty / "selection.json").read_text())["number_of_patterns"]["test"]["curve"]
-    assert read_figure_data(parsed, "excess").iloc[0].to_dict() == pytest.approx(point, rel=1e-5)
+    difference = json.loads((empty / "selection.json").read_text())["difference"]
+    effects = pd.read_csv(empty / "effects.tsv", sep="\t")
+    np.testing.assert_allclose(read_figure_data(parsed, "effects")["d"], effects["d"], rtol=1e-4)
+    assert (effects["low"] < effects["d"]).all()
+    assert (effects["d"] < effects["high"]).all()
     findings = get_section_text(page, "found")
     assert "No difference between the 120 patients and the 80 controls was detected" in findings
-    assert f"(p = {point['p']:.2f})" in findings
+    assert f"(p = {difference['p']:.2f})" in findings
+    assert f"d = {difference['smallest_effect']:.2f} in a single region would have been detected" in findings
+    assert "No single region differs" in get_section_text(page, "effects")
     assert "Absence of evidence is not evidence of absence" in get_section_text(page, "meaning")
     assert "rindices power --people 80+120" in get_section_text(page, "meaning")
     assert "Few controls: 80" in get_section_text(page, "warnings")
-    assert "Linear effects of age, sex and icv" in get_section_text(page, "people")
+    assert "taken as logarithms, and linear effects of age, sex and icv" in get_section_text(page, "people")
     assert "80 controls and 120 patients" in get_section_text(page, "people")
     assert f"rindices {ri.__version__} (seed 0)" in get_section_text(page, "methods")
-    assert "0 found (p = " in get_section_text(page, "methods")
+    assert f"(p = {difference['p']:.2f})" in get_section_text(page, "methods")
     assert not re.search(r"sub-\d", page)  # a report may be passed on

@@ -84,8 +84,15 @@ def test_a_study_without_a_pattern(tmp_path: Path, study: Path) -> None:
     assert read_null_results(study) is None
 
 
-def test_an_unstable_study_is_not_one_without_a_pattern(tmp_path: Path) -> None:
+def test_an_unstable_study_of_an_earlier_version_is_not_one_without_a_difference(tmp_path: Path) -> None:
     write_null_study(tmp_path, grid=[UNSTABLE])
     assert read_null_results(tmp_path) is None
     with pytest.raises(StudyError, match=r"has no model\.safetensors"):
         ri.write_report(tmp_path)
+
+
+def test_settings_that_were_asked_for_and_failed_are_kept(tmp_path: Path) -> None:
+    write_null_study(tmp_path, grid=[UNSTABLE], finding="no_difference")
+    results = read_null_results(tmp_path)
+    assert results is not None
+    assert [setting.n_patterns for setting in results.tried] == [2]

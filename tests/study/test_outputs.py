@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import rindices as ri
@@ -29,11 +30,12 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
         (out / name).write_text("of an earlier study")
     done = run("fit", table, *options, report=True)
     assert done.returncode == 0, done.stderr
-    assert "no disease pattern found" in done.stdout
+    assert "none detected" in done.stdout
+    assert "with a power of 80%" in done.stderr
     left = sorted(path.name for path in out.iterdir() if path.is_file())
-    assert left == ["cohort.json", "report.html", "selection.json", "study.toml"]
+    assert left == ["cohort.json", "effects.json", "effects.tsv", "report.html", "selection.json", "study.toml"]
     page = (out / "report.html").read_text("utf-8")
-    assert "<h1>No disease pattern found: out</h1>" in page
+    assert "<h1>No difference detected in " in page
     assert "of an earlier study" not in page
     selection = json.loads((out / "selection.json").read_text())
     assert selection["chosen"] is None
@@ -41,6 +43,7 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
     told = json.loads(run("fit", table, *options, "--json", report=True).stdout)
     assert (told["n_patterns"], told["model"]) == (0, None)
     assert told["number_of_patterns"] == selection["number_of_patterns"]
+    assert (told["finding"], told["difference"]) == ("no_difference", selection["difference"])
     assert told["report"] == str(out / "report.html")
     assert (out / "report.html").read_text("utf-8") == page
     (out / "report.html").unlink()
@@ -48,13 +51,19 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
     assert (out / "report.html").read_text("utf-8") == page
 
 
-def test_a_failed_study_leaves_no_old_answer(folder: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_patterns_that_do_not_converge_end_as_a_mean_difference(
+    folder: Path, undisturbed: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
     options = ["--recipe", "paper", "--max-steps", 20, "--patterns", 2, "--orthogonality", "0.1", "--members", 2]
-    done = run("fit", folder / "study.toml", "--out", out, *options)
-    assert done.returncode == 1
-    assert "0 of 2 members converged" in done.stderr
-    assert not (out / "model.safetensors").exists()
-    assert not (out / "r_indices.tsv").exists()
-    assert json.loads((out / "selection.json").read_text())["chosen"] is None
+    done = run("fit", folder / "study.toml", "--out", out, *options, report=True)
+    assert done.returncode == 0, done.stderr
+    assert "patterns were tried and are not stable: 2 (0 of 2 members converged)" in done.stderr
+    selection = json.loads((out / "selection.json").read_text())
+    assert selection["finding"] == "mean_difference"
+    assert [candidate["stable"] for candidate in selection["grid"]] == [False]
+    assert list(pd.read_csv(out / "r_indices.tsv", sep="\t").filter(regex=r"^r\d$")) == ["r1"]
+    page = (out / "report.html").read_text("utf-8")
+    assert "Patterns were tried and are not stable: 2 patterns" in page
+    assert "0 of 2 members converged" in page

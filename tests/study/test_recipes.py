@@ -24,7 +24,7 @@ from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.recipes import RECIPES, StudyRecipe, get_study_recipe, refuse_changes, register_recipe
 
 
-def train_mean_difference(X: np.ndarray, y: np.ndarray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def train_plain_difference(X: np.ndarray, y: np.ndarray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     """One pattern per member: the mean difference between patients and controls of its own half of the people."""
     members = []
     for number in work.numbers:
@@ -42,12 +42,12 @@ def train_mean_difference(X: np.ndarray, y: np.ndarray, work: MemberSet, checkpo
 
 
 @pytest.fixture
-def mean_difference() -> Iterator[StudyRecipe]:
+def plain_difference() -> Iterator[StudyRecipe]:
     recipe = StudyRecipe(
-        name="mean-difference",
+        name="plain-difference",
         description="the mean difference between patients and controls",
-        resolve_values=lambda changes, correlated: refuse_changes("mean-difference", changes, correlated),
-        train_members=train_mean_difference,
+        resolve_values=lambda changes, correlated: refuse_changes("plain-difference", changes, correlated),
+        train_members=train_plain_difference,
         get_subsample_share=lambda values: 0.5,
         summarise_training=lambda values, steps: f"{len(steps)} mean differences",
         describe_training=lambda values, steps: "A mean difference needs no training.",
@@ -63,17 +63,17 @@ def invoke(*arguments: object) -> str:
     return done.stdout
 
 
-def test_a_new_recipe_needs_no_more_than_its_record(mean_difference: StudyRecipe, tmp_path: Path) -> None:
+def test_a_new_recipe_needs_no_more_than_its_record(plain_difference: StudyRecipe, tmp_path: Path) -> None:
     write_cohort(ri.simulate_cohort("tiny", seed=1), tmp_path)
     people = ["--participants", tmp_path / "participants.tsv"]
     study = [tmp_path / "volumes.csv", *people, "--group", "group", "--covariates", "age,sex,icv"]
-    study += ["--recipe", mean_difference.name, "--patterns", 1, "--members", 4, "--workers", 1]
+    study += ["--recipe", plain_difference.name, "--patterns", 1, "--members", 4, "--workers", 1]
     out = tmp_path / "out"
     assert json.loads(invoke("fit", *study, "--out", out, "--dry-run", "--json"))["seconds_left"] < 60
     result = json.loads(invoke("fit", *study, "--out", out, "--json"))
     assert (result["n_patterns"], result["orthogonality"]) == (1, None)
     page = (out / "report.html").read_text("utf-8")
-    assert "recipe mean-difference: the mean difference between patients and controls" in page
+    assert "recipe plain-difference: the mean difference between patients and controls" in page
     assert "each trained on its own random 50 % of controls and of patients" in page
     assert "A mean difference needs no training." in page
     assert "4 mean differences" in invoke("model", "show", out / "model.safetensors")
@@ -82,7 +82,7 @@ def test_a_new_recipe_needs_no_more_than_its_record(mean_difference: StudyRecipe
     fitted = pd.read_csv(out / "r_indices.tsv", sep="\t")
     np.testing.assert_allclose(pd.read_csv(applied, sep="\t")["r1"], fitted["r1"])
     assert fitted.groupby("group")["r1"].mean()["patient"] > 0.2
-    assert (out / "study.toml").read_text("utf-8").count('recipe = "mean-difference"') == 1
+    assert (out / "study.toml").read_text("utf-8").count('recipe = "plain-difference"') == 1
 
 
 def test_an_unknown_recipe_suggests_another() -> None:
@@ -93,14 +93,14 @@ def test_an_unknown_recipe_suggests_another() -> None:
 
 
 def test_every_recipe_is_complete() -> None:
-    assert list(RECIPES) == ["default", "contrastive", "paper"]
+    assert list(RECIPES) == ["default", "contrastive", "mean-difference", "paper"]
     for name, recipe in RECIPES.items():
         values = recipe.resolve_values({}, False)
         json.dumps(values, allow_nan=False)
         assert 0 < recipe.get_subsample_share(values) <= 1
         assert recipe.min_patients(2) >= 2
         assert recipe.description
-        assert {work.recipe for work in make_plan(ModelConfig(recipe=name), 0, "x")} == {name}
+        assert {work.recipe for work in make_plan(ModelConfig(recipe=name, patterns=(1,)), 0, "x")} == {name}
 
 
 def test_a_recipe_without_values_refuses_changes() -> None:

@@ -1,37 +1,55 @@
 """Warnings about the result of a study."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rindices.learners.pattern_stability import PatternStability
-from rindices.selection.dimensions import DimensionEstimate, DimensionTest
+from rindices.model.records import AgreementRecord, CandidateRecord, SelectionRecord, SettingRecord
 from rindices.study.build import make_pattern_records
-from rindices.study.number_of_patterns import (
-    make_number_record,
-)
+from rindices.study.group_tests import make_number_record
 from rindices.study.result_checks import collect_study_warnings
+from tests.study.test_group_tests import make_tests
 
-DIMENSIONS = DimensionEstimate(
-    2, tuple(DimensionTest(k, 5.0 - k, (3.0, 3.3), p, 199) for k, p in enumerate((0.005, 0.01, 0.4))), 0.05, 0.9
-)
+STABILITY = np.array([[0.9, 0.2], [1.0, 0.4]])
 
 
-def test_records_are_plain_and_complete() -> None:
-    number = make_number_record(DIMENSIONS, (2, 3), 3)
-    assert (number["by_agreement"], number["by_test"], number["forced"]) == (3, 2, None)
-    assert [point["p"] for point in number["test"]["curve"]] == [0.005, 0.01, 0.4]
-    assert make_number_record(DIMENSIONS, (4,), 4)["forced"] == 4
-    stability = np.array([[0.9, 0.2], [1.0, 0.4]])
-    ends = np.array([[0.7, 0.0], [0.9, 0.2]])
-    patterns = make_pattern_records(PatternStability(stability, stability, np.array([0.8, 0.1]), ends))
-    assert [p["name"] for p in patterns] == ["r1", "r2"]
-    assert patterns[0]["stability"] == pytest.approx(0.95)
-    assert patterns[1]["carriers_interval"] == [0.0, 0.2]
-    json.dumps([number.to_dict(), *(pattern.to_dict() for pattern in patterns)], allow_nan=False)
-    said = "\n".join(str(problem) for problem in collect_study_warnings(number, patterns))
-    assert "different numbers" in said
-    assert "few patients carry r2" in said
-    assert "do not reproduce r2" in said
-    assert "r1" not in said
+def list_warnings(selection: SelectionRecord) -> str:
+    return "\n".join(str(problem) for problem in collect_study_warnings(selection))
+
+
+def test_patterns_are_warned_about_by_name() -> None:
+    carriers = np.array([[0.7, 0.0], [0.9, 0.2]])
+    patterns = make_pattern_records(PatternStability(STABILITY, STABILITY, carriers, np.full((2, 2), 0.8)))
+    assert [pattern.name for pattern in patterns] == ["r1", "r2"]
+    assert patterns[0].stability == pytest.approx(0.95)
+    assert patterns[1].carriers == pytest.approx(0.1)
+    assert patterns[1].auc == pytest.approx(0.8)
+    json.dumps([pattern.to_dict() for pattern in patterns], allow_nan=False)
+    number = make_number_record(make_tests(2), None, 3)
+    warnings = list_warnings(SelectionRecord(None, patterns=patterns, number_of_patterns=number, finding="patterns"))
+    assert "different numbers" in warnings
+    assert "few patients carry r2" in warnings
+    assert "do not reproduce r2" in warnings
+    assert "r1" not in warnings
+
+
+def test_groups_that_cannot_be_compared_are_warned_about() -> None:
+    number = make_number_record(make_tests(0, p=1.0, overlap=0.0), None, None)
+    assert "can hardly compare" in list_warnings(SelectionRecord(None, number_of_patterns=number))
+
+
+def test_unstable_patterns_are_named_with_their_figures() -> None:
+    candidate = CandidateRecord(
+        SettingRecord(2, None), AgreementRecord(0.5, 0.5, 0.5), stable=False, why="concordance may be as low as 0.44"
+    )
+    number = make_number_record(make_tests(2), None, None)
+    selection = SelectionRecord(None, grid=(candidate,), number_of_patterns=number, finding="mean_difference")
+    assert "not stable: 2 (concordance may be as low as 0.44)" in list_warnings(selection)
+    assert "not stable" not in list_warnings(replace(selection, finding="patterns"))
+
+
+def test_older_studies_have_no_warnings() -> None:
+    assert collect_study_warnings(SelectionRecord(None)) == []

@@ -18,9 +18,9 @@ import rindices as ri
 from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
+from rindices.study.cohort_fit import fit_cohort
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import StudyObserver
-from rindices.study.run import fit_cohort
 from rindices.study.store import RunStore
 from tests.study.helpers import BRIEF, command, outputs, run
 

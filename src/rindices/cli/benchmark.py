@@ -19,6 +19,9 @@ def benchmark(
     learners: Annotated[list[str] | None, typer.Option(help="Names, e.g. contrastive,nmf,ridge.")] = None,
     cohorts: Annotated[int, typer.Option(min=1, help="Cohorts per task, seeds 0, 1, ...")] = 10,
     tasks: Annotated[list[str] | None, typer.Option(help="Only these tasks of the suite.")] = None,
+    adjusted: Annotated[
+        bool, typer.Option("--adjusted", help="Adjust simulated cohorts for age, sex and head size, as users do.")
+    ] = False,
     folds: Annotated[int, typer.Option(min=0, help="Folds for held-out people; 0 for none.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for results; run again to resume.")] = None,
     data: Annotated[Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for the suite real.")] = None,
@@ -44,7 +47,8 @@ def benchmark(
             values, table = trust.results_to_json(counts), trust.format_markdown(counts)
         else:
             folder = data if data is not None else Path(os.pardir, "shared", "data")
-            plan = BenchmarkPlan(suite, split_option(learners) or ("contrastive",), cohorts, folds, folder, names)
+            entrants = split_option(learners) or ("contrastive",)
+            plan = BenchmarkPlan(suite, entrants, cohorts, folds, folder, names, adjusted)
             results = run_benchmark(plan, store, workers, progress.update)
             values, table = results_to_json(results), format_markdown(results)
             title = f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)"

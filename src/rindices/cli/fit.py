@@ -10,6 +10,7 @@ import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import (
+    Adjust,
     Controls,
     Covariates,
     Exclude,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rindices.study.exceptions import NoPatternError
     from rindices.tables.cohort import Cohort
 
+_ONE_INDEX = "none beyond the mean difference; one index along it"
 EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
 
 
@@ -53,6 +55,7 @@ def fit(
     covariates: Covariates = None,
     site: Site = None,
     harmonise: Harmonise = None,
+    adjust: Adjust = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
     session: Session = None,
@@ -61,7 +64,9 @@ def fit(
     measure: Measure = None,
     missing_codes: MissingCodes = None,
     on_missing: Annotated[str | None, typer.Option(help="error or drop.")] = None,
-    patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3,4.")] = None,
+    patterns: Annotated[
+        list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3; by default a test decides.")
+    ] = None,
     orthogonality: Annotated[list[str] | None, typer.Option(help="Weights lambda to try.")] = None,
     members: Annotated[int | None, typer.Option(min=1, help="Ensemble members per setting.")] = None,
     recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
@@ -74,13 +79,13 @@ def fit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run, and for how long.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn R-indices, choose among settings by agreement, and write the model and everyone's R-indices."""
+    """Test whether patients differ, learn R-indices, and write the model, everyone's R-indices and a report."""
     groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
     columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
-    ids = {"participants_id": participants_id, "on_missing": on_missing}
     regions |= {"missing_codes": split_option(missing_codes)}
-    data = {"participants": participants, "harmonise": harmonise, **groups, **columns, **ids, **regions}
+    people = {"participants": participants, "participants_id": participants_id, "on_missing": on_missing}
+    data = {"harmonise": harmonise, "adjust": adjust, **people, **groups, **columns, **regions}
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
@@ -173,21 +178,28 @@ def _print_result(
         facts = {"orthogonality": chosen.setting.orthogonality, "agreement": chosen["agreement"]}
         files = {"model": str(out / "model.safetensors"), "report": page}
         numbers = {"number_of_patterns": selection["number_of_patterns"], "patterns": selection["patterns"]}
+        numbers |= {"finding": selection.finding, "difference": selection["difference"]}
         counts = {"members": chosen["members"], "seconds": seconds}
         print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
         return
+    number, difference = selection.number_of_patterns, selection.difference
+    is_mean_difference = selection.finding == "mean_difference"
     agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
     weight = chosen.setting.orthogonality
     print_facts(
         [
-            ("patterns", _format_n_patterns(model.n_patterns, selection.number_of_patterns)),
+            ("difference", "" if difference is None else f"patients differ from controls, p = {difference.p:.3f}"),
+            ("patterns", _ONE_INDEX if is_mean_difference else _format_n_patterns(model.n_patterns, number)),
             ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
             ("agreement", f"{agreement}, {chosen.agreement_between}"),
             ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
             *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
             ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
             ("seconds", f"{seconds:g}"),
-            ("written", f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, selection.json, study.toml"),
+            (
+                "written",
+                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, effects.tsv, selection.json, study.toml",
+            ),
             ("report", page or ""),
         ]
     )
@@ -202,28 +214,29 @@ def _format_agreement(concordance: float | None, low: float | None, high: float 
 
 def _format_n_patterns(chosen: int, number: "PatternCountRecord") -> str:
     """Return the number of patterns, how it was chosen, and the number by the test."""
-    test = f"test: {number.by_test} (p = {number.test.curve[0].p:.3f} against none)"
+    test = f"test: {number.by_test}"
     return f"{chosen} (as asked; {test})" if number.forced else f"{chosen} (agreement; {test})"
 
 
 def _describe_pattern(pattern: "PatternRecord") -> str:
+    auc = "" if pattern.auc is None else f"AUC in held-out people {pattern.auc:.2f}; "
     return (
-        f"carried by {pattern.carriers:.0%} of patients; ranks unseen people alike in disjoint halves "
+        f"{auc}carried by {pattern.carriers:.0%} of patients; ranks held-out people alike in disjoint halves "
         f"{pattern.split_half:.2f}, in bootstraps {pattern.stability:.2f}"
     )
 
 
 def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
-    """Print that no pattern was found, which is a result and not a failure."""
+    """Print that no difference was detected, which is a result and not a failure."""
     if as_json:
         empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
         rest = {"seconds": seconds, "model": None, "report": page}
-        number = error.selection["number_of_patterns"]
-        print_json({"n_patterns": 0, **empty, **rest, "number_of_patterns": number, "patterns": []})
+        tests = {name: error.selection[name] for name in ("number_of_patterns", "finding", "difference")}
+        print_json({"n_patterns": 0, **empty, **rest, **tests, "patterns": []})
         return
     typer.echo(str(error), err=True)
-    written = f"{out}: cohort.json, selection.json, study.toml"
-    print_facts([("patterns", "no disease pattern found"), ("written", written), ("report", page or "")])
+    written = f"{out}: effects.tsv, cohort.json, selection.json, study.toml"
+    print_facts([("difference", "none detected"), ("written", written), ("report", page or "")])
 
 
 def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -> str:
@@ -254,7 +267,8 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
 
     cohort = read_study_cohort(study, folder)
     model, run = study.model, study.run
-    estimate = estimate_run_time(cohort, model, run.seed, out / "runs", run.workers, study.data.harmonise)
+    data = study.data
+    estimate = estimate_run_time(cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust)
     if as_json:
         print_json(asdict(estimate))
         return

@@ -13,6 +13,9 @@ Patients = Annotated[list[str] | None, typer.Option(help="Label(s) of the patien
 Covariates = Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")]
 Site = Annotated[str | None, typer.Option(help="Column of the site or scanner.")]
 Harmonise = Annotated[str | None, typer.Option(help="Learn what sites do from controls, all or none.")]
+Adjust = Annotated[
+    str | None, typer.Option(help="Adjust for covariates on the log or linear scale, or none; log if all are positive.")
+]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")]
 Session = Annotated[str | None, typer.Option(help="Column of the session, if unusual.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Regions to leave out.")]

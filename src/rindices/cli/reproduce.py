@@ -29,11 +29,11 @@ def reproduce(
     from rindices.cli.progress import Progress
     from rindices.errors import AnalysisError, describe_os_error
     from rindices.model.index_tables import write_indices
+    from rindices.study.cohort_fit import fit_cohort
     from rindices.study.config import make_study, merge_options
     from rindices.study.engines.base import StudyObserver
     from rindices.study.engines.registry import make_engine
     from rindices.study.outputs import write_study_file
-    from rindices.study.run import fit_cohort
     from rindices.study.store import RunStore
 
     study = make_study(merge_options(source, {"data": {}, "model": {}, "run": {}}), source.name)  # absolute paths
@@ -49,6 +49,7 @@ def reproduce(
                 store,
                 engine=make_engine(study.run),
                 harmonise=study.data.harmonise,
+                adjust=study.data.adjust,
                 observer=StudyObserver(progress.update),
             )
 

@@ -29,10 +29,11 @@ class BenchmarkPlan:
     folds: int = 5
     data: Path | None = None
     tasks: tuple[str, ...] = ()
+    adjusted: bool = False
 
     def jobs(self) -> list["BenchmarkJob"]:
         """Return the independent jobs, in a fixed order."""
-        suite = get_suite_tasks(self.suite, self.data)
+        suite = get_suite_tasks(self.suite, self.data, self.adjusted)
         unknown = [task for task in self.tasks if task not in suite]
         if unknown:
             raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(suite)}.")
@@ -58,7 +59,8 @@ class BenchmarkJob:
     @property
     def key(self) -> str:
         """Name of the cache file."""
-        return f"{self.plan.suite}-{self.task}-{self.learner}-{self.seed}-f{self.plan.folds}-v{__version__}"
+        suite = f"{self.plan.suite}-adjusted" if self.plan.adjusted else self.plan.suite
+        return f"{suite}-{self.task}-{self.learner}-{self.seed}-f{self.plan.folds}-v{__version__}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def run_benchmark(
 
 def measure_job(job: BenchmarkJob) -> BenchmarkResult:
     """Fit one learner to one cohort and score it."""
-    case = get_suite_tasks(job.plan.suite, job.plan.data)[job.task](job.seed)
+    case = get_suite_tasks(job.plan.suite, job.plan.data, job.plan.adjusted)[job.task](job.seed)
     entrant = get_entrant(job.learner)
     if entrant.make is None:
         return _measure_supervised(job, case, entrant.supervised)

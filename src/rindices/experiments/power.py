@@ -21,7 +21,7 @@ from rindices.experiments.tasks import MAX_PATTERNS, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.number_of_patterns import count_cohort_dimensions
+from rindices.study.group_tests import Finding, run_group_tests
 from rindices.study.sample_size import PowerRow
 from rindices.tables.cohort import Cohort
 
@@ -158,9 +158,10 @@ def measure_power_job(job: PowerJob) -> PowerMeasurement:
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     indices = ContrastiveICA(config.patterns, job.seed).fit(X, y).transform(X[y == 1])
     score = pattern_c_index(simulated.truth, indices)
-    number = count_cohort_dimensions(cohort, job.seed).number
+    tests = run_group_tests(cohort, job.seed)
     width = compute_interval_width(simulated.truth, indices[:, score.matching])
-    return PowerMeasurement(score.mean, number == config.patterns, number > 0, width)
+    is_right, is_different = tests.dimensions.number == config.patterns, tests.finding is not Finding.NO_DIFFERENCE
+    return PowerMeasurement(score.mean, is_right, is_different, width)
 
 
 def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:

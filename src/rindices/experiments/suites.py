@@ -32,7 +32,7 @@ class BenchmarkCase:
 CaseFactory = Callable[[int], BenchmarkCase]
 
 
-def get_suite_tasks(suite: str, data: Path | None = None) -> dict[str, CaseFactory]:
+def get_suite_tasks(suite: str, data: Path | None = None, adjusted: bool = False) -> dict[str, CaseFactory]:
     """Return the tasks of a suite by name; each is a function from a seed to a case.
 
     Parameters
@@ -41,9 +41,13 @@ def get_suite_tasks(suite: str, data: Path | None = None) -> dict[str, CaseFacto
         The five tasks of the paper; ten further tasks; simulated patterns in real people.
     data : Path, optional
         Folder with the real tables (``ixi``, ``fcon1000``, ``upstream``), for ``real``.
+    adjusted : bool
+        Whether simulated cohorts are adjusted for age, sex and head size, as users do. Otherwise they are standardised
+        only, as in the paper. Real people are always adjusted.
     """
     if suite in {"paper", "stress"}:
-        return {name: partial(_simulate_case, name) for name in (PAPER_TASKS if suite == "paper" else STRESS_TASKS)}
+        tasks = PAPER_TASKS if suite == "paper" else STRESS_TASKS
+        return {name: partial(_simulate_case, name, adjusted) for name in tasks}
     if suite != "real":
         raise SimulationError(f"there is no suite '{suite}': {did_you_mean(suite, SUITES)}")
     folder = _check_data_folder(data)
@@ -66,15 +70,14 @@ def _check_data_folder(data: Path | None) -> Path:
     return data
 
 
-def _make_case(cohort: Cohort, truth: FloatArray) -> BenchmarkCase:
-    return BenchmarkCase(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp), truth)
+def _make_case(cohort: Cohort, truth: FloatArray, adjust: str | None = None) -> BenchmarkCase:
+    X = Preprocessing.fit(cohort, adjust=adjust).transform(cohort)
+    return BenchmarkCase(X, cohort.is_patient.astype(np.intp), truth)
 
 
-def _simulate_case(task: str, seed: int) -> BenchmarkCase:
-    """Simulate a cohort without adjustment, as in the paper: variation with age, sex and head size remains."""
+def _simulate_case(task: str, adjusted: bool, seed: int) -> BenchmarkCase:
     simulated = simulate_cohort(task, seed)
-    cohort = simulated.cohort
-    return _make_case(replace(cohort, covariates=cohort.covariates.iloc[:, :0]), simulated.truth)
+    return _make_case(simulated.cohort, simulated.truth, None if adjusted else "none")
 
 
 @cache

@@ -1,7 +1,8 @@
-"""Suite ``trust``: whether the test finds the right number of patterns, and none if there are none.
+"""Suite ``trust``: whether the tests find the right number of patterns, and no difference where there is none.
 
-Parts: ``null`` (patients are controls), ``number`` (1, 2, 3 and 5 patterns), ``stress`` (the tasks of the paper and
-further ones), ``nuisance`` (true patterns and a batch effect in some patients).
+Parts: ``null`` (patients are controls), ``alike`` (all patients have the same disease at the same severity), ``number``
+(1, 2, 3 and 5 patterns), ``stress`` (the tasks of the paper and further ones), ``nuisance`` (true patterns and a batch
+effect in some patients).
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from rindices.experiments.trust_cohorts import (
     NULL_COHORTS,
     PATTERN_COUNTS,
     make_pattern_task,
+    simulate_alike_cohort,
     simulate_batch_cohort,
     simulate_null_cohort,
 )
@@ -30,12 +32,14 @@ from rindices.learners.pattern_stability import assess_pattern_stability
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import c_index_matrix
 from rindices.selection.dimensions import SIGNIFICANCE_LEVEL
-from rindices.study.number_of_patterns import count_cohort_dimensions
+from rindices.study.group_tests import Finding, run_group_tests
 
-SUITE_PARTS = ("null", "number", "stress", "nuisance")
+SUITE_PARTS = ("null", "alike", "number", "stress", "nuisance")
 RELIABILITY_MEASURES = ("stability", "split_half", "carriers")
 _MIN_TRUE_C_INDEX = 0.7  # c-index with a true severity from which a learnt pattern counts as true
 _MIN_BATCH_AUC = 0.9  # AUC of the batch from which a learnt pattern counts as nuisance
+NOTHING_FOUND = -1
+"""What counts as found where no difference was detected."""
 RATE_BY_KIND = {"basic": 0.3, "mild": 0.2}
 
 
@@ -67,9 +71,13 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class CountResult(TrialResult):
-    """Number of patterns that the test found, with the p-values of its steps."""
+    """Number of patterns that the tests found, with the p-values of the steps.
+
+    ``found`` is `NOTHING_FOUND` without a difference, and 0 where the groups differ on average alone.
+    """
 
     found: int
+    p_difference: float
     p: list[float]
     overlap: float
     relabellings: int
@@ -93,6 +101,7 @@ def list_trials(cohorts: int, parts: Sequence[str] = SUITE_PARTS) -> list[TrustT
         raise InputError(f"suite trust has no task '{unknown[0]}': {did_you_mean(unknown[0], SUITE_PARTS)}")
     kinds: dict[str, list[tuple[str, int]]] = {
         "null": [(kind, 0) for kind in NULL_COHORTS],
+        "alike": [(kind, 0) for kind in RATE_BY_KIND],
         "number": [(kind, patterns) for kind in RATE_BY_KIND for patterns in PATTERN_COUNTS],
         "stress": [(task, len(TASKS[task].patterns)) for task in (*PAPER_TASKS, *STRESS_TASKS)],
         "nuisance": [(f"{rate}, batch in {share:.0%}", 3) for rate in RATE_BY_KIND for share in BATCH_SHARES],
@@ -132,7 +141,7 @@ def _measure_nuisance(trial: TrustTrial) -> NuisanceResult:
         "true" if c >= _MIN_TRUE_C_INDEX else "nuisance" if auc >= _MIN_BATCH_AUC else "neither"
         for c, auc in zip(true_c_index, batch_auc, strict=True)
     ]
-    figures = (stability.stability.mean(axis=0), stability.split_half.mean(axis=0), stability.carriers)
+    figures = (stability.stability.mean(axis=0), stability.split_half.mean(axis=0), stability.carriers.mean(axis=0))
     values = [[float(value) for value in figure] for figure in figures]
     return NuisanceResult(trial.part, trial.kind, trial.patterns, trial.seed, kinds, *values)
 
@@ -141,14 +150,18 @@ def _count_patterns(trial: TrustTrial) -> CountResult:
     """Run the test on one cohort."""
     if trial.part == "null":
         cohort = simulate_null_cohort(trial.kind, trial.seed)
+    elif trial.part == "alike":
+        cohort = simulate_alike_cohort(RATE_BY_KIND[trial.kind], trial.seed)
     elif trial.part == "number":
         cohort = simulate_cohort(make_pattern_task(trial.patterns, RATE_BY_KIND[trial.kind]), trial.seed).cohort
     else:
         cohort = simulate_cohort(trial.kind, trial.seed).cohort
-    count = count_cohort_dimensions(cohort, trial.seed)
+    tests = run_group_tests(cohort, trial.seed)
+    count = tests.dimensions
     return CountResult(
         *(trial.part, trial.kind, trial.patterns, trial.seed),
-        found=count.number,
+        found=NOTHING_FOUND if tests.finding is Finding.NO_DIFFERENCE else count.number,
+        p_difference=tests.difference.p,
         p=[test.p for test in count.dimension_tests],
         overlap=count.overlap,
         relabellings=sum(test.relabellings for test in count.dimension_tests),
@@ -176,7 +189,8 @@ def summarise_n_patterns(results: Sequence[TrialResult]) -> list[CountSummary]:
             groups.setdefault((result.part, result.kind, result.patterns), []).append(result.found)
     summaries = []
     for (part, kind, patterns), numbers in groups.items():
-        right = float(np.mean([number == patterns for number in numbers]))
+        truth = NOTHING_FOUND if part == "null" else patterns
+        right = float(np.mean([number == truth for number in numbers]))
         counts = {str(number): numbers.count(number) for number in sorted(set(numbers))}
         summaries.append(CountSummary(part, kind, patterns, len(numbers), right, counts))
     return summaries
@@ -241,9 +255,10 @@ def _format_number_table(results: Sequence[TrialResult]) -> str:
     summary = summarise_n_patterns(results)
     if not summary:
         return ""
-    columns = sorted({int(number) for row in summary for number in row.found} | {0})
+    columns = sorted({int(number) for row in summary for number in row.found} | {NOTHING_FOUND})
+    names = {NOTHING_FOUND: "no difference", 0: "mean difference"}
     lines = [
-        f"| cohorts | true patterns | right | {' | '.join(f'found {number}' for number in columns)} |",
+        f"| cohorts | true patterns | right | {' | '.join(names.get(n, f'found {n}') for n in columns)} |",
         f"|---|---|---|{'---|' * len(columns)}",
     ]
     for row in summary:

@@ -17,6 +17,7 @@ N_SITES, SITE_LOG_ODDS = 5, 1.5  # difference in log odds of being a patient bet
 PATIENT_SPREAD = 1.2  # ratio of the standard deviations of patients and controls
 BATCH_SHARES = (0.1, 0.3)  # share of patients in another batch
 BATCH_SHIFT = 0.5  # standard deviation of the shift of a region, as for a site
+ALIKE_SEVERITY = 0.3  # of all patients of a cohort in which patients are alike
 PATTERN_COUNTS = (1, 2, 3, 5)
 
 
@@ -75,6 +76,14 @@ def _widen_patient_spread(cohort: Cohort) -> Cohort:
 def make_pattern_task(number: int, rate: float) -> SimulationTask:
     """Return the basic task with another number of patterns and loss."""
     return replace(make_task_with_patterns(number), rate=rate)
+
+
+def simulate_alike_cohort(rate: float, seed: int) -> Cohort:
+    """Simulate patients who have all lost the same share of the regions of the basic task's first pattern."""
+    cohort = simulate_cohort(TASKS["null"], seed).cohort
+    affected = np.isin(cohort.regions, TASKS["basic"].patterns[0])
+    share = np.where(np.outer(cohort.is_patient, affected), ALIKE_SEVERITY * rate, 0.0)
+    return replace(cohort, volumes=cohort.volumes * (1.0 - share))
 
 
 def simulate_batch_cohort(

@@ -10,6 +10,7 @@ from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, ContrastiveICA
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, SurrealHead
+from rindices.learners.mean_difference import MeanDifference
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
 from rindices.selection.agreement import agreement
@@ -44,10 +45,19 @@ class Member(NamedTuple):
     evidence: SplitHalfAgreement | None = None
 
 
-def fit_contrastive_members(
-    X: FloatArray, y: IntArray, n_patterns: int, numbers: Sequence[int], seed: int, evidence: bool = True
+LinearLearner = type[ContrastiveICA] | type[MeanDifference]
+
+
+def fit_linear_members(
+    X: FloatArray,
+    y: IntArray,
+    n_patterns: int,
+    numbers: Sequence[int],
+    seed: int,
+    evidence: bool = True,
+    learner: LinearLearner = ContrastiveICA,
 ) -> list[Member]:
-    """Fit contrastive members, each on its own random four fifths of controls and of patients.
+    """Fit members of a linear learner, each on its own random four fifths of controls and of patients.
 
     The mean of such members is no worse than one fit on all people, and better where people are few. But members that
     share people agree even on noise. So each member also has evidence: the agreement of two fits on disjoint halves.
@@ -64,6 +74,8 @@ def fit_contrastive_members(
     seed : int
     evidence : bool
         Whether to compute the evidence, which takes twice as long as the member itself.
+    learner : type
+        `ContrastiveICA` or `MeanDifference`.
 
     Returns
     -------
@@ -72,28 +84,31 @@ def fit_contrastive_members(
     members = []
     for number in numbers:
         rng = np.random.default_rng([seed, number])
-        learner = _fit_subsample(X, y, draw_subsample(y, SUBSAMPLE_SHARE, rng), n_patterns, rng)
-        curves = np.stack([learner.head_.to_control_sd(severity * learner.shifts_) for severity in SEVERITY_LEVELS])
-        halves = _fit_split_halves(X, y, n_patterns, rng) if evidence else None
-        members.append(Member(number, TrainingOutcome.CONVERGED, 0, learner.head_, curves, halves))
+        fitted = _fit_subsample(X, y, draw_subsample(y, SUBSAMPLE_SHARE, rng), learner, n_patterns, rng)
+        curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
+        halves = _fit_split_halves(X, y, learner, n_patterns, rng) if evidence else None
+        members.append(Member(number, TrainingOutcome.CONVERGED, 0, fitted.head_, curves, halves))
     return members
 
 
 def _fit_subsample(
-    X: FloatArray, y: IntArray, subsample: Subsample, n_patterns: int, rng: np.random.Generator
-) -> ContrastiveICA:
+    X: FloatArray, y: IntArray, subsample: Subsample, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
+) -> ContrastiveICA | MeanDifference:
     """Fit a learner on a subsample."""
     seen = subsample.seen
     try:
-        return ContrastiveICA(n_patterns, int(rng.integers(2**31 - 1))).fit(X[seen], y[seen])
+        return learner(n_patterns, int(rng.integers(2**31 - 1))).fit(X[seen], y[seen])
     except np.linalg.LinAlgError as error:
         raise InputError(f"{n_patterns} patterns cannot be told apart in {len(seen)} people: ask for fewer.") from error
 
 
-def _fit_split_halves(X: FloatArray, y: IntArray, n_patterns: int, rng: np.random.Generator) -> SplitHalfAgreement:
+def _fit_split_halves(
+    X: FloatArray, y: IntArray, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
+) -> SplitHalfAgreement:
     """Return the agreement of fits on two disjoint halves, on all patients."""
     first, second = (
-        _fit_subsample(X, y, half, n_patterns, rng).head_.infer(X[y == 1]) for half in split_into_halves(y, rng)
+        _fit_subsample(X, y, half, learner, n_patterns, rng).head_.infer(X[y == 1])
+        for half in split_into_halves(y, rng)
     )
     return compute_split_half_agreement(first, second)
 

@@ -11,24 +11,25 @@ again.
 Shape letters: N people, R regions, M patterns, B repetitions.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.contrastive.estimator import compute_contrastive_space, initialise_contrastive_head
 from rindices.learners.log_transform import invert_log_transform
 from rindices.threads import limit_blas_threads
 
+WeightLearner = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
 N_BOOTSTRAPS, N_SPLITS = 30, 15
-_N_CARRIER_BOOTSTRAPS = 400
 _SPLIT_FRACTION = 0.4  # of the people in each of two disjoint fits; both rank the remaining fifth
 _CARRIER_QUANTILE = 0.95  # quantile of controls above which a patient carries a pattern
 
 
 class PatternStability(NamedTuple):
-    """Stability and carriers of each pattern.
+    """Stability of each pattern, and how it separates patients from controls; all in people who were left out.
 
     Attributes
     ----------
@@ -36,16 +37,16 @@ class PatternStability(NamedTuple):
         Rank correlation of the model's R-index with that of a bootstrap sample, on patients outside the sample.
     split_half : (B, M)
         Rank correlation of the R-indices of two disjoint sets of people, on patients of neither.
-    carriers : (M,)
+    carriers : (B, M)
         Share of patients above 95 % of controls, corrected for the share expected among controls.
-    carriers_interval : (2, M)
-        Its 95 % bootstrap interval.
+    auc : (B, M)
+        Probability that a patient has a higher R-index than a control.
     """
 
     stability: FloatArray
     split_half: FloatArray
     carriers: FloatArray
-    carriers_interval: FloatArray
+    auc: FloatArray
 
 
 def assess_pattern_stability(
@@ -56,6 +57,7 @@ def assess_pattern_stability(
     seed: int = 0,
     bootstraps: int = N_BOOTSTRAPS,
     splits: int = N_SPLITS,
+    learn_weights: WeightLearner | None = None,
 ) -> PatternStability:
     """Rank left-out patients along a model's patterns, learnt again from other people.
 
@@ -72,22 +74,25 @@ def assess_pattern_stability(
     seed : int
     bootstraps, splits : int
         Number of bootstrap samples and of split halves.
+    learn_weights : callable, optional
+        Takes prepared people (N, R), y (N,) and the patterns (R, M); returns the weights (R, M) learnt from these
+        people. Left out, the patterns are projected onto the disease space.
 
     Returns
     -------
     PatternStability
     """
+    learn_weights = learn_weights or _compute_pattern_weights
     with limit_blas_threads():
         head = initialise_contrastive_head(X, y == 1, len(patterns), straighten=True)
         people = head.prepare(X)
         average = invert_log_transform(head.shift_mean, float(head.share))
         shifts = head.prepare(head.control_mean + head.control_scale * (average + patterns)).T
         rng = np.random.default_rng([seed, 7])
-        stability = [_bootstrap_stability(people, y, indices, shifts, rng) for _ in range(bootstraps)]
-        split_half = [_correlate_split_halves(people, y, shifts, rng) for _ in range(splits)]
-    groups = indices[y == 0], indices[y == 1]
-    interval = _bootstrap_carrier_share(*groups, np.random.default_rng([seed, 9]))
-    return PatternStability(np.array(stability), np.array(split_half), _estimate_carrier_share(*groups), interval)
+        samples = [_assess_bootstrap(people, y, indices, shifts, learn_weights, rng) for _ in range(bootstraps)]
+        split_half = [_correlate_split_halves(people, y, shifts, learn_weights, rng) for _ in range(splits)]
+    stability, carriers, auc = (np.array(figures) for figures in zip(*samples, strict=True))
+    return PatternStability(stability, np.array(split_half), carriers, auc)
 
 
 def _estimate_carrier_share(controls: FloatArray, patients: FloatArray) -> FloatArray:
@@ -96,27 +101,35 @@ def _estimate_carrier_share(controls: FloatArray, patients: FloatArray) -> Float
     return np.asarray(np.clip((above - (1 - _CARRIER_QUANTILE)) / _CARRIER_QUANTILE, 0.0, 1.0))
 
 
-def _bootstrap_carrier_share(controls: FloatArray, patients: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return the 95 % bootstrap interval (2, M) of `_estimate_carrier_share`."""
-    shares = [
-        _estimate_carrier_share(*(rng.choice(group, len(group)) for group in (controls, patients)))
-        for _ in range(_N_CARRIER_BOOTSTRAPS)
-    ]
-    return np.asarray(np.quantile(shares, [0.025, 0.975], axis=0))
+def _estimate_auc(controls: FloatArray, patients: FloatArray) -> FloatArray:
+    """Return the probability (M,) that a patient has a higher value than a control, ties counted by half."""
+    ranks = rankdata(np.concatenate([controls, patients]), axis=0)[len(controls) :].sum(axis=0)
+    n_controls, n_patients = len(controls), len(patients)
+    return np.asarray((ranks - n_patients * (n_patients + 1) / 2) / max(n_controls * n_patients, 1))
 
 
-def _bootstrap_stability(
-    people: FloatArray, y: IntArray, indices: FloatArray, shifts: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Correlate the model's ranks of left-out patients with those of one bootstrap sample, (M,)."""
-    sample = np.concatenate([rng.choice(group, len(group)) for group in _split_by_group(y)])
-    left_out = np.setdiff1d(np.flatnonzero(y == 1), sample)
-    weights = _compute_pattern_weights(people[sample], y[sample], shifts)
-    return _correlate_ranks(indices[left_out], people[left_out] @ weights)
+def _assess_bootstrap(
+    people: FloatArray,
+    y: IntArray,
+    indices: FloatArray,
+    shifts: FloatArray,
+    learn_weights: WeightLearner,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return stability, share of carriers and AUC (M,) each, in the people outside one bootstrap sample."""
+    groups = _split_by_group(y)
+    sample = np.concatenate([rng.choice(group, len(group)) for group in groups])
+    controls, patients = (np.setdiff1d(group, sample) for group in groups)
+    weights = learn_weights(people[sample], y[sample], shifts)
+    scores = people[controls] @ weights, people[patients] @ weights
+    stability = _correlate_ranks(indices[patients], scores[1])
+    if not len(controls) or not len(patients):
+        return stability, np.zeros_like(stability), np.full_like(stability, 0.5)
+    return stability, _estimate_carrier_share(*scores), _estimate_auc(*scores)
 
 
 def _correlate_split_halves(
-    people: FloatArray, y: IntArray, shifts: FloatArray, rng: np.random.Generator
+    people: FloatArray, y: IntArray, shifts: FloatArray, learn_weights: WeightLearner, rng: np.random.Generator
 ) -> FloatArray:
     """Correlate the ranks that two disjoint fits give to patients of neither, (M,)."""
     groups = [rng.permutation(group) for group in _split_by_group(y)]
@@ -125,7 +138,7 @@ def _correlate_split_halves(
     indices = []
     for half in (0, 1):
         seen = np.concatenate([group[half * n : (half + 1) * n] for group, n in zip(groups, sizes, strict=True)])
-        indices.append(people[left_out] @ _compute_pattern_weights(people[seen], y[seen], shifts))
+        indices.append(people[left_out] @ learn_weights(people[seen], y[seen], shifts))
     return _correlate_ranks(*indices)
 
 

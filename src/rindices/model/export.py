@@ -151,6 +151,8 @@ def _add_preprocessing(graph: _GraphBuilder, model: FittedModel) -> str:
     pre = model.preprocessing
     columns = [graph.sum(graph.input(part) for part in model.sums.get(region, (region,))) for region in pre.regions]
     volumes = graph.op("Concat", *columns, axis=1)
+    if pre.adjust == "log":
+        volumes = graph.op("Log", volumes)
     design = _add_design(graph, pre.residualiser.codings)
     if pre.harmoniser is not None:
         volumes = _add_harmonisation(graph, pre.harmoniser, volumes, design)
@@ -163,15 +165,17 @@ def _add_preprocessing(graph: _GraphBuilder, model: FittedModel) -> str:
 
 def _add_design(graph: _GraphBuilder, codings: Sequence[CovariateCoding]) -> str | None:
     """Return the design (N, P), or None without covariates; rows with an unknown category are NaN."""
-    columns = [
-        graph.input(coding.name)
-        if isinstance(coding, NumericCovariate)
-        else _add_one_hot(graph, coding.name, coding.levels, skip=1)
-        for coding in codings
-    ]
+    columns = [_add_covariate(graph, coding) for coding in codings]
     if not columns:
         return None
     return columns[0] if len(columns) == 1 else graph.op("Concat", *columns, axis=1)
+
+
+def _add_covariate(graph: _GraphBuilder, coding: CovariateCoding) -> str:
+    """Return the design columns of a covariate."""
+    if not isinstance(coding, NumericCovariate):
+        return _add_one_hot(graph, coding.name, coding.levels, skip=1)
+    return graph.op("Log", graph.input(coding.name)) if coding.log else graph.input(coding.name)
 
 
 def _add_one_hot(graph: _GraphBuilder, name: str, levels: Sequence[str], skip: int) -> str:

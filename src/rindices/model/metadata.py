@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from rindices.errors import make_damage_error
 from rindices.learners.inference import HEADS_BY_KIND
 from rindices.preprocess.harmonise import HARMONISATION_MODES
+from rindices.preprocess.pipeline import ADJUSTMENTS
 
 MAX_DIMENSION = 100_000
 """Of regions, patterns or members."""
@@ -62,16 +63,19 @@ class _Section(BaseModel):
 
 
 class NumericCoding(_Section):
-    """A covariate that is a number, with its range in controls."""
+    """A covariate that is a number, with its range in controls, and whether its logarithm is adjusted for."""
 
     kind: Literal["numeric"]
     name: Name
     low: float
     high: float
+    log: bool = False
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         _check_range([self.low, self.high])
+        if self.log and self.low <= 0:
+            raise ValueError("should have a positive range, as its logarithm is taken")
         return self
 
     @property
@@ -146,6 +150,7 @@ class ModelMetadata(_Section):
     unit: Name
     orders: list[list[int]]
     harmonise: SiteCoding | None = None
+    adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)] = "linear"
     covariate_ranges: dict[Name, Annotated[list[float], AfterValidator(_check_range)]] = {}
     interval_over: str | None = None
     recipe: Annotated[_Recipe | None, BeforeValidator(lambda value: value or None)] = None
@@ -203,7 +208,13 @@ class MetadataSchema2(ModelMetadata):
         return self
 
 
-AnyMetadata = MetadataSchema1 | MetadataSchema2
+class MetadataSchema3(MetadataSchema2):
+    """Metadata of the third schema, which names the scale on which measures are adjusted; it was linear before."""
+
+    adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)]
+
+
+AnyMetadata = MetadataSchema1 | MetadataSchema2 | MetadataSchema3
 
 
 def validate_metadata(file: str, metadata: Mapping[str, Any], kind: type[AnyMetadata]) -> AnyMetadata:

@@ -110,7 +110,11 @@ class CandidateRecord(Record):
 
 @dataclass(frozen=True, eq=False)
 class PatternRecord(Record):
-    """How well one pattern is reproduced in other people, and the share of patients who carry it."""
+    """How well one pattern is reproduced in other people, and how it separates patients from controls there.
+
+    ``carriers`` is the share of patients beyond 95 % of controls, ``auc`` the probability that a patient has a higher
+    R-index than a control.
+    """
 
     name: str
     stability: float
@@ -119,6 +123,8 @@ class PatternRecord(Record):
     split_half_interval: Interval
     carriers: float
     carriers_interval: Interval | None = field(default=None, metadata=_OMIT)
+    auc: float | None = field(default=None, metadata=_OMIT)
+    auc_interval: Interval | None = field(default=None, metadata=_OMIT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +161,20 @@ class PatternCountRecord(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class DifferenceRecord(Record):
+    """Test whether patients differ from controls in any way, by the smallest p of several statistics.
+
+    ``smallest_effect`` is the smallest Cohen's d of one region that a study of this size detects with a power of 80 %.
+    """
+
+    p: float
+    permutations: int
+    statistics: Mapping[str, float]
+    p_values: Mapping[str, float]
+    smallest_effect: float
+
+
+@dataclass(frozen=True, eq=False)
 class ProvenanceRecord(Record):
     """What results depend on: the people, the seed, the versions."""
 
@@ -168,8 +188,10 @@ class ProvenanceRecord(Record):
 class SelectionRecord(Record):
     """Content of ``selection.json``: what was compared and chosen.
 
-    ``chosen`` is None where no setting was stable or none was tried. ``number_of_patterns`` is None in files that are
-    older than the test. ``made_with`` is only in a study without a pattern; otherwise the model card has it.
+    ``chosen`` is None where no setting was stable or none was tried. ``number_of_patterns``, ``finding`` and
+    ``difference`` are empty in files that are older than the tests. ``made_with`` is only in a study without a model;
+    otherwise the model has it, and ``adjust``, the scale of the adjustment. ``finding`` is 'no_difference',
+    'mean_difference' or 'patterns'.
     """
 
     chosen: CandidateRecord | None
@@ -178,6 +200,9 @@ class SelectionRecord(Record):
     patterns: tuple[PatternRecord, ...] = ()
     number_of_patterns: PatternCountRecord | None = field(default=None, metadata=_OMIT)
     made_with: ProvenanceRecord | None = field(default=None, metadata=_OMIT)
+    finding: str = field(default="", metadata=_OMIT)
+    difference: DifferenceRecord | None = field(default=None, metadata=_OMIT)
+    adjust: str = field(default="", metadata=_OMIT)
 
     @property
     def unstable_settings(self) -> list[SettingRecord]:
@@ -238,6 +263,7 @@ class ModelCard(Record):
     citation: str = field(default="", metadata=_OMIT)
     interval_over: str = field(default="", metadata=_OMIT)
     number_of_patterns: PatternCountRecord | None = field(default=None, metadata=_OMIT)
+    finding: str = field(default="", metadata=_OMIT)
     pattern_evidence: tuple[PatternRecord, ...] = field(default=(), metadata=_OMIT)
     severity_correlation: tuple[tuple[float, ...], ...] | None = field(default=None, metadata=_OMIT)
     name: str = field(default="", metadata=_OMIT)

@@ -13,7 +13,14 @@ from rindices.array_checks import find_interval_fault
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, make_damage_error
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, ContrastiveHead, SurrealHead
 from rindices.model.intervals import CalibratedIntervals
-from rindices.model.metadata import AnyMetadata, MetadataSchema1, MetadataSchema2, find_unsafe_value, validate_metadata
+from rindices.model.metadata import (
+    AnyMetadata,
+    MetadataSchema1,
+    MetadataSchema2,
+    MetadataSchema3,
+    find_unsafe_value,
+    validate_metadata,
+)
 from rindices.model.novelty import TrainingDistribution
 from rindices.model.records import ModelCard
 from rindices.model.safetensors_io import read_arrays, read_metadata
@@ -21,11 +28,11 @@ from rindices.model.summed_regions import RegionSums
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The schema that is written now."""
-_METADATA_BY_SCHEMA: dict[int, type[MetadataSchema1] | type[MetadataSchema2]] = {1: MetadataSchema1, 2: MetadataSchema2}
+_METADATA_BY_SCHEMA: dict[int, type[AnyMetadata]] = {1: MetadataSchema1, 2: MetadataSchema2, 3: MetadataSchema3}
 _MODEL_KEYS = frozenset(
-    {"regions", "covariates", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
+    {"regions", "covariates", "adjust", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
     | {"sums", "training_distances", "interval_knots"}
 )
 

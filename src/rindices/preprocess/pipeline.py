@@ -12,11 +12,23 @@ import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
-from rindices.errors import Findings, PreprocessingError, Problem, Severity, did_you_mean, format_count, join_names
+from rindices.errors import (
+    Findings,
+    PreprocessingError,
+    Problem,
+    ProblemCode,
+    Severity,
+    did_you_mean,
+    format_count,
+    join_names,
+)
 from rindices.preprocess.harmonise import HARMONISATION_MODES, MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord
 from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_design_matrix, derive_codings
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
+
+ADJUSTMENTS = ("log", "linear", "none")
+"""Scales on which volumes are adjusted for covariates."""
 
 
 class PreprocessingRecord(TypedDict):
@@ -25,14 +37,17 @@ class PreprocessingRecord(TypedDict):
     regions: list[str]
     covariates: list[CovariateRecord]
     harmonise: NotRequired[HarmoniserRecord]
+    adjust: str
 
 
 @dataclass(frozen=True)
 class Preprocessing:
     """Harmonise sites, adjust for covariates and standardise to controls.
 
-    The steps run in this order: ComBat (optional), a linear model of the covariates, and scaling to the mean and
-    standard deviation of controls. All are estimated on controls, unless sites are harmonised with ``'all'``.
+    The steps run in this order: the logarithm (with ``adjust='log'``), ComBat (optional), a linear model of the
+    covariates, and scaling to the mean and standard deviation of controls. All are estimated on controls, unless sites
+    are harmonised with ``'all'``. Disease takes a share of a region, so on the log scale its effect adds to those of
+    age, sex and head size (allometric adjustment).
 
     Attributes
     ----------
@@ -44,6 +59,8 @@ class Preprocessing:
         Mean and standard deviation of controls.
     harmoniser : Harmoniser or None
         Effects of sites; None if sites are not harmonised.
+    adjust : {'log', 'linear', 'none'}
+        Scale on which volumes are harmonised and adjusted; ``'none'``: volumes are not adjusted for covariates.
 
     Examples
     --------
@@ -55,9 +72,10 @@ class Preprocessing:
     residualiser: Residualiser
     standardiser: Standardiser
     harmoniser: Harmoniser | None = None
+    adjust: str = "linear"
 
     @classmethod
-    def fit(cls, cohort: Cohort, harmonise: str | None = None) -> Self:
+    def fit(cls, cohort: Cohort, harmonise: str | None = None, adjust: str | None = None) -> Self:
         """Estimate all steps from a cohort.
 
         Parameters
@@ -67,6 +85,9 @@ class Preprocessing:
         harmonise : {'controls', 'all', 'none'}, optional
             People from whom site effects are estimated: controls, or everyone with the diagnosis as a covariate. The
             default is controls if the cohort has sites that are not among its covariates, otherwise none.
+        adjust : {'log', 'linear', 'none'}, optional
+            Scale on which volumes are adjusted for covariates. The default is ``'log'`` if all values are positive,
+            otherwise ``'linear'``.
 
         Returns
         -------
@@ -79,16 +100,19 @@ class Preprocessing:
         """
         if not cohort.n_controls:
             raise PreprocessingError("the cohort has no controls: name the group column and the controls' label.")
-        mode = resolve_harmonise_mode(cohort, harmonise)
-        harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode)
+        mode, adjust = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
+        if adjust == "none":
+            cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
+        is_log = adjust == "log"
+        harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, is_log)
         controls = cohort.take(cohort.is_control)
-        volumes = controls.volumes.to_numpy(dtype=float)
+        volumes = _get_volumes(controls, is_log)
         if harmoniser is not None:
-            design = build_design_matrix(derive_codings(controls.covariates), controls.covariates)
+            design = build_design_matrix(derive_codings(controls.covariates, is_log), controls.covariates)
             volumes = harmoniser.transform(volumes, design, _get_sites(controls))
-        residualiser = Residualiser.fit(volumes, controls.covariates)
+        residualiser = Residualiser.fit(volumes, controls.covariates, is_log)
         adjusted = residualiser.transform(volumes, controls.covariates)
-        return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser)
+        return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser, adjust)
 
     def transform(self, cohort: Cohort) -> FloatArray:
         """Return the values that learners take.
@@ -141,6 +165,8 @@ class Preprocessing:
         -------
         (B, R)
         """
+        if self.adjust == "log":
+            volumes = np.log(volumes)
         if self.harmoniser is not None and site_index is not None:
             volumes = self.harmoniser.adjust(volumes, design, site_index)
         adjusted = self.residualiser.adjust(volumes, design)
@@ -188,6 +214,7 @@ class Preprocessing:
                 f"column of groups and give at least {least} controls of each, or leave these sites out."
             )
         volumes, covariates = self.aligned(controls)
+        volumes = np.log(volumes) if self.adjust == "log" else volumes
         design = self.residualiser.build_design(covariates)
         return replace(self, harmoniser=self.harmoniser.with_sites(volumes, design, _get_sites(controls), least))
 
@@ -212,6 +239,8 @@ class Preprocessing:
         self.residualiser.review(self._select_covariates(cohort), ids, findings, whole)
         if self.harmoniser is not None:
             self.harmoniser.review(_get_sites(cohort), ids, findings)
+        if self.adjust == "log":
+            _review_positive(cohort, [region for region in self.regions if region in cohort.volumes], findings)
         return list(findings)
 
     def aligned(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
@@ -273,7 +302,11 @@ class Preprocessing:
         dict
             With ``regions``, ``covariates`` and, if sites are harmonised, ``harmonise``.
         """
-        record: PreprocessingRecord = {"regions": list(self.regions), "covariates": self.residualiser.to_dict()}
+        record: PreprocessingRecord = {
+            "regions": list(self.regions),
+            "covariates": self.residualiser.to_dict(),
+            "adjust": self.adjust,
+        }
         if self.harmoniser is not None:
             record["harmonise"] = self.harmoniser.to_dict()
         return record
@@ -291,7 +324,24 @@ class Preprocessing:
         residualiser = Residualiser.from_parts(values["covariates"], arrays)
         sites = values.get("harmonise")
         harmoniser = None if sites is None else Harmoniser.from_parts(sites, arrays)
-        return cls(tuple(values["regions"]), residualiser, Standardiser.from_arrays(arrays), harmoniser)
+        standardiser = Standardiser.from_arrays(arrays)
+        return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, values.get("adjust", "linear"))
+
+
+def resolve_adjustment(cohort: Cohort, requested: str | None = None) -> str:
+    """Return the scale on which volumes are adjusted: as requested, or ``log`` if all values are positive."""
+    if requested not in (None, *ADJUSTMENTS):
+        raise PreprocessingError(f"adjust = '{requested}' is not known: {did_you_mean(str(requested), ADJUSTMENTS)}")
+    if requested in ("linear", "none"):
+        return requested
+    smallest = cohort.volumes.min()
+    negative = [str(name) for name in cohort.volumes.columns[(smallest <= 0).to_numpy()]]
+    if negative and requested == "log":
+        raise PreprocessingError(
+            f'adjust = "log" needs positive values; these regions have others: {join_names(negative)}. Leave them out '
+            '(--exclude), or set adjust = "linear".'
+        )
+    return "linear" if negative else "log"
 
 
 def resolve_harmonise_mode(cohort: Cohort, requested: str | None = None) -> str:
@@ -321,7 +371,7 @@ def _find_site_covariates(cohort: Cohort) -> list[str]:
     return [name for name in cohort.covariates if (cohort.covariates[name].astype(str).to_numpy() == sites).all()]
 
 
-def _fit_harmoniser(cohort: Cohort, mode: str) -> Harmoniser:
+def _fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:
     controls = cohort.take(cohort.is_control)
     sample = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
     without_controls = set(_get_sites(cohort)) - set(_get_sites(sample))
@@ -332,10 +382,30 @@ def _fit_harmoniser(cohort: Cohort, mode: str) -> Harmoniser:
             f"({format_count(n_people, 'person', 'people')}): leave these sites out, or estimate site effects from "
             'everyone (harmonise = "all").'
         )
-    design = build_design_matrix(derive_codings(controls.covariates), sample.covariates)
+    design = build_design_matrix(derive_codings(controls.covariates, is_log), sample.covariates)
     patient = None if mode == "controls" else sample.is_patient
-    return Harmoniser.fit(sample.volumes.to_numpy(dtype=float), design, _get_sites(sample), cohort.regions, patient)
+    return Harmoniser.fit(_get_volumes(sample, is_log), design, _get_sites(sample), cohort.regions, patient)
 
 
 def _get_sites(cohort: Cohort) -> list[str]:
     return [str(site) for site in cohort.people[SITE]]
+
+
+def _get_volumes(cohort: Cohort, is_log: bool) -> FloatArray:
+    """Return the volumes (N, R), or their logarithms."""
+    volumes = cohort.volumes.to_numpy(dtype=float)
+    return np.asarray(np.log(volumes)) if is_log else volumes
+
+
+def _review_positive(cohort: Cohort, regions: Sequence[str], findings: Findings) -> None:
+    """Report people with values that have no logarithm."""
+    not_positive = ~(cohort.volumes[list(regions)].to_numpy() > 0)
+    if not_positive.any():
+        rows, columns = not_positive.any(axis=1), not_positive.any(axis=0)
+        findings.error(
+            ProblemCode.NEGATIVE_VALUES,
+            f"the model takes logarithms, and values of {join_names(np.array(regions)[columns])} are not positive",
+            "regions",
+            "Correct these values, or leave these people out",
+            offenders=cohort.people[ID].array[rows],
+        )

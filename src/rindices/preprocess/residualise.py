@@ -1,8 +1,9 @@
-"""Adjust volumes for covariates with a linear model estimated in controls (section 4.3 of the paper).
+"""Adjust volumes, or their logarithms, for covariates by a linear model of controls (section 4.3 of the paper).
 
 Shape letters: N people, R regions, C covariates, P columns of the design.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NotRequired, Self, TypedDict
@@ -23,6 +24,12 @@ from rindices.errors import (
     join_names,
 )
 
+_HEAD_SIZE = re.compile(
+    r"(?:^|[^a-z])(?:e|sb|dl)?(?:tiv|icv)(?:[^a-z]|$)|intra.?cranial|supra.?tentorial|head.?size|brain.?(?:seg|vol)",
+    re.I,
+)
+"""Names of covariates that measure the size of the head."""
+
 
 class CovariateRecord(TypedDict):
     """A covariate as written to JSON: the range of a numeric one, the levels of a categorical one."""
@@ -32,15 +39,26 @@ class CovariateRecord(TypedDict):
     low: NotRequired[float]
     high: NotRequired[float]
     levels: NotRequired[list[str]]
+    log: NotRequired[bool]
 
 
 @dataclass(frozen=True)
 class NumericCovariate:
-    """A covariate with one design column; ``low`` and ``high`` are its range in controls."""
+    """A covariate with one design column.
+
+    Attributes
+    ----------
+    name : str
+    low, high : float
+        Range in controls.
+    log : bool
+        Whether the design column is the logarithm, as for head size where volumes are adjusted on the log scale.
+    """
 
     name: str
     low: float
     high: float
+    log: bool = False
 
     def encode(self, values: pd.Series) -> FloatArray:
         """Return the design column: (N,) -> (N, 1)."""
@@ -49,11 +67,17 @@ class NumericCovariate:
                 f"{self.name} was a number in training ({self._format_range()}), here it is text: "
                 f"{join_names(sorted({str(value) for value in values}))}. Code it as in training."
             )
-        return np.asarray(values, dtype=float)[:, None]
+        numbers = np.asarray(values, dtype=float)[:, None]
+        if not self.log:
+            return numbers
+        if numbers.min(initial=np.inf) <= 0:
+            raise PreprocessingError(f"{self.name} must be positive, as its logarithm is adjusted for: correct it.")
+        return np.asarray(np.log(numbers))
 
     def review(self, values: pd.Series, ids: Sequence[str], findings: Findings, is_complete: bool = True) -> None:
         """Report people outside the range of controls, for whom the linear model extrapolates."""
-        numbers = self.encode(values)[:, 0]
+        self.encode(values)
+        numbers = np.asarray(values, dtype=float)
         if not is_complete:
             return  # in a chunk, people out of range are counted by the novelty check instead
         span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
@@ -84,7 +108,8 @@ class NumericCovariate:
 
     def to_dict(self) -> CovariateRecord:
         """Return plain values for JSON."""
-        return {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high}
+        record: CovariateRecord = {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high}
+        return record | {"log": True} if self.log else record
 
 
 @dataclass(frozen=True)
@@ -146,16 +171,18 @@ class Residualiser:
     notes: tuple[Problem, ...] = field(default=(), compare=False)
 
     @classmethod
-    def fit(cls, volumes: FloatArray, covariates: pd.DataFrame) -> Self:
+    def fit(cls, volumes: FloatArray, covariates: pd.DataFrame, log: bool = False) -> Self:
         """Estimate the effects by least squares.
 
         Parameters
         ----------
         volumes : (N, R)
-            Volumes of controls.
+            Volumes of controls, or their logarithms.
         covariates : (N, C)
+        log : bool
+            Whether head size enters as its logarithm.
         """
-        codings = derive_codings(covariates)
+        codings = derive_codings(covariates, log)
         design = build_design_matrix(codings, covariates)
         if len(volumes) <= design.shape[1] + 1:
             adjustment = (
@@ -205,13 +232,13 @@ class Residualiser:
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
 
 
-def derive_codings(covariates: pd.DataFrame) -> tuple[CovariateCoding, ...]:
-    """Return the coding of each covariate of a table (N, C).
+def derive_codings(covariates: pd.DataFrame, log: bool = False) -> tuple[CovariateCoding, ...]:
+    """Return the coding of each covariate of a table (N, C); with ``log``, head size enters as its logarithm.
 
     A numeric column with two values, such as sex as 0 and 1, is categorical: a table that codes it 1 and 2 is then
     refused instead of extrapolated.
     """
-    return tuple(_derive_coding(name, covariates[name]) for name in covariates.columns)
+    return tuple(_derive_coding(name, covariates[name], log) for name in covariates.columns)
 
 
 def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataFrame) -> FloatArray:
@@ -231,9 +258,10 @@ def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataF
     return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))
 
 
-def _derive_coding(name: str, values: pd.Series) -> CovariateCoding:
+def _derive_coding(name: str, values: pd.Series, log: bool) -> CovariateCoding:
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
-        return NumericCovariate(name, float(values.min()), float(values.max()))
+        is_head_size = _HEAD_SIZE.search(name) is not None and bool((values > 0).all())
+        return NumericCovariate(name, float(values.min()), float(values.max()), log and is_head_size)
     return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
 
 
@@ -246,7 +274,9 @@ def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
 
 def _build_coding(record: CovariateRecord) -> CovariateCoding:
     if record["kind"] == "numeric":
-        return NumericCovariate(record["name"], float(record["low"]), float(record["high"]))
+        return NumericCovariate(
+            record["name"], float(record["low"]), float(record["high"]), bool(record.get("log", False))
+        )
     return CategoricalCovariate(record["name"], tuple(record["levels"]))
 
 

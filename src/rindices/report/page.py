@@ -14,10 +14,10 @@ from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.report import brain
 from rindices.report.bars import Bar, make_bar
+from rindices.report.effect_section import build_effect_section
 from rindices.report.figures import (
     plot_agreement,
     plot_distributions,
-    plot_excess,
     plot_index_pairs,
     plot_member_agreement,
 )
@@ -112,9 +112,10 @@ def render_report(results: StudyResults) -> str:
         covariate_rows=build_covariate_rows(results.cohort),
         findings=summarise_findings(results),
         trust=build_trust_section(results),
+        effects=build_effect_section(results.effects, results.smallest_effect, match),
         warnings=collect_warnings(results),
         adjustment=summarise_adjustment(results),
-        agreement_chart=plot_agreement(results),
+        agreement_chart=plot_agreement(results) if results.selection.grid else None,
         measures=list_measures(results),
         colour_limit=limit,
         colour_stops=brain.list_colour_stops(),
@@ -146,16 +147,20 @@ def render_null_report(results: NullResults) -> str:
     str
         HTML.
     """
+    match = brain.match_atlas(() if results.effects is None else tuple(results.effects["region"]))
     template = make_environment().get_template("null_report.html")
     return template.render(
-        title=f"No disease pattern found in {describe_people(results.cohort)}",
+        title=f"No difference detected in {describe_people(results.cohort)}",
         version=__version__,
         cohort=results.cohort,
         covariate_rows=build_covariate_rows(results.cohort),
-        test=PermutationTest.of(results.test),
-        test_chart=plot_excess(results.test),
+        test=PermutationTest.of(results.test, results.difference),
+        smallest_effect=results.smallest_effect,
+        effects=build_effect_section(results.effects, results.smallest_effect, match),
+        colour_stops=brain.list_colour_stops(),
+        tried=results.tried,
         warnings=collect_cohort_warnings(results.cohort),
-        adjustment=Adjustment(results.cohort.covariate_names),
+        adjustment=Adjustment(results.cohort.covariate_names, scale=results.adjust),
         made_with=results.made_with,
     )
 

@@ -91,7 +91,11 @@ class PatternSection:
 
 def compute_colour_limit(results: StudyResults) -> float:
     """Return the effect at which colours end, a round number; one for all patterns, so that they can be compared."""
-    largest = float(np.abs(results.model.patterns[-1]).max())
+    return round_colour_limit(float(np.abs(results.model.patterns[-1]).max()))
+
+
+def round_colour_limit(largest: float) -> float:
+    """Return a round number that is not below the largest effect."""
     step = 10.0 ** np.floor(np.log10(max(largest, 1e-6))) / 2
     return float(np.ceil(largest / step) * step)
 

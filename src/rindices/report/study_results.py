@@ -1,6 +1,7 @@
 """Read the results of a study for its report."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,10 +15,12 @@ from rindices.model.patterns import make_pattern_table
 from rindices.model.records import (
     CandidateRecord,
     CohortRecord,
+    DifferenceRecord,
     PermutationTestRecord,
     ProvenanceRecord,
     Record,
     SelectionRecord,
+    SettingRecord,
 )
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP
@@ -48,6 +51,8 @@ class StudyResults:
         Median width of the patients' intervals of each R-index; empty where there are no intervals.
     novel : int or None
         Number of novel people.
+    effects : DataFrame or None
+        Content of ``effects.tsv``; None in older studies.
     """
 
     model: FittedModel
@@ -58,6 +63,17 @@ class StudyResults:
     associations: pd.DataFrame | None = None
     widths: dict[str, float] = field(default_factory=dict)
     novel: int | None = None
+    effects: pd.DataFrame | None = None
+
+    @property
+    def is_mean_difference(self) -> bool:
+        """Whether the model has one index along the mean difference instead of patterns."""
+        return self.selection.finding == "mean_difference"
+
+    @property
+    def smallest_effect(self) -> float | None:
+        """Smallest Cohen's d that the study detects; None in older studies."""
+        return None if self.selection.difference is None else self.selection.difference.smallest_effect
 
     @property
     def names(self) -> list[str]:
@@ -99,11 +115,28 @@ class NullResults:
     test : PermutationTestRecord
     made_with : ProvenanceRecord or None
         None in older files.
+    difference : DifferenceRecord or None
+        None in older files.
+    effects : DataFrame or None
+        Content of ``effects.tsv``; None in older studies.
+    adjust : str
+        Scale of the adjustment.
+    tried : sequence of SettingRecord
+        Settings that were asked for and are not stable.
     """
 
     cohort: CohortRecord
     test: PermutationTestRecord
     made_with: ProvenanceRecord | None
+    difference: DifferenceRecord | None = None
+    effects: pd.DataFrame | None = None
+    adjust: str = "linear"
+    tried: Sequence[SettingRecord] = ()
+
+    @property
+    def smallest_effect(self) -> float | None:
+        """Smallest Cohen's d that the study detects; None in older studies."""
+        return None if self.difference is None else self.difference.smallest_effect
 
 
 def read_null_results(folder: Path) -> NullResults | None:
@@ -113,10 +146,17 @@ def read_null_results(folder: Path) -> NullResults | None:
         return None
     selection = read_record(paths[0], SelectionRecord)
     number = selection.number_of_patterns
-    if selection.grid or number is None or number.by_test != 0:  # settings were tried, and none was stable
+    if number is None or selection.chosen is not None:
         return None
-    cohort = read_record(paths[1], CohortRecord)
-    return NullResults(cohort, number.test, selection.made_with)
+    if not selection.finding and (selection.grid or number.by_test):  # of an earlier version, and unstable
+        return None
+    return NullResults(
+        *(read_record(paths[1], CohortRecord), number.test, selection.made_with),
+        difference=selection.difference,
+        effects=_read_effects(folder),
+        adjust=selection.adjust or "linear",
+        tried=selection.unstable_settings,
+    )
 
 
 def read_study_results(folder: Path) -> StudyResults:
@@ -143,7 +183,19 @@ def read_study_results(folder: Path) -> StudyResults:
         associations=_read_associations(folder),
         widths=_compute_interval_widths(indices[indices[GROUP] == PATIENT], names),
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
+        effects=_read_effects(folder),
     )
+
+
+def _read_effects(folder: Path) -> pd.DataFrame | None:
+    """Return the difference of each region; None in a study that is older than this table."""
+    path = folder / "effects.tsv"
+    if not path.is_file():
+        return None
+    table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
+    if missing := [name for name in ("region", "d", "low", "high", "q") if name not in table]:
+        raise StudyError(f"{path} lacks {', '.join(missing)}: run rindices fit again.")
+    return table
 
 
 def _read_cohort_summary(folder: Path, indices: pd.DataFrame, model: FittedModel) -> CohortRecord:

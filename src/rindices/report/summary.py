@@ -37,6 +37,8 @@ class Findings:
     ----------
     is_doubtful : bool
         Whether the permutation test detected no difference between the groups.
+    is_mean_difference : bool
+        Whether there is one index along the mean difference instead of patterns.
     share_raised, share_raised_twice : float
         Share of patients beyond 95 % of controls in at least one pattern, and in more than one.
     """
@@ -46,6 +48,7 @@ class Findings:
     locations: Sequence[PatternLocation]
     share_raised: float
     share_raised_twice: float
+    is_mean_difference: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,12 @@ class Methods:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What was removed before learning: covariates, and effects of sites (``site_mode`` is '' where of none)."""
+    """What was removed before learning: covariates on a scale, and effects of sites (``site_mode`` is '' if none)."""
 
     covariates: Sequence[str]
     n_sites: int = 0
     site_mode: str = ""
+    scale: str = "linear"
 
 
 def summarise_findings(results: StudyResults) -> Findings:
@@ -115,11 +119,12 @@ def summarise_findings(results: StudyResults) -> Findings:
     number = results.selection.number_of_patterns
     raised = results.select_group(PATIENT) > results.select_group(CONTROL).quantile(_CONTROL_QUANTILE)
     return Findings(
-        is_doubtful=number is not None and number.by_test == 0,
+        is_doubtful=number is not None and number.by_test == 0 and not results.is_mean_difference,
         n_patterns=results.model.n_patterns,
         locations=[locate_pattern(results, name) for name in results.names],
         share_raised=float(raised.any(axis=1).mean()),
         share_raised_twice=float((raised.sum(axis=1) > 1).mean()),
+        is_mean_difference=results.is_mean_difference,
     )
 
 
@@ -151,9 +156,7 @@ def collect_warnings(results: StudyResults) -> StudyWarnings:
 
 def _list_explained_codes(results: StudyResults) -> set[str]:
     """Return the codes of the problems that the section on trust explains."""
-    number = results.selection.number_of_patterns
-    problems = [] if number is None else collect_study_warnings(number, results.selection.patterns)
-    return {str(problem.code) for problem in problems}
+    return {str(problem.code) for problem in collect_study_warnings(results.selection)}
 
 
 def _compare_patterns(results: StudyResults) -> tuple[list[tuple[str, str]], list[tuple[str, str, float]]]:
@@ -174,8 +177,9 @@ def summarise_adjustment(results: StudyResults) -> Adjustment:
     """Return what was removed before learning."""
     harmoniser = results.model.preprocessing.harmoniser
     if harmoniser is None:
-        return Adjustment(results.model.covariates)
-    return Adjustment(results.model.covariates, len(harmoniser.sites), harmoniser.mode)
+        return Adjustment(results.model.covariates, scale=results.model.preprocessing.adjust)
+    scale = results.model.preprocessing.adjust
+    return Adjustment(results.model.covariates, len(harmoniser.sites), harmoniser.mode, scale)
 
 
 def list_measures(results: StudyResults) -> list[str]:

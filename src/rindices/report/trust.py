@@ -7,13 +7,14 @@ from enum import StrEnum
 import pandas as pd
 
 from rindices.errors import Problem
-from rindices.model.records import Interval, PatternCountRecord, PatternRecord, PermutationTestRecord
+from rindices.model.records import DifferenceRecord, Interval, PatternCountRecord, PatternRecord, PermutationTestRecord
 from rindices.report.bars import Bar, make_bar
 from rindices.report.figures import Chart, plot_excess
 from rindices.report.study_results import StudyResults
 from rindices.study.result_checks import MIN_CARRIER_SHARE, MIN_SPLIT_HALF, collect_study_warnings
 
-_MEASURES = ("stability", "split_half", "carriers")
+_MEASURES = {"stability": MIN_SPLIT_HALF, "split_half": MIN_SPLIT_HALF, "auc": 0.5, "carriers": MIN_CARRIER_SHARE}
+"""Figures of a pattern, and the values below which they are called weak."""
 
 
 class OrderSimilarity(StrEnum):
@@ -39,9 +40,9 @@ class PermutationTest:
     ----------
     record : PermutationTestRecord
     p : float
-        Of the first step, against no difference.
+        Of the test against no difference.
     permutations : int
-        Of the first step.
+        Of this test.
     n_reached : int
         Permutations in which the groups differ at least as much as they really do.
     is_significant : bool
@@ -57,12 +58,14 @@ class PermutationTest:
     is_open_ended: bool
 
     @classmethod
-    def of(cls, record: PermutationTestRecord) -> "PermutationTest":
-        """Summarise the steps of a test."""
-        first, last = record.curve[0], record.curve[-1]
-        reached = round(first.p * (first.relabellings + 1)) - 1
-        significant = first.p <= record.level
-        return cls(record, first.p, first.relabellings, reached, significant, last.p <= record.level)
+    def of(cls, record: PermutationTestRecord, difference: DifferenceRecord | None = None) -> "PermutationTest":
+        """Summarise the tests; older studies have no test of the difference apart from the first step."""
+        p, permutations = record.curve[0].p, record.curve[0].relabellings
+        if difference is not None:
+            p, permutations = difference.p, difference.permutations
+        reached = round(p * (permutations + 1)) - 1
+        is_open_ended = record.n_patterns > 0 and record.curve[-1].p <= record.level
+        return cls(record, p, permutations, reached, p <= record.level, is_open_ended)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class ReproductionMeasure:
 
     Attributes
     ----------
-    name : {'stability', 'split_half', 'carriers'}
+    name : {'stability', 'split_half', 'auc', 'carriers'}
     similarity : OrderSimilarity
         Only of use for the first two, which are rank correlations.
     """
@@ -124,19 +127,17 @@ def build_trust_section(results: StudyResults) -> TrustSection | None:
         return None
     return TrustSection(
         number=number,
-        test=PermutationTest.of(number.test),
+        test=PermutationTest.of(number.test, results.selection.difference),
         chart=plot_excess(number.test),
         patterns=[_assess_pattern(pattern) for pattern in patterns],
         data=pd.DataFrame([_build_data_row(pattern) for pattern in patterns]),
-        doubts=collect_study_warnings(number, patterns),
+        doubts=collect_study_warnings(results.selection),
     )
 
 
 def _assess_pattern(pattern: PatternRecord) -> ReproducedPattern:
-    thresholds = (MIN_SPLIT_HALF, MIN_SPLIT_HALF, MIN_CARRIER_SHARE)
-    return ReproducedPattern(
-        pattern, [_assess_measure(pattern, *pair) for pair in zip(_MEASURES, thresholds, strict=True)]
-    )
+    known = {name: threshold for name, threshold in _MEASURES.items() if getattr(pattern, name) is not None}
+    return ReproducedPattern(pattern, [_assess_measure(pattern, *item) for item in known.items()])
 
 
 def _assess_measure(pattern: PatternRecord, name: str, threshold: float) -> ReproductionMeasure:

@@ -18,6 +18,9 @@ from rindices.selection.agreement import MembersAgreement, align_columns, member
 
 MIN_STABLE_CONCORDANCE = 0.65
 """Minimum of the lower confidence bound of a stable grid point, above noise (benchmarks/null_agreement.py)."""
+SINGLE_PATTERN_ADVANTAGE = 0.10
+"""What a single pattern must be ahead by to be chosen: fits agree on it more easily, since nothing can be rotated. With
+one true pattern it is ahead by 0.2, with two by 0.02 (``benchmarks/number_choice.py``)."""
 AGREEMENT_MARGIN = 0.10
 """A member agrees if its mean concordance is at most this far below that of the best member."""
 _MIN_BOOTSTRAP_MEMBERS = 4
@@ -135,7 +138,9 @@ class SelectionResult(NamedTuple):
     orders: tuple[IntArray, ...] = ()
 
 
-def choose_grid_point(candidates: Sequence[Candidate], seed: int = 0) -> SelectionResult:
+def choose_grid_point(
+    candidates: Sequence[Candidate], seed: int = 0, min_concordance: float = MIN_STABLE_CONCORDANCE
+) -> SelectionResult:
     """Choose the grid point whose members agree best, its best member and the members that agree with it.
 
     Parameters
@@ -143,6 +148,8 @@ def choose_grid_point(candidates: Sequence[Candidate], seed: int = 0) -> Selecti
     candidates : sequence of Candidate
     seed : int
         Seed of the bootstrap.
+    min_concordance : float
+        Minimum of the lower confidence bound of a stable grid point.
 
     Returns
     -------
@@ -155,15 +162,22 @@ def choose_grid_point(candidates: Sequence[Candidate], seed: int = 0) -> Selecti
         _bootstrap_concordance(agreement, candidate.evidence, np.random.default_rng([seed, k]))
         for k, (agreement, candidate) in enumerate(zip(agreements, candidates, strict=True))
     ]
-    evaluations = tuple(map(_evaluate_candidate, candidates, agreements, bootstraps))
+    evaluations = tuple(
+        _evaluate_candidate(*parts, min_concordance) for parts in zip(candidates, agreements, bootstraps, strict=True)
+    )
     stable = [k for k, evaluation in enumerate(evaluations) if evaluation.stable]
     if not stable:
         return SelectionResult(evaluations, None)
-    best = max(stable, key=lambda k: evaluations[k].concordance)
+    best = max(stable, key=lambda k: _compute_rank_value(evaluations[k]))
     ties = tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
     agreement = agreements[best]
     per_member = None if agreement is None else agreement.per_member
     return SelectionResult(evaluations, best, ties, *find_agreeing_members(candidates[best].indices, per_member))
+
+
+def _compute_rank_value(evaluation: CandidateEvaluation) -> float:
+    """Return the concordance by which grid points are compared."""
+    return evaluation.concordance - (SINGLE_PATTERN_ADVANTAGE if evaluation.point.n_patterns == 1 else 0.0)
 
 
 def compute_consensus(indices: FloatArray, agreeing: Sequence[int], orders: Sequence[IntArray]) -> FloatArray:
@@ -207,7 +221,7 @@ def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = N
 
 
 def _evaluate_candidate(
-    candidate: Candidate, agreement: MembersAgreement | None, bootstrap: FloatArray | None
+    candidate: Candidate, agreement: MembersAgreement | None, bootstrap: FloatArray | None, min_concordance: float
 ) -> CandidateEvaluation:
     converged = len(candidate.indices)
     common = (candidate.point, candidate.trained, converged)
@@ -221,17 +235,17 @@ def _evaluate_candidate(
     if bootstrap is not None:
         interval = (float(np.quantile(bootstrap, tail)), float(np.quantile(bootstrap, 1 - tail)))
     lowest = agreement.concordance if bootstrap is None else interval[0]
-    why = _explain_instability(lowest, converged, candidate.trained)
+    why = _explain_instability(lowest, min_concordance, converged, candidate.trained)
     between = "members" if candidate.evidence is None else "disjoint halves"
     return CandidateEvaluation(*common, agreement, interval, not why, why, between, candidate.evidence)
 
 
-def _explain_instability(lowest: float, converged: int, trained: int) -> str:
+def _explain_instability(lowest: float, min_concordance: float, converged: int, trained: int) -> str:
     """Return why a grid point is not stable; empty if it is."""
     if 2 * converged < trained:
         return f"only {converged} of {trained} members converged"
-    if lowest < MIN_STABLE_CONCORDANCE:
-        return f"members do not agree (concordance may be as low as {lowest:.2f}, {MIN_STABLE_CONCORDANCE} is needed)"
+    if lowest < min_concordance:
+        return f"members do not agree (concordance may be as low as {lowest:.2f}, {min_concordance} is needed)"
     return ""
 
 

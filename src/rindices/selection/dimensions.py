@@ -1,13 +1,14 @@
-"""Test how many patterns patients have beyond controls.
+"""Test in how many directions patients differ from each other beyond controls.
 
-With M patterns, patients are D s + e where controls are e: the second moment of patients about the mean of controls
-exceeds the covariance of controls in M directions. The test statistic is the largest excess of any direction. Its null
-distribution comes from permuted labels (`relabel`); adjustment, scale and covariance are estimated again under each
-permutation, so that controls gain no advantage from having been fitted. If the excess is significant, its direction is
-removed from everyone and the test is repeated. The number of rejections estimates M.
+With M patterns, patients are D s + e where controls are e: the covariance of patients exceeds that of controls in M
+directions. The mean difference of the groups is removed first, because it would be a direction of its own even if all
+patients were alike. The test statistic is the largest excess of any direction. Its null distribution comes from
+permuted labels (`relabel`); adjustment, scale and covariance are estimated again under each permutation, so that
+controls gain no advantage from having been fitted. If the excess is significant, its direction is removed from everyone
+and the test is repeated. The number of rejections estimates M.
 
-Excess is relative to the median direction, so that patients who vary more (or less) than controls in all directions
-alike have none. The first test also uses the mean shift, which detects a weak disease that shifts all patients alike.
+Excess is relative to the mean over all directions, so that patients who vary more (or less) than controls in all
+directions alike have none. It is finite with fewer people than regions, too.
 
 Shape letters: N people, R regions, P columns of the design, B permutations.
 """
@@ -39,7 +40,7 @@ class DimensionTest(NamedTuple):
     patterns : int
         Number of patterns that were removed before.
     excess : float
-        Largest variance of patients relative to controls in the remaining directions; the median direction has 1.
+        Largest variance of patients relative to controls in the remaining directions; the mean direction has 1.
     chance : tuple of float
         Median and 95th percentile of the excess under permuted labels.
     p : float
@@ -61,7 +62,7 @@ class DimensionEstimate(NamedTuple):
     Attributes
     ----------
     number : int
-        M; 0 if no difference between patients and controls was detected.
+        M; 0 if patients do not differ from each other more than controls do.
     dimension_tests : tuple of DimensionTest
         Tests of 0, 1, 2, ... patterns. The last is not significant, unless `MAX_PATTERNS` was reached.
     level : float
@@ -76,9 +77,9 @@ class DimensionEstimate(NamedTuple):
     overlap: float
 
     @property
-    def is_null(self) -> bool:
-        """Whether no difference was detected although the groups can be compared."""
-        return self.number == 0 and self.overlap >= MIN_GROUP_OVERLAP
+    def is_comparable(self) -> bool:
+        """Whether the groups overlap enough in covariates for a test to mean something."""
+        return self.overlap >= MIN_GROUP_OVERLAP
 
 
 class GroupContrast(NamedTuple):
@@ -90,19 +91,13 @@ class GroupContrast(NamedTuple):
         Shrunk covariance of controls (Ledoit-Wolf).
     patients : (R, R)
         Second moment of patients about the mean of controls.
-    shift : (R,)
-        Mean of patients.
     scale : (R,)
-        Standard deviation of controls, the unit of the other three.
-    sizes : tuple of int
-        Number of controls and of patients.
+        Standard deviation of controls, the unit of the other two.
     """
 
     controls: FloatArray
     patients: FloatArray
-    shift: FloatArray
     scale: FloatArray
-    sizes: tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +134,14 @@ class ParticipantData:
         scale = np.sqrt(np.maximum(np.diag(controls), 0.0))
         scale = np.where(scale > _EPSILON * max(float(scale.max()), _EPSILON), scale, 1.0)
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
-        shift = (patient_sums[0, n_columns:] - patient_sums[0, :n_columns] @ effects) / n_patients / scale
         units = np.outer(scale, scale)
-        covariance = shrink_covariance(controls / units, lengths)
-        return GroupContrast(covariance, patients / units, shift, scale, (n_controls, n_patients))
+        return GroupContrast(shrink_covariance(controls / units, lengths), patients / units, scale)
+
+    def remove_mean_difference(self, patient: BoolArray) -> "ParticipantData":
+        """Remove the adjusted difference between the means of patients and controls."""
+        label = patient.astype(float)[:, None]
+        effects = np.linalg.lstsq(np.hstack([self.design, label]), self.shifts, rcond=None)[0]
+        return ParticipantData(self.shifts - label * effects[-1], self.design)
 
     def remove_directions(self, patient: BoolArray, n_directions: int) -> "ParticipantData":
         """Remove the directions of largest excess from everyone."""
@@ -200,6 +199,7 @@ def count_dimensions(
     DimensionEstimate
     """
     max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
+    people = people.remove_mean_difference(patient)
     tests: list[DimensionTest] = []
     for k in range(max_patterns + 1):
         rest = people.remove_directions(patient, k)
@@ -212,20 +212,12 @@ def count_dimensions(
     return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
 
 
-def compute_excess_and_shift(contrast: GroupContrast) -> tuple[float, float]:
-    """Return the two test statistics, both relative to the median spread of patients.
-
-    The excess is the variance of the strongest direction relative to the median one. The shift is the squared length
-    of the mean difference in the metric of controls, divided by its error, to which patients contribute with the spread
-    of the median direction (as in Welch's test).
-    """
+def compute_excess(contrast: GroupContrast) -> float:
+    """Return the largest variance of patients in the metric of controls, relative to the mean over directions."""
     root = cholesky(contrast.controls, lower=True, check_finite=False)
     half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
     variances = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
-    shift = solve_triangular(root, contrast.shift, lower=True, check_finite=False)
-    spread = max(float(np.median(variances)), _EPSILON)
-    error = 1.0 / contrast.sizes[0] + spread / contrast.sizes[1]
-    return float(variances[-1] / spread), float(shift @ shift / error)
+    return float(variances[-1] / max(float(variances.mean()), _EPSILON))
 
 
 def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray:
@@ -262,30 +254,18 @@ def _test_dimension(
     level: float,
     rng: np.random.Generator,
 ) -> DimensionTest:
-    """Compare the statistics of the observed labels with those of permuted labels.
+    """Compare the excess of the observed labels with that of permuted labels.
 
     A test ends early if too many permutations reach the observed excess already, or if none of the first ones does. The
     second rule is applied once and adds less than 0.001 to the level.
     """
-    # Removal leaves a trace of a strong shift, so the shift is part of the first test only.
-    n_statistics = 2 if n_removed == 0 else 1
-    rows = [compute_excess_and_shift(people.compute_contrast(patient))[:n_statistics]]
+    values = [compute_excess(people.compute_contrast(patient))]
     for labels in draw_permuted_labels(patient, scheme, n_permutations, rng):
-        rows.append(compute_excess_and_shift(people.compute_contrast(labels))[:n_statistics])
-        if len(rows) % _CHECK_INTERVAL == 0:
-            n_reached = round(compute_joint_p_value(np.array(rows)) * len(rows))
-            if n_reached > level * (n_permutations + 1) or (len(rows) == _EARLY_STOP_PERMUTATIONS and n_reached == 1):
+        values.append(compute_excess(people.compute_contrast(labels)))
+        if len(values) % _CHECK_INTERVAL == 0:
+            n_reached = sum(value >= values[0] for value in values)
+            if n_reached > level * (n_permutations + 1) or (len(values) == _EARLY_STOP_PERMUTATIONS and n_reached == 1):
                 break
-    statistics = np.array(rows)
-    median, high = np.quantile(statistics[1:, 0], [0.5, 0.95])
-    p_value = compute_joint_p_value(statistics)
-    return DimensionTest(n_removed, float(statistics[0, 0]), (float(median), float(high)), p_value, len(statistics) - 1)
-
-
-def compute_joint_p_value(statistics: FloatArray) -> float:
-    """Return the p-value of the first row of statistics (B + 1, Q), by the smallest p-value over columns.
-
-    The other rows are treated alike, so that the choice of the best column is part of the null distribution.
-    """
-    n_reached = (statistics[None, :, :] >= statistics[:, None, :]).sum(axis=1).min(axis=1)
-    return float((n_reached <= n_reached[0]).mean())
+    median, high = np.quantile(values[1:], [0.5, 0.95])
+    p_value = float(np.mean(np.array(values) >= values[0]))
+    return DimensionTest(n_removed, values[0], (float(median), float(high)), p_value, len(values) - 1)

@@ -83,10 +83,10 @@ def draw_permuted_labels(
     (N,)
         Labels with as many patients per stratum as observed.
     """
-    strata = [np.flatnonzero(scheme.strata == stratum) for stratum in np.unique(scheme.strata)]
-    hidden = _redraw_labels(patient, scheme.log_odds, strata, rng)
+    exchange = _LabelExchange(patient, scheme)
+    hidden = exchange.redraw(patient, rng)
     for _ in range(n_draws):
-        yield _redraw_labels(hidden, scheme.log_odds, strata, rng)
+        yield exchange.redraw(hidden, rng)
 
 
 def estimate_overlap(
@@ -98,25 +98,43 @@ def estimate_overlap(
     return float(min(changed / expected, 1.0)) if expected else 0.0
 
 
-def _redraw_labels(
-    patient: BoolArray, log_odds: FloatArray, strata: list[IntArray], rng: np.random.Generator
-) -> BoolArray:
-    labels = patient.copy()
-    for rows in strata:
-        if np.ptp(log_odds[rows]) == 0:
-            labels[rows] = patient[rng.permutation(rows)]
-        else:
-            labels[rows] = _swap_labels(patient[rows], log_odds[rows], rng)
-    return labels
+class _LabelExchange:
+    """Exchanges labels within strata, in all strata at once.
+
+    Parameters
+    ----------
+    patient : (N,)
+    scheme : PermutationScheme
+    """
+
+    def __init__(self, patient: BoolArray, scheme: PermutationScheme) -> None:
+        self._log_odds, self._strata = scheme.log_odds, np.unique(scheme.strata, return_inverse=True)[1]
+        sizes = [np.bincount(self._strata[mask], minlength=self._strata.max() + 1) for mask in (~patient, patient)]
+        n_pairs = np.minimum(*sizes)
+        self._controls, self._patients = (_list_first_rows(size, n_pairs) for size in sizes)
+        spread = [np.ptp(self._log_odds[self._strata == stratum]) for stratum in range(len(n_pairs))]
+        self._is_free = max(spread) == 0  # then every order of the labels of a stratum is equally likely
+
+    def redraw(self, patient: BoolArray, rng: np.random.Generator) -> BoolArray:
+        """Return labels (N,) that are many exchanges away."""
+        labels = patient.copy()
+        if self._is_free:
+            labels[self._shuffle(np.arange(len(labels)), rng)] = patient[np.argsort(self._strata, kind="stable")]
+            return labels
+        for _ in range(_N_SWEEPS):
+            controls = self._shuffle(np.flatnonzero(~labels), rng)[self._controls]
+            patients = self._shuffle(np.flatnonzero(labels), rng)[self._patients]
+            odds = np.exp(self._log_odds[patients] - self._log_odds[controls])
+            swap = rng.uniform(size=len(odds)) < 1.0 / (1.0 + odds)
+            labels[controls[swap]], labels[patients[swap]] = True, False
+        return labels
+
+    def _shuffle(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
+        """Return rows ordered by stratum, and at random within each."""
+        return rows[np.argsort(self._strata[rows] + rng.uniform(size=len(rows)))]
 
 
-def _swap_labels(patient: BoolArray, log_odds: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """Exchange the labels of random pairs of a control and a patient, with a probability given by their odds."""
-    labels = patient.copy()
-    for _ in range(_N_SWEEPS):
-        controls, patients = rng.permutation(np.flatnonzero(~labels)), rng.permutation(np.flatnonzero(labels))
-        n_pairs = min(len(controls), len(patients))
-        controls, patients = controls[:n_pairs], patients[:n_pairs]
-        swap = rng.uniform(size=n_pairs) < 1.0 / (1.0 + np.exp(log_odds[patients] - log_odds[controls]))
-        labels[controls[swap]], labels[patients[swap]] = True, False
-    return labels
+def _list_first_rows(sizes: IntArray, numbers: IntArray) -> IntArray:
+    """Return the positions of the first rows of each stratum, in rows that are ordered by stratum."""
+    starts = np.cumsum(sizes) - sizes
+    return np.concatenate([np.arange(start, start + n) for start, n in zip(starts, numbers, strict=True)])

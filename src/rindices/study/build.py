@@ -4,6 +4,7 @@ Shape letters: N people, R regions, M patterns.
 """
 
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -23,7 +24,6 @@ from rindices.model.records import (
     Interval,
     MemberCountRecord,
     ModelCard,
-    PatternCountRecord,
     PatternRecord,
     ProvenanceRecord,
     RecipeRecord,
@@ -39,12 +39,17 @@ from rindices.study.recipes import get_study_recipe
 from rindices.tables.cohort import Cohort
 
 
-def make_selection_record(choice: SelectionResult, number: PatternCountRecord) -> SelectionRecord:
+def make_selection_record(choice: SelectionResult) -> SelectionRecord:
     """Return what was compared and chosen."""
-    grid = tuple(_make_candidate_record(evaluation) for evaluation in choice.evaluations)
+    grid = make_candidate_records(choice.evaluations)
     chosen = None if choice.best is None else grid[choice.best]
     ties = tuple(grid[index].setting for index in choice.ties)
-    return SelectionRecord(chosen, ties, grid, number_of_patterns=number)
+    return SelectionRecord(chosen, ties, grid)
+
+
+def make_candidate_records(evaluations: Sequence[CandidateEvaluation]) -> tuple[CandidateRecord, ...]:
+    """Return the records of evaluated settings."""
+    return tuple(_make_candidate_record(evaluation) for evaluation in evaluations)
 
 
 def _make_candidate_record(evaluation: CandidateEvaluation) -> CandidateRecord:
@@ -126,7 +131,10 @@ def build_model(
     fitted = FittedModel(
         preprocessing, heads, orders, patterns, TrainingDistribution.fit(X), card, selection, patterns_se=errors
     )
-    stability = assess_pattern_stability(X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed)
+    learn_weights = get_study_recipe(recipe).learn_weights
+    stability = assess_pattern_stability(
+        X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights
+    )
     records = make_pattern_records(stability)
     return replace(
         fitted,
@@ -147,8 +155,10 @@ def make_pattern_records(stability: PatternStability) -> tuple[PatternRecord, ..
             stability_interval=_compute_interval(stability.stability[:, k]),
             split_half=float(stability.split_half[:, k].mean()),
             split_half_interval=_compute_interval(stability.split_half[:, k]),
-            carriers=float(stability.carriers[k]),
-            carriers_interval=(float(stability.carriers_interval[0, k]), float(stability.carriers_interval[1, k])),
+            carriers=float(stability.carriers[:, k].mean()),
+            carriers_interval=_compute_interval(stability.carriers[:, k]),
+            auc=float(stability.auc[:, k].mean()),
+            auc_interval=_compute_interval(stability.auc[:, k]),
         )
         for k in range(stability.stability.shape[1])
     )
@@ -176,6 +186,7 @@ def _make_card(cohort: Cohort, model: ModelConfig, seed: int, selection: Selecti
         **vars(collect_provenance(cohort, seed)),
         citation=CITATION,
         number_of_patterns=selection.number_of_patterns,
+        finding=selection.finding,
     )
 
 

@@ -39,6 +39,7 @@ class DataConfig(_ConfigSection):
     covariates: tuple[str, ...] = ()
     site: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
+    adjust: Literal["log", "linear", "none"] | None = None
     id: str | None = None
     session: str | None = None
     participants_id: str | None = None
@@ -76,9 +77,9 @@ class DataConfig(_ConfigSection):
 
 
 class ModelConfig(_ConfigSection):
-    """Grid, recipe and number of ensemble members; see `rindices.fit`."""
+    """Grid, recipe and number of ensemble members; see `rindices.fit`. Without ``patterns``, the tests decide."""
 
-    patterns: tuple[int, ...] = (2, 3, 4)
+    patterns: tuple[int, ...] | None = None
     orthogonality: tuple[float, ...] | None = None
     members: int = Field(default=10, ge=1, le=1000)
     recipe: str = "default"
@@ -99,8 +100,8 @@ class ModelConfig(_ConfigSection):
 
     @field_validator("patterns")
     @classmethod
-    def _check_patterns(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not value or min(value) < 1:
+    def _check_patterns(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if value is not None and (not value or min(value) < 1):
             raise ValueError("give at least one number of patterns, each 1 or more")
         return value
 
@@ -110,6 +111,11 @@ class ModelConfig(_ConfigSection):
         if value is not None and (not value or min(value) < 0):
             raise ValueError("give at least one weight, each 0 or more")
         return value
+
+    @property
+    def forced(self) -> int | None:
+        """The number of patterns, if the study names a single one; it is then trained whatever the tests say."""
+        return self.patterns[0] if self.patterns is not None and len(set(self.patterns)) == 1 else None
 
 
 class _JobSection(_ConfigSection):

@@ -18,6 +18,8 @@ from rindices.tables.cohort import Cohort
 
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
+TYPICAL_PATTERNS = (2, 3, 4)
+"""Numbers of patterns that are assumed where the tests are to decide."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,13 @@ class RunEstimate:
 
 
 def estimate_run_time(
-    cohort: Cohort, model: ModelConfig, seed: int, runs: Path, workers: int = -1, harmonise: str | None = None
+    cohort: Cohort,
+    model: ModelConfig,
+    seed: int,
+    runs: Path,
+    workers: int = -1,
+    harmonise: str | None = None,
+    adjust: str | None = None,
 ) -> RunEstimate:
     """Return what would run and roughly for how long: by the size of the table, or after timing one member.
 
@@ -48,18 +56,23 @@ def estimate_run_time(
         Number of processes; -1 for all cores.
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt.
+    adjust : {'log', 'linear', 'none'}, optional
+        Scale of the adjustment for covariates.
 
     Returns
     -------
     RunEstimate
     """
-    plan = make_plan(model, seed, make_data_key(cohort, harmonise))
+    adjust = adjust or get_study_recipe(model.recipe).adjust
+    if model.patterns is None:
+        model = model.model_copy(update={"patterns": TYPICAL_PATTERNS})
+    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust))
     store = RunStore(runs) if runs.is_dir() else None
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes = count_processes(workers, len(missing))
     seconds = 0.0
     if missing:
-        X = Preprocessing.fit(cohort, harmonise).transform(cohort)
+        X = Preprocessing.fit(cohort, harmonise, adjust).transform(cohort)
         y = cohort.is_patient.astype(np.intp)
         seconds = sum(_estimate_set_seconds(missing, X, y)) / n_processes
     return RunEstimate(

@@ -1,4 +1,4 @@
-"""Ways in which a study ends without a model, and the category of its warnings."""
+"""The way in which a study ends without a model, and the category of its warnings."""
 
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ class StudyStoppedError(StudyError):
     """
 
 
-class _NoModelError(StudyError):
-    """A study that ended without a model.
+class NoPatternError(StudyError):
+    """No difference between patients and controls was detected, so there is no model.
 
     Parameters
     ----------
@@ -44,25 +44,5 @@ class _NoModelError(StudyError):
         super().__init__(problems)
         self.selection = selection
 
-    def __reduce__(self) -> "tuple[type[_NoModelError], tuple[tuple[Problem, ...], SelectionRecord]]":  # type: ignore[override]
+    def __reduce__(self) -> "tuple[type[NoPatternError], tuple[tuple[Problem, ...], SelectionRecord]]":  # type: ignore[override]
         return type(self), (self.problems, self.selection)
-
-
-class NoPatternError(_NoModelError):
-    """No difference between patients and controls was detected, so nothing was trained.
-
-    Attributes
-    ----------
-    selection : SelectionRecord
-        Result of the permutation test, as in ``selection.json``.
-    """
-
-
-class UnstableError(_NoModelError):
-    """No setting gave a stable result.
-
-    Attributes
-    ----------
-    selection : SelectionRecord
-        Agreement of every setting, as in ``selection.json``.
-    """

@@ -19,7 +19,7 @@ from rindices.tables.cohort import Cohort
 
 def fit(
     cohort: Cohort,
-    patterns: int | Sequence[int] = (2, 3, 4),
+    patterns: int | Sequence[int] | None = None,
     *,
     recipe: str = "default",
     members: int = 10,
@@ -27,20 +27,26 @@ def fit(
     correlated: bool = False,
     recipe_changes: RecipeChanges | None = None,
     harmonise: str | None = None,
+    adjust: str | None = None,
     seed: int = 0,
     workers: int = -1,
     runs: str | Path | None = None,
     engine: Engine | None = None,
     out: str | Path | None = None,
 ) -> FittedModel:
-    """Learn R-indices from a cohort and choose among settings by agreement.
+    """Learn R-indices from a cohort.
+
+    Permutation tests say whether patients differ from controls, and whether they differ from each other. If they do
+    both, patterns are learnt and the setting is chosen by agreement. If they differ from controls alone, or no setting
+    is stable, the model has one R-index along the mean difference. ``model.selection.finding`` says which it is.
 
     Parameters
     ----------
     cohort : Cohort
         With controls and patients. Of people with several scans, the first one is used.
-    patterns : int or sequence of int
-        Numbers of patterns M to try.
+    patterns : int or sequence of int, optional
+        Numbers of patterns M to try. Left out, the numbers next to the one that the permutation test finds. A single
+        number is trained whatever the tests say.
     recipe : str
         How members are trained: ``default`` starts Surreal-GAN at the solution of a linear model on each member's own
         people, ``contrastive`` fits a faster linear model alone, ``paper`` trains as published.
@@ -54,6 +60,9 @@ def fit(
         Values of the recipe to change, by name.
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt. Left out, controls, where the cohort has sites (`Preprocessing.fit`).
+    adjust : {'log', 'linear', 'none'}, optional
+        Scale on which measures are adjusted for covariates. Left out, ``log`` if all values are positive, else
+        ``linear``; recipe ``paper`` is linear.
     seed : int
         The same seed gives the same numbers on any number of workers.
     workers : int
@@ -74,9 +83,8 @@ def fit(
     Raises
     ------
     NoPatternError
-        If no difference between patients and controls was detected and several numbers of patterns were to be tried.
-    UnstableError
-        If no setting gave a stable result.
+        If no difference between patients and controls was detected, unless a single number of patterns is given and
+        its result is stable.
     StudyError
         If the study cannot be run as described.
 
@@ -86,14 +94,14 @@ def fit(
         For reasons to doubt the result, for instance a small sample.
     """
     model = {
-        "patterns": np.atleast_1d(patterns).tolist(),
+        "patterns": None if patterns is None else np.atleast_1d(patterns).tolist(),
         "orthogonality": None if orthogonality is None else np.atleast_1d(orthogonality).tolist(),
         "members": members,
         "recipe": recipe,
         "correlated": correlated,
         "recipe_changes": dict(recipe_changes or {}),
     }
-    data = {"volumes": "memory", "harmonise": harmonise}
+    data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust}
     cohort, problems = keep_training_scans(cohort, [])
     study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")
     return run_study(

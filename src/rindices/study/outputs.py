@@ -1,7 +1,10 @@
 """Files of a study: the model, the R-indices, the patterns, the people and the selection."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import pandas as pd
+from scipy import stats
 
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
@@ -9,6 +12,7 @@ from rindices.model.fitted import FittedModel
 from rindices.model.index_tables import write_indices
 from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
 from rindices.model.records import CohortRecord, SelectionRecord
+from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe_cohort
@@ -16,9 +20,19 @@ from rindices.tables.io.spreadsheet import protect_texts
 
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
-    *("patterns.tsv", "patterns.json", "cohort.json", "report.html"),
+    *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
+EFFECT_COLUMN_DESCRIPTIONS = {
+    "region": "Name of the region.",
+    "d": "Difference between patients and controls, adjusted for covariates and site, in standard deviations of the "
+    "residuals (Cohen's d); loss in patients is negative.",
+    "low": "Lower limit of the 95 % confidence interval of d.",
+    "high": "Upper limit of the 95 % confidence interval of d.",
+    "t": "t statistic.",
+    "p": "Two-sided p-value, not corrected for the number of regions.",
+    "q": "False discovery rate (Benjamini and Hochberg) over the regions.",
+}
 DERIVED_FILES = ("associations.tsv", "associations.json")
 """Files of ``rindices associate``, which a report in the same folder shows."""
 
@@ -43,6 +57,12 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
+
+
+def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str]) -> None:
+    """Write ``effects.tsv`` and ``.json``: the difference between patients and controls in each region."""
+    table = pd.DataFrame({"region": regions, **effects._asdict(), "q": stats.false_discovery_control(effects.p)})
+    _write_table(folder / "effects.tsv", table, EFFECT_COLUMN_DESCRIPTIONS)
 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
@@ -76,8 +96,13 @@ def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> 
 
 
 def _write_patterns(folder: Path, model: FittedModel) -> None:
-    table = protect_texts(make_pattern_table(model))
-    text = table.to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
-    write_atomically(folder / "patterns.tsv", text.encode())
-    descriptions = {name: {"Description": text} for name, text in PATTERN_COLUMN_DESCRIPTIONS.items()}
-    write_json(folder / "patterns.json", descriptions)
+    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS)
+
+
+def _write_table(path: Path, table: pd.DataFrame, descriptions: Mapping[str, str]) -> None:
+    """Write a table and the descriptions of its columns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = protect_texts(table).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    write_atomically(path, text.encode())
+    columns = {name: {"Description": text} for name, text in descriptions.items()}
+    write_json(path.with_suffix(".json"), columns)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from rindices.preprocess.pipeline import resolve_harmonise_mode
+from rindices.preprocess.pipeline import resolve_adjustment, resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig
 from rindices.study.recipes import RecipeValues, get_study_recipe
@@ -62,10 +62,11 @@ def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
     return weights if model.orthogonality is None else tuple(dict.fromkeys(model.orthogonality))
 
 
-def make_data_key(cohort: Cohort, harmonise: str | None = None) -> str:
-    """Return the key of the training data: the cohort and how its sites are harmonised."""
-    mode = resolve_harmonise_mode(cohort, harmonise)
-    return cohort.fingerprint() if mode == "none" else f"{cohort.fingerprint()}-{mode}"
+def make_data_key(cohort: Cohort, harmonise: str | None = None, adjust: str | None = None) -> str:
+    """Return the key of the training data: the cohort, how its sites are harmonised and how it is adjusted."""
+    mode, scale = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
+    sites = "" if mode == "none" else f"-{mode}"
+    return cohort.fingerprint() + sites + ("" if scale == "linear" else f"-{scale}")
 
 
 def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
@@ -81,7 +82,7 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
     recipe, values = resolve_recipe(model)
     points = [
         GridPoint(n_patterns, weight)
-        for n_patterns in dict.fromkeys(model.patterns)
+        for n_patterns in dict.fromkeys(model.patterns or ())
         for weight in list_grid_weights(model)
     ]
     starts = range(0, model.members, STACK_SIZE)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from rindices.errors import PreprocessingError, Problem, ProblemCode, StudyError
 from rindices.preprocess.pipeline import Preprocessing
+from rindices.study.cohort_fit import check_settings
 from rindices.study.config import StudyConfig
-from rindices.study.run import check_settings
 from rindices.study.sample_size import check_sample_size
 from rindices.tables.cohort import Cohort
 from rindices.tables.sessions import keep_first_scans

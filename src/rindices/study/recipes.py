@@ -17,6 +17,7 @@ from rindices.errors import StudyError, did_you_mean, join_names
 if TYPE_CHECKING:
     from rindices._typing import FloatArray, IntArray
     from rindices.learners.ensemble import Member
+    from rindices.learners.pattern_stability import WeightLearner
     from rindices.study.plan import MemberSet
 
 RecipeValues = Mapping[str, Any]
@@ -25,6 +26,8 @@ RecipeChanges = Mapping[str, float | int | bool | str]
 """Values of a recipe to change, by name."""
 PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 DEFAULT_WEIGHT = 0.2
+MEAN_DIFFERENCE = "mean-difference"
+"""Recipe of the index that a study ends with where patients differ from controls but not from each other."""
 
 
 def _require_patients_for_halves(n_patterns: int) -> int:
@@ -66,6 +69,10 @@ class StudyRecipe:
         Takes the values; returns the share of controls and of patients that each member is trained on.
     advice : str
         What to try where no setting is stable.
+    adjust : {'log', 'linear', 'none'}, optional
+        Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
+    learn_weights : callable, optional
+        How the stability of its patterns is measured; see `rindices.learners.pattern_stability`.
     summarise_training, describe_training : callable
         Take the values and the steps of each member; return how the training went, for ``model show`` and as a
         sentence for the report. Empty where there is nothing to say.
@@ -80,6 +87,8 @@ class StudyRecipe:
     min_patients: Callable[[int], int] = _require_patients_for_halves
     get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
     advice: str = "Try fewer patterns, or more people."
+    adjust: str | None = None
+    learn_weights: WeightLearner | None = None
     summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
     describe_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
 
@@ -140,9 +149,22 @@ def _estimate_surreal_seconds(X: FloatArray, y: IntArray, work: MemberSet) -> fl
 
 
 def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
-    from rindices.learners.ensemble import fit_contrastive_members
+    from rindices.learners.ensemble import fit_linear_members
 
-    return fit_contrastive_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+    return fit_linear_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+
+
+def _train_mean_difference(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    from rindices.learners.ensemble import fit_linear_members
+    from rindices.learners.mean_difference import MeanDifference
+
+    return fit_linear_members(X, y, work.point.n_patterns, work.numbers, work.seed, learner=MeanDifference)
+
+
+def _learn_mean_difference_weights(people: FloatArray, y: IntArray, patterns: FloatArray) -> FloatArray:
+    from rindices.learners.mean_difference import compute_difference_weights
+
+    return compute_difference_weights(people, y)
 
 
 def _get_contrastive_share(values: RecipeValues) -> float:
@@ -196,6 +218,17 @@ register_recipe(
 )
 register_recipe(
     StudyRecipe(
+        name=MEAN_DIFFERENCE,
+        description="the position along the mean difference between patients and controls, in the metric of a strongly "
+        "shrunk covariance",
+        resolve_values=lambda changes, correlated: refuse_changes(MEAN_DIFFERENCE, changes, correlated),
+        train_members=_train_mean_difference,
+        get_subsample_share=_get_contrastive_share,
+        learn_weights=_learn_mean_difference_weights,
+    )
+)
+register_recipe(
+    StudyRecipe(
         name="paper",
         description="the published training of Surreal-GAN",
         resolve_values=lambda changes, correlated: _resolve_surreal("paper", changes, correlated),
@@ -204,5 +237,6 @@ register_recipe(
         orthogonality_weights=PAPER_WEIGHTS,
         min_patients=lambda n_patterns: 2,
         advice="Train longer (max_steps), with fewer patterns, or use more people.",
+        adjust="linear",  # as published
     )
 )

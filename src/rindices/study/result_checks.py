@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, join_names
-from rindices.model.records import PatternCountRecord, PatternRecord
+from rindices.model.records import SelectionRecord
 from rindices.selection.dimensions import MIN_GROUP_OVERLAP
 
 MIN_CARRIER_SHARE = 0.3
@@ -26,19 +26,26 @@ def check_consensus_scale(scales: Sequence[float]) -> list[Problem]:
     return [Problem(Severity.WARNING, what, code=ProblemCode.WEAK_PATTERNS)] if weak else []
 
 
-def collect_study_warnings(number: PatternCountRecord, patterns: Sequence[PatternRecord]) -> list[Problem]:
-    """Return warnings about the number of patterns and about single patterns.
+def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
+    """Return warnings about the kind of result, the number of patterns and single patterns.
 
     Parameters
     ----------
-    number : PatternCountRecord
-    patterns : sequence of PatternRecord
+    selection : SelectionRecord
 
     Returns
     -------
     list of Problem
     """
+    number, patterns = selection.number_of_patterns, selection.patterns
+    if number is None:
+        return []
     warnings: list[tuple[ProblemCode, str, str]] = []  # code, what and cure
+    is_mean_difference = selection.finding == "mean_difference"
+    if is_mean_difference and (unstable := [candidate for candidate in selection.grid if not candidate.stable]):
+        settings = join_names([f"{candidate.setting.n_patterns} ({candidate.why})" for candidate in unstable], 3)
+        what = f"patterns were tried and are not stable: {settings}"
+        warnings.append((ProblemCode.UNSTABLE_PATTERNS, what, "the mean difference is reported instead"))
     if number.why:
         source = "agreement" if number.forced is None else "the study"
         what = f"{source} and the test name different numbers of patterns"
@@ -46,12 +53,13 @@ def collect_study_warnings(number: PatternCountRecord, patterns: Sequence[Patter
     if number.test.overlap < MIN_GROUP_OVERLAP:
         what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
         warnings.append((ProblemCode.GROUPS_NOT_COMPARABLE, what, "controls more like the patients would help"))
-    rare = [pattern.name for pattern in patterns if pattern.carriers < MIN_CARRIER_SHARE]
+    rare = [] if is_mean_difference else [item.name for item in patterns if item.carriers < MIN_CARRIER_SHARE]
     if rare:
         what = f"few patients carry {join_names(rare)}"
         warnings.append((ProblemCode.FEW_CARRIERS, what, "look for a batch, a scanner or a subgroup behind it"))
-    not_reproduced = [pattern.name for pattern in patterns if pattern.split_half < MIN_SPLIT_HALF]
+    not_reproduced = [item.name for item in patterns if item.split_half < MIN_SPLIT_HALF]
     if not_reproduced:
+        cure = "more people would help" if is_mean_difference else "try fewer patterns, or more people"
         what = f"other people do not reproduce {join_names(not_reproduced)}"
-        warnings.append((ProblemCode.NOT_REPRODUCED, what, "try fewer patterns, or more people"))
+        warnings.append((ProblemCode.NOT_REPRODUCED, what, cure))
     return [Problem(Severity.WARNING, what, "", capitalise_first(cure), code) for code, what, cure in warnings]

@@ -1,0 +1,98 @@
+"""One R-index: a person's position along the mean difference between patients and controls.
+
+It is the answer where patients differ from controls, but not from each other more than controls do. The direction is
+C^-1 d with the mean difference d and a strongly shrunk covariance C of both groups: weak effects and few people leave
+too little for the covariance itself.
+
+Shape letters: N people, R regions.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import InputError
+from rindices.learners.base import Learner, RandomState
+from rindices.learners.contrastive.estimator import compute_unit_severity, initialise_contrastive_head
+
+SHRINKAGE = 0.5
+"""Weight of the identity in the correlation matrix."""
+
+
+class MeanDifference(Learner):
+    """R-index along the mean difference between patients and controls.
+
+    Parameters
+    ----------
+    n_patterns : int, default=1
+        Must be 1.
+    random_state : ignored
+        Present for the interface of learners.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (1, R)
+        Change of each region at R-index 1, in control standard deviations.
+    shifts_ : ndarray of shape (1, R)
+        The same after the log transform.
+    head_ : ContrastiveHead
+        Arrays for inference.
+    n_features_in_ : int
+        R.
+
+    Notes
+    -----
+    The R-index is 0 for the average control and 1 at the 98th percentile of patients. It is not clipped.
+
+    Examples
+    --------
+    >>> r = MeanDifference().fit(X, y).transform(X)  # doctest: +SKIP
+    """
+
+    def __init__(self, n_patterns: int = 1, random_state: RandomState = None) -> None:
+        super().__init__(n_patterns, random_state)
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        if self.n_patterns != 1:
+            raise InputError(f"n_patterns is {self.n_patterns}; the mean difference is one index: give 1.")
+        head = initialise_contrastive_head(regions, patient, 1, straighten=True)
+        people = head.prepare(regions)
+        difference = people[patient].mean(axis=0) - people[~patient].mean(axis=0)
+        weights = compute_difference_weights(people, patient.astype(np.intp))
+        unit = compute_unit_severity(people[patient] @ weights)
+        self.head_ = replace(head, weights=weights / unit)
+        self.shifts_ = (difference * unit / (difference @ weights))[None, :]
+        self.patterns_ = self.head_.to_control_sd(self.shifts_)
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return regions  # the head prepares
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return self.head_.infer(prepared)
+
+
+def compute_difference_weights(people: FloatArray, y: IntArray, patterns: FloatArray | None = None) -> FloatArray:
+    """Return the weights (R, 1) of the mean difference.
+
+    Parameters
+    ----------
+    people : (N, R)
+        In control standard deviations.
+    y : (N,)
+        0 control, 1 patient.
+    patterns : ignored
+        Present so that it can take the place of other functions that learn weights.
+
+    Returns
+    -------
+    (R, 1)
+    """
+    groups = [people[y == label] for label in (0, 1)]
+    residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
+    spread = residuals.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    correlation = residuals.T @ residuals / len(residuals) / np.outer(spread, spread)
+    metric = (1.0 - SHRINKAGE) * correlation + SHRINKAGE * np.eye(len(spread))
+    difference = (groups[1].mean(axis=0) - groups[0].mean(axis=0)) / spread
+    return np.asarray(np.linalg.solve(metric, difference) / spread)[:, None]

@@ -1,0 +1,226 @@
+"""Test whether patients differ from controls, and estimate the difference of each region.
+
+Measures are regressed on the covariates in everyone. Four statistics look for different kinds of difference: one strong
+region, many weak regions, a weak shift along the correlations of regions, and patients who vary more than controls in
+some direction. All are computed under the same permutations of the labels (`relabel`). The p-value is that of the
+smallest p of the four, which the permuted labels may choose as well (min-p). Errors of means allow for groups of
+unequal spread, and variances are relative to the mean variance of a group, so patients who only vary more in all
+regions alike do not count as different. The metric is the covariance of everyone, shrunk halfway to the identity, so
+the statistics stay finite with fewer people than regions.
+
+Shape letters: N people, R regions, P columns of the design, B permutations, K directions.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from rindices._typing import BoolArray, FloatArray
+from rindices.selection.relabel import PermutationScheme, draw_permuted_labels
+
+STATISTICS = ("largest_t", "mean_squared_t", "shift", "excess_variance")
+N_PERMUTATIONS = 999
+MIN_POWER = 0.8
+"""Power at which an effect counts as detectable."""
+_SHRINKAGE = 0.5  # of the metric towards the identity
+_MAX_DIRECTIONS = 50  # leading directions in which variances are compared
+_BATCH_SIZE = 100  # permutations that are computed at once
+_CLEARLY_NOT, _CLEARLY = 0.3, 0.006  # p-values that end a test after the first and after the second batch
+_EPSILON = 1e-12
+
+
+class GroupTest(NamedTuple):
+    """Result of the test for any difference between patients and controls.
+
+    Attributes
+    ----------
+    p : float
+        p-value of the smallest of the four p-values.
+    values : tuple of float
+        The four statistics, in the order of `STATISTICS`.
+    p_values : tuple of float
+        The p-value of each, not corrected for having four.
+    n_permutations : int
+    """
+
+    p: float
+    values: tuple[float, ...]
+    p_values: tuple[float, ...]
+    n_permutations: int
+
+
+class RegionEffects(NamedTuple):
+    """Difference of patients from controls in each region, all (R,).
+
+    Attributes
+    ----------
+    d : ndarray
+        Cohen's d: adjusted difference divided by the residual standard deviation.
+    low, high : ndarray
+        95 % confidence interval of d.
+    t, p : ndarray
+        t statistic of the label and its two-sided p-value.
+    """
+
+    d: FloatArray
+    low: FloatArray
+    high: FloatArray
+    t: FloatArray
+    p: FloatArray
+
+
+def estimate_region_effects(values: FloatArray, design: FloatArray, patient: BoolArray) -> RegionEffects:
+    """Estimate the adjusted difference of each region.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Measures, for instance logarithms of volumes.
+    design : (N, P)
+        Covariates to adjust for; the first column is 1.
+    patient : (N,)
+        Mask of the patients.
+
+    Returns
+    -------
+    RegionEffects
+    """
+    basis = _compute_basis(design)
+    residuals, label = (columns - basis @ (basis.T @ columns) for columns in (values, patient.astype(float)))
+    square, dof = max(float(label @ label), _EPSILON), len(values) - basis.shape[1] - 1
+    coefficients = label @ residuals / square
+    rest = ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0) / dof
+    d, error = coefficients / np.sqrt(np.maximum(rest, _EPSILON)), 1.0 / np.sqrt(square)
+    half_width = stats.t.ppf(0.975, dof) * np.sqrt(error**2 + d**2 / (2.0 * dof))
+    t = d / error
+    return RegionEffects(d, d - half_width, d + half_width, t, 2.0 * stats.t.sf(np.abs(t), dof))
+
+
+def smallest_detectable_effect(n_controls: int, n_patients: int, n_regions: int, power: float = MIN_POWER) -> float:
+    """Return the smallest Cohen's d of one region that a cohort detects with this power, corrected for all regions.
+
+    The level is 0.05 divided by the number of regions (Bonferroni), so an effect of this size in a single region is
+    enough. Effects that many regions share are detected when they are smaller.
+    """
+    dof = n_controls + n_patients - 2
+    critical = stats.t.ppf(1.0 - 0.025 / n_regions, dof)
+    return float((critical + stats.norm.ppf(power)) * np.sqrt(1.0 / n_controls + 1.0 / n_patients))
+
+
+def compare_groups(
+    values: FloatArray,
+    design: FloatArray,
+    patient: BoolArray,
+    scheme: PermutationScheme,
+    seed: int = 0,
+    n_permutations: int = N_PERMUTATIONS,
+) -> GroupTest:
+    """Test whether patients differ from controls in any way.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Measures on a scale on which disease is additive, for instance logarithms.
+    design : (N, P)
+        Covariates to adjust for; the first column is 1.
+    patient : (N,)
+        Mask of the patients.
+    scheme : PermutationScheme
+        Which labels may be exchanged.
+    seed : int
+    n_permutations : int
+        Permutations at most. A test whose result is clear ends earlier.
+
+    Returns
+    -------
+    GroupTest
+    """
+    groups = _ResidualGroups.build(values, design)
+    labels = draw_permuted_labels(patient, scheme, n_permutations, np.random.default_rng(seed))
+    table = groups.compute_statistics(patient[None, :])
+    for batch in _iterate_batches(labels):
+        table = np.concatenate([table, groups.compute_statistics(batch)])
+        if _is_settled(len(table) - 1, compute_min_p(table)):
+            break
+    p_values = (table >= table[0]).mean(axis=0)
+    return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
+
+
+def _is_settled(n_permutations: int, p: float) -> bool:
+    """Return whether a test is so clear after one or two batches that more permutations would not change its result."""
+    return (n_permutations == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_permutations == 2 * _BATCH_SIZE and p < _CLEARLY)
+
+
+def compute_min_p(values: FloatArray) -> float:
+    """Return the p-value of the first row of statistics (B + 1, 4) by its smallest p, which every row may choose."""
+    order = np.sort(values, axis=0)
+    exceeding = np.stack(
+        [len(values) - np.searchsorted(column, row, side="left") for column, row in zip(order.T, values.T, strict=True)]
+    )
+    smallest = exceeding.min(axis=0)
+    return float((smallest <= smallest[0]).mean())
+
+
+class _ResidualGroups(NamedTuple):
+    """Residuals of everyone given the design.
+
+    Attributes
+    ----------
+    basis : (N, P)
+        Orthogonal basis of the design.
+    residuals : (N, R)
+        Standardised residuals of the measures.
+    scores : (N, R)
+        Residuals in the metric.
+    leading : (N, K)
+        Leading columns of the scores.
+    """
+
+    basis: FloatArray
+    residuals: FloatArray
+    scores: FloatArray
+    leading: FloatArray
+
+    @classmethod
+    def build(cls, values: FloatArray, design: FloatArray) -> "_ResidualGroups":
+        """Remove the design (N, P) from values (N, R)."""
+        basis = _compute_basis(design)
+        residuals = values - basis @ (basis.T @ values)
+        spread = residuals.std(axis=0)
+        residuals = residuals / np.where(spread > _EPSILON, spread, 1.0)
+        variances, vectors = np.linalg.eigh(residuals.T @ residuals / len(values))
+        scores = residuals @ (vectors / np.sqrt((1.0 - _SHRINKAGE) * variances + _SHRINKAGE))
+        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -_MAX_DIRECTIONS:]))
+
+    def compute_statistics(self, labels: BoolArray) -> FloatArray:
+        """Return the statistics (B, 4) under each row of labels (B, N)."""
+        label = labels.astype(float)
+        label -= label @ self.basis @ self.basis.T
+        weights = label**2
+        squared_t = (label @ self.residuals) ** 2 / np.maximum(weights @ self.residuals**2, _EPSILON)
+        length = weights @ (self.scores**2).sum(axis=1)
+        shift = ((label @ self.scores) ** 2).sum(axis=1) / np.maximum(length, _EPSILON)
+        excess = [_compute_excess_variance(self.leading, row) for row in labels]
+        return np.column_stack([np.sqrt(squared_t.max(axis=1)), squared_t.mean(axis=1), shift, excess])
+
+
+def _compute_excess_variance(scores: FloatArray, patient: BoolArray) -> float:
+    """Return the largest variance by which patients exceed controls about their own means, in any direction."""
+    patients, controls = (np.atleast_2d(np.cov(scores[mask].T)) for mask in (patient, ~patient))
+    spread = [max(float(np.trace(covariance)), _EPSILON) / len(covariance) for covariance in (patients, controls)]
+    return float(np.linalg.eigvalsh(patients / spread[0] - controls / spread[1])[-1])
+
+
+def _compute_basis(design: FloatArray) -> FloatArray:
+    """Return an orthogonal basis of the columns of the design."""
+    vectors, values, _ = np.linalg.svd(design, full_matrices=False)
+    return np.asarray(vectors[:, values > 1e-10 * values.max()])
+
+
+def _iterate_batches(labels: Iterator[BoolArray]) -> Iterator[BoolArray]:
+    """Yield labels in batches (B, N)."""
+    while batch := list(islice(labels, _BATCH_SIZE)):
+        yield np.array(batch)

@@ -1,0 +1,254 @@
+"""Fit the model of a cohort: test, train, choose, build.
+
+A study ends with patterns, with one index of the mean difference, or without a detected difference (`Finding`).
+Patterns that are not stable are reported as a mean difference, together with their figures.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rindices._typing import FloatArray
+from rindices.errors import StudyError
+from rindices.learners.ensemble import Member
+from rindices.learners.outcome import TrainingOutcome
+from rindices.model.fitted import FittedModel
+from rindices.model.records import SelectionRecord
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.selection.choose import (
+    MIN_STABLE_CONCORDANCE,
+    Candidate,
+    CandidateEvaluation,
+    GridPoint,
+    SelectionResult,
+    choose_grid_point,
+    compute_candidate_agreement,
+)
+from rindices.selection.group_difference import MIN_POWER
+from rindices.study.build import build_model, collect_provenance, make_candidate_records, make_selection_record
+from rindices.study.config import ModelConfig
+from rindices.study.engines.base import Engine, StudyObserver, run_plan
+from rindices.study.engines.local import LocalEngine
+from rindices.study.exceptions import NoPatternError
+from rindices.study.group_tests import Finding, make_number_record, run_group_tests
+from rindices.study.plan import MemberSet, make_data_key, make_plan
+from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
+from rindices.study.store import RunStore
+from rindices.tables.cohort import Cohort
+from rindices.threads import limit_blas_threads
+
+_NO_OBSERVER = StudyObserver()
+
+
+@dataclass
+class CohortFit:
+    """Fits the model of a cohort: tests, trains what the store lacks, chooses a setting.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    model : ModelConfig
+    seed : int
+    store : RunStore
+    engine : Engine
+    harmonise : {'controls', 'all', 'none'}, optional
+        People from whom site effects are learnt.
+    adjust : {'log', 'linear', 'none'}, optional
+        Scale of the adjustment for covariates.
+    observer : StudyObserver
+    """
+
+    cohort: Cohort
+    model: ModelConfig
+    seed: int
+    store: RunStore
+    engine: Engine
+    harmonise: str | None = None
+    adjust: str | None = None
+    observer: StudyObserver = _NO_OBSERVER
+
+    def __post_init__(self) -> None:
+        if not self.cohort.n_controls or not self.cohort.n_patients:
+            raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+        check_settings(self.cohort, self.model)
+        self.adjust = self.adjust or get_study_recipe(self.model.recipe).adjust
+        self.preprocessing = Preprocessing.fit(self.cohort, self.harmonise, self.adjust)
+        self.X, self.y = self.preprocessing.transform(self.cohort), self.cohort.is_patient.astype(np.intp)
+        self.tests = run_group_tests(self.cohort, self.seed, self.adjust)
+
+    @limit_blas_threads()
+    def run(self) -> FittedModel:
+        """Return the model of the patterns, or of the mean difference where there are none that are stable.
+
+        Raises
+        ------
+        NoPatternError
+            If no difference between patients and controls was detected, and no stable patterns were asked for.
+        """
+        failed: tuple[CandidateEvaluation, ...] = ()
+        if self.model.forced is not None or self.tests.finding is Finding.PATTERNS:
+            model = self.model.model_copy(update={"patterns": self._list_numbers()})
+            gathered, choice = self._train(model, self.engine, self.observer)
+            if choice.best is not None:
+                return self._build(model, gathered, choice, Finding.PATTERNS)
+            failed = choice.evaluations
+        if self.tests.finding is Finding.NO_DIFFERENCE:
+            raise self._make_no_pattern_error(failed)
+        model = ModelConfig(patterns=(1,), members=self.model.members, recipe=MEAN_DIFFERENCE)
+        gathered, choice = self._train(model, LocalEngine(1), _NO_OBSERVER, min_concordance=0.0)
+        return self._build(model, gathered, choice, Finding.MEAN_DIFFERENCE, failed)
+
+    def _list_numbers(self) -> tuple[int, ...]:
+        """Return the numbers of patterns to try: those that the study names, else those next to the test's."""
+        if self.model.patterns is not None:
+            return self.model.patterns
+        return self.tests.list_numbers_to_try(find_largest_number(self.cohort, self.model.recipe))
+
+    def _train(
+        self,
+        model: ModelConfig,
+        engine: Engine,
+        observer: StudyObserver,
+        min_concordance: float = MIN_STABLE_CONCORDANCE,
+    ) -> tuple[dict[GridPoint, list[Member]], SelectionResult]:
+        """Train all settings of a model and choose among them."""
+        plan = make_plan(model, self.seed, make_data_key(self.cohort, self.harmonise, self.adjust))
+        patients = self.X[self.y == 1]
+        watcher = _SettingWatcher(plan, self.store, patients, observer)
+        run_plan(plan, self.X, self.y, self.store, engine, replace(observer, on_progress=watcher.update))
+        gathered = gather_members(plan, self.store)
+        candidates = [_make_candidate(point, members, patients) for point, members in gathered.items()]
+        return gathered, choose_grid_point(candidates, self.seed, min_concordance)
+
+    def _build(
+        self,
+        model: ModelConfig,
+        gathered: dict[GridPoint, list[Member]],
+        choice: SelectionResult,
+        finding: Finding,
+        failed: tuple[CandidateEvaluation, ...] = (),
+    ) -> FittedModel:
+        assert choice.best is not None
+        has_patterns = finding is Finding.PATTERNS
+        chosen = choice.evaluations[choice.best].point.n_patterns if has_patterns else None
+        selection = replace(
+            make_selection_record(choice),
+            number_of_patterns=make_number_record(self.tests, self.model.forced, chosen),
+            finding=str(finding),
+            difference=self.tests.make_difference_record(),
+        )
+        if not has_patterns:
+            selection = replace(selection, grid=make_candidate_records(failed))
+        return build_model(self.cohort, self.preprocessing, self.X, gathered, choice, model, self.seed, selection)
+
+    def _make_no_pattern_error(self, failed: tuple[CandidateEvaluation, ...]) -> NoPatternError:
+        tests = self.tests
+        what = (
+            f"no difference between patients and controls was detected (p = {tests.difference.p:.2f}); an effect of "
+            f"d = {tests.smallest_effect:.2f} in one region would have been found with a power of {MIN_POWER:.0%}"
+        )
+        selection = SelectionRecord(
+            None,
+            grid=make_candidate_records(failed),
+            number_of_patterns=make_number_record(tests, self.model.forced, None),
+            made_with=collect_provenance(self.cohort, self.seed),
+            finding=str(Finding.NO_DIFFERENCE),
+            difference=tests.make_difference_record(),
+            adjust=self.preprocessing.adjust,
+        )
+        cure = "" if failed else " To train all the same, name one number of patterns (--patterns 2)."
+        return NoPatternError(f"{what}.{cure}", selection)
+
+
+def fit_cohort(
+    cohort: Cohort,
+    model: ModelConfig,
+    seed: int,
+    store: RunStore,
+    workers: int = -1,
+    *,
+    engine: Engine | None = None,
+    harmonise: str | None = None,
+    adjust: str | None = None,
+    observer: StudyObserver = _NO_OBSERVER,
+) -> FittedModel:
+    """Train what the store lacks, choose a setting and build the model; see `CohortFit`.
+
+    Parameters
+    ----------
+    workers : int
+        Number of processes of this machine, where no engine is given.
+
+    Raises
+    ------
+    NoPatternError
+        If the study ends without a model.
+    """
+    return CohortFit(cohort, model, seed, store, engine or LocalEngine(workers), harmonise, adjust, observer).run()
+
+
+@dataclass
+class _SettingWatcher:
+    """Passes progress on, and announces each setting when all its members are trained."""
+
+    plan: Sequence[MemberSet]
+    store: RunStore
+    patients: FloatArray
+    observer: StudyObserver
+    announced: set[GridPoint] = field(default_factory=set)
+
+    def update(self, done: float, total: int, work: MemberSet | None) -> None:
+        """Take note of a finished member set."""
+        self.observer.on_progress(done, total, work)
+        if work is None or work.point in self.announced:
+            return
+        setting = [other for other in self.plan if other.point == work.point]
+        if all(self.store.path(other).is_file() for other in setting):
+            self.announced.add(work.point)
+            candidate = _make_candidate(work.point, gather_members(setting, self.store)[work.point], self.patients)
+            agreement = compute_candidate_agreement(candidate)
+            if agreement is not None:
+                self.observer.on_setting(work.point, agreement.concordance)
+
+
+def check_settings(cohort: Cohort, model: ModelConfig) -> None:
+    """Refuse settings that cannot succeed, before anything is trained."""
+    wanted = max(model.patterns or (1,))
+    if wanted > find_largest_number(cohort, model.recipe):
+        least = get_study_recipe(model.recipe).min_patients(wanted)
+        raise StudyError(
+            f"{wanted} patterns need at least {least} patients and {wanted} regions; there are {cohort.n_patients} and "
+            f"{cohort.n_regions}: ask for fewer patterns."
+        )
+    one_member = model.model_copy(update={"members": 1, "patterns": model.patterns or (1, 2)})
+    n_settings = len(make_plan(one_member, 0, ""))
+    if n_settings > 1 and model.members < 2:
+        raise StudyError(f"choosing among {n_settings} settings needs at least 2 members each: raise members.")
+
+
+def find_largest_number(cohort: Cohort, recipe: str) -> int:
+    """Return the largest number of patterns that a recipe can train on these people and regions; 0 if none."""
+    min_patients = get_study_recipe(recipe).min_patients
+    numbers = range(1, cohort.n_regions + 1)
+    return max((number for number in numbers if min_patients(number) <= cohort.n_patients), default=0)
+
+
+def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
+    """Return all members by grid point."""
+    gathered: dict[GridPoint, list[Member]] = {}
+    for work in plan:
+        members = store.load(work)
+        if members is None:
+            raise StudyError(f"{store.path(work)} vanished or was damaged while the study ran: run it again.")
+        gathered.setdefault(work.point, []).extend(members)
+    return gathered
+
+
+def _make_candidate(point: GridPoint, members: Sequence[Member], patients: FloatArray) -> Candidate:
+    converged = [member for member in members if member.outcome is TrainingOutcome.CONVERGED]
+    shape = (0, len(patients), point.n_patterns)
+    indices = np.stack([member.head.infer(patients) for member in converged]) if converged else np.zeros(shape)
+    split_halves = [member.evidence for member in converged if member.evidence is not None]
+    evidence = np.array(split_halves) if split_halves and len(split_halves) == len(converged) else None
+    return Candidate(point, indices, tuple(member.number for member in converged), len(members), evidence)

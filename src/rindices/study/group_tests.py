@@ -1,0 +1,205 @@
+"""Permutation tests before training: whether patients differ from controls, and in how many patterns."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from rindices._typing import FloatArray
+from rindices.learners.log_transform import apply_log_transform
+from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
+from rindices.preprocess.residualise import CategoricalCovariate, derive_codings
+from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
+from rindices.selection.dimensions import MAX_PATTERNS, SIGNIFICANCE_LEVEL, DimensionEstimate, count_dimensions
+from rindices.selection.group_difference import (
+    STATISTICS,
+    GroupTest,
+    RegionEffects,
+    compare_groups,
+    estimate_region_effects,
+    smallest_detectable_effect,
+)
+from rindices.tables.cohort import ID, SITE, Cohort
+from rindices.threads import limit_blas_threads
+
+MAX_PARTICIPANTS_PER_GROUP = 2000
+"""People of each group that the tests use; more would only cost time."""
+
+
+class Finding(StrEnum):
+    """Kind of result that a study ends with.
+
+    ``NO_DIFFERENCE``: patients and controls were not found to differ. ``MEAN_DIFFERENCE``: patients differ from
+    controls, but not from each other more than controls do; one R-index along the mean difference. ``PATTERNS``:
+    patients differ from each other, too; one R-index for each pattern.
+    """
+
+    NO_DIFFERENCE = "no_difference"
+    MEAN_DIFFERENCE = "mean_difference"
+    PATTERNS = "patterns"
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTests:
+    """Results of the tests.
+
+    Attributes
+    ----------
+    difference : GroupTest
+        Whether patients differ from controls in any way.
+    dimensions : DimensionEstimate
+        Number of directions in which patients differ from each other; none are counted without a difference.
+    effects : RegionEffects
+        Difference of each region, in everyone.
+    smallest_effect : float
+        Smallest Cohen's d of one region that is detected with a power of 80 %.
+    """
+
+    difference: GroupTest
+    dimensions: DimensionEstimate
+    effects: RegionEffects
+    smallest_effect: float
+
+    @property
+    def finding(self) -> Finding:
+        """What the tests support."""
+        if self.difference.p > self.dimensions.level and self.dimensions.is_comparable:
+            return Finding.NO_DIFFERENCE
+        return Finding.PATTERNS if self.dimensions.number else Finding.MEAN_DIFFERENCE
+
+    def list_numbers_to_try(self, largest: int) -> tuple[int, ...]:
+        """Return the numbers of patterns next to the one of the test, from 1 to the largest that can be trained."""
+        number = self.dimensions.number
+        return tuple(n for n in (number - 1, number, number + 1) if 1 <= n <= largest) or (1,)
+
+    def make_difference_record(self) -> DifferenceRecord:
+        """Return the result of the first test for ``selection.json``."""
+        return DifferenceRecord(
+            p=self.difference.p,
+            permutations=self.difference.n_permutations,
+            statistics=dict(zip(STATISTICS, self.difference.values, strict=True)),
+            p_values=dict(zip(STATISTICS, self.difference.p_values, strict=True)),
+            smallest_effect=self.smallest_effect,
+        )
+
+
+@limit_blas_threads()
+def run_group_tests(
+    cohort: Cohort, seed: int = 0, adjust: str | None = None, level: float = SIGNIFICANCE_LEVEL
+) -> GroupTests:
+    """Test whether patients differ from controls, and in how many patterns they differ from each other.
+
+    Measures enter as logarithms and are adjusted for covariates and site. Only the first scan of a person is used, and
+    at most `MAX_PARTICIPANTS_PER_GROUP` people of each group, drawn at random. Effects of regions are estimated in all.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    seed : int
+    adjust : {'log', 'linear', 'none'}, optional
+        With ``none``, covariates are ignored.
+    level : float
+        Significance level of each test.
+
+    Returns
+    -------
+    GroupTests
+    """
+    cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy() & (cohort.is_control | cohort.is_patient))
+    everyone = _adjust_groups(cohort, adjust)
+    sample = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))
+    groups = everyone if sample is cohort else _adjust_groups(sample, adjust)
+    people, patient, scheme = groups
+    difference = compare_groups(people.shifts, people.design, patient, scheme, seed)
+    max_patterns = MAX_PATTERNS if difference.p <= level else 0
+    return GroupTests(
+        difference,
+        count_dimensions(people, patient, scheme, seed, level, max_patterns=max_patterns),
+        estimate_region_effects(everyone.people.shifts, everyone.people.design, everyone.patient),
+        smallest_detectable_effect(cohort.n_controls, cohort.n_patients, cohort.n_regions),
+    )
+
+
+def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
+    covariates = cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
+    columns = [
+        CovariateColumns(coding.encode(covariates[coding.name]), isinstance(coding, CategoricalCovariate))
+        for coding in derive_codings(covariates, log=adjust != "linear")  # of everyone, so that labels do not matter
+    ]
+    strata = np.zeros(len(cohort), dtype=np.intp)
+    if SITE in cohort.people:
+        strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
+    shifts = log_transform_volumes(cohort.volumes.to_numpy(dtype=float))
+    return AdjustedGroups.build(shifts, columns, strata, cohort.is_patient)
+
+
+def log_transform_volumes(volumes: FloatArray) -> FloatArray:
+    """Return logarithms of volumes (N, R) relative to each region's mean, with the tangent below a tenth of it.
+
+    A table with negative values holds no volumes; it is standardised instead.
+    """
+    if (volumes >= 0).all() and (volumes.mean(axis=0) > 0).all():
+        return apply_log_transform(volumes / volumes.mean(axis=0) - 1.0, 1.0)
+    return standardise_columns(volumes)
+
+
+def _subsample_groups(cohort: Cohort, max_size: int, rng: np.random.Generator) -> Cohort:
+    if max(cohort.n_controls, cohort.n_patients) <= max_size:
+        return cohort
+    groups = [rng.permutation(np.flatnonzero(mask))[:max_size] for mask in (cohort.is_control, cohort.is_patient)]
+    return cohort.take(np.concatenate(groups))
+
+
+def make_number_record(tests: GroupTests, forced: int | None, chosen: int | None) -> PatternCountRecord:
+    """Return the number of patterns by agreement and by the test, and why they differ.
+
+    Parameters
+    ----------
+    tests : GroupTests
+    forced : int or None
+        Number that the study asks for, if it names a single one.
+    chosen : int or None
+        Number of patterns of the model; None if there is none, or only an index of the mean difference.
+
+    Returns
+    -------
+    PatternCountRecord
+    """
+    estimate = tests.dimensions
+    return PatternCountRecord(
+        by_agreement=None if forced else chosen,
+        by_test=estimate.number,
+        forced=forced,
+        why="" if chosen is None else explain_disagreement(tests, chosen, forced is not None),
+        test=_make_test_record(estimate),
+    )
+
+
+def _make_test_record(estimate: DimensionEstimate) -> PermutationTestRecord:
+    curve = [
+        DimensionRecord(test.patterns, test.excess, *test.chance, test.p, test.relabellings)
+        for test in estimate.dimension_tests
+    ]
+    return PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve))
+
+
+def explain_disagreement(tests: GroupTests, chosen: int, is_forced: bool) -> str:
+    """Return in words why the test and the model have different numbers of patterns; empty if they do not."""
+    tested = tests.dimensions.number
+    if tested == chosen:
+        return ""
+    if tests.finding is Finding.NO_DIFFERENCE:
+        return "the test detects no difference between patients and controls: the patterns may be nothing but chance"
+    if tested == 0:
+        return "patients do not differ from each other more than controls do: the patterns may be nothing but chance"
+    if is_forced:
+        return f"the test finds {tested}: try it with --patterns {tested}"
+    if tested > chosen:
+        return (
+            f"patients differ from each other in {tested} directions, but fits on other people reproduce {chosen} "
+            "patterns better: the others are weak or go together with them"
+        )
+    return (
+        f"{chosen} patterns are reproduced, but only {tested} exceed chance: one of them may be split in two, or "
+        "there are too few people for the test to see all"
+    )

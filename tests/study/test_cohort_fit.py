@@ -1,0 +1,68 @@
+"""What a study ends with: patterns, a mean difference, or no difference."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rindices as ri
+from rindices.errors import StudyError
+from rindices.experiments.tasks import TASKS
+from rindices.experiments.trust_cohorts import simulate_alike_cohort
+from rindices.study.cohort_fit import check_settings, find_largest_number, fit_cohort
+from rindices.study.config import ModelConfig
+from rindices.study.store import RunStore
+
+CONTRASTIVE = ModelConfig(recipe="contrastive", members=4)
+
+
+def test_patterns_are_tried_around_the_number_of_the_test(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("basic", seed=1).cohort
+    model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
+    selection = model.selection
+    assert selection is not None
+    assert selection.number_of_patterns is not None
+    by_test = selection.number_of_patterns.by_test
+    assert selection.finding == model.card.finding == "patterns"
+    assert [record.setting.n_patterns for record in selection.grid] == [by_test - 1, by_test, by_test + 1]
+    assert model.n_patterns == 3
+
+
+def test_patients_who_are_alike_get_one_index_along_the_mean_difference(tmp_path: Path) -> None:
+    cohort = simulate_alike_cohort(0.2, 1)
+    model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
+    selection = model.selection
+    assert selection is not None
+    assert selection.finding == "mean_difference"
+    assert (model.n_patterns, selection.grid) == (1, ())
+    assert selection.difference is not None
+    assert selection.difference.p <= 0.01
+    affected = np.isin(cohort.regions, TASKS["basic"].patterns[0])
+    assert model.patterns[-1, 0, affected].mean() < 3 * model.patterns[-1, 0, ~affected].mean() < 0.5
+    assert model.card.recipe is not None
+    assert model.card.recipe.name == "mean-difference"
+
+
+def test_no_difference_is_an_error_with_its_figures(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
+    with pytest.raises(ri.NoPatternError, match=r"would have been found with a power of 80%") as caught:
+        fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
+    selection = caught.value.selection
+    assert (selection.finding, selection.adjust, selection.chosen) == ("no_difference", "log", None)
+    assert selection.difference is not None
+    assert 0.3 < selection.difference.smallest_effect < 0.8
+
+
+def test_the_largest_number_depends_on_people_and_regions() -> None:
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    few = cohort.take(np.r_[np.flatnonzero(cohort.is_control), np.flatnonzero(cohort.is_patient)[:9]])
+    assert few.n_patients == 9
+    assert find_largest_number(few, "contrastive") == 3
+    narrow = replace(cohort, volumes=cohort.volumes.iloc[:, :2])
+    assert find_largest_number(narrow, "contrastive") == 2
+    with pytest.raises(StudyError, match="4 patterns need at least 11 patients and 4 regions; there are 100 and 2"):
+        check_settings(narrow, ModelConfig(recipe="contrastive", patterns=(4,)))
+    with pytest.raises(StudyError, match="needs at least 2 members each"):
+        check_settings(cohort, ModelConfig(recipe="contrastive", members=1))
+    check_settings(cohort, ModelConfig(recipe="contrastive", members=1, patterns=(2,)))
