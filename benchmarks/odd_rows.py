@@ -233,8 +233,8 @@ TEXT = """# Oddities in a large table
 `python benchmarks/odd_rows.py --rows {rows} --oddities {oddities}`. A csv file of {rows:,} people with {regions}
 regions; one process. {readable:,} oddities that can be read and {refused:,} that must be named, in random lines.
 
-| file | exit code | people out | named | processor seconds | of the clean file |
-|---|---|---|---|---|---|
+| file | exit code | people out | errors | oddities named | processor seconds | of the clean file |
+|---|---|---|---|---|---|---|
 {table}
 
 {verdict}
@@ -279,7 +279,8 @@ def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, rep
 
     def add_run(name: str, run: Run, named: int, people: object) -> None:
         ratio = run.seconds / first.seconds
-        table.append(f"| {name} | {run.code} | {people} | {named} | {run.seconds:.1f} | {ratio:.2f} |")
+        codes = ", ".join(sorted({str(problem["code"]) for problem in run.printed.get("problems", [])}))
+        table.append(f"| {name} | {run.code} | {people} | {codes} | {named} | {run.seconds:.1f} | {ratio:.2f} |")
         if ratio > max_ratio:
             faults.append(f"{name}: {ratio:.2f} times the clean file")
 

@@ -339,7 +339,7 @@ def _find_repeated_ids(job: StreamJob, table: Path, repeated: RowHashes) -> list
         if not np.isin(repeated, np.load(job.record_path(name, ".npy"), mmap_mode="r")).any():
             continue
         _, opened, _ = _open_table(job, chunk.path)
-        for validation in opened.validate_chunk(chunk, job.size.rows):
-            is_repeated = np.isin(hash_keys(validation.keys), repeated)
-            counts.update(key for key, repeats in zip(validation.keys, is_repeated, strict=True) if repeats)
+        for keys in opened.read_keys(chunk, job.size.rows):
+            is_repeated = np.isin(hash_keys(keys), repeated)
+            counts.update(key for key, repeats in zip(keys, is_repeated, strict=True) if repeats)
     return [name for name, times in counts.items() if times > 1]

@@ -14,7 +14,6 @@ from rindices.tables.io.lines import (
     read_line,
     refuse_joined_lines,
     refuse_lines,
-    refuse_long_rows,
     split_lines,
 )
 
@@ -62,10 +61,12 @@ def test_quotation_marks_that_pairs_hide_are_seen_on_request() -> None:
 
 
 def test_long_rows_are_refused_by_number() -> None:
-    findings = Findings()
-    block = split_lines(b"id,a,b\np1,1,2,3\np2,1,2\np3,1,2,3,4", Path("t.csv"), 0, DIALECT, findings)
-    assert refuse_long_rows(block, DIALECT, findings).rows == [2]
-    assert findings.errors()[0].offenders == ("2", "4")
+    content = b'id,a,b\np1,1,2,3\np2,"1,1",2\np3,1\np4,"1",2,3,4'
+    assert refuse(content, Path("t.csv")) == ([2, 3], [("2", "5")])
+
+
+def test_a_header_that_lacks_names_is_not_the_fault_of_the_rows() -> None:
+    assert refuse(b"id,a,b\np1,1,2,3\np2,1,2,3", Path("t.csv")) == ([1, 2], [])
 
 
 def test_a_control_character_in_the_header_is_refused() -> None:

@@ -54,12 +54,16 @@ class LineBlock:
         """Return the block without some of its rows."""
         return replace(self, rows=[index for index in self.rows if index not in refused])
 
+    def pick_rows(self) -> list[bytes]:
+        """Return the lines that are rows."""
+        return [self.lines[index] for index in self.rows]
+
     def join_rows(self) -> bytes:
         """Return the rows as one text, without the header.
 
         It begins with an empty line, so that pandas does not take a mark of UTF-8 in the first cell for that of a file.
         """
-        return b"\n".join([b"", *[self.lines[index] for index in self.rows]])
+        return b"\n".join([b"", *self.pick_rows()])
 
 
 def list_rows(lines: Iterable[bytes], dialect: Dialect) -> list[int]:
@@ -125,8 +129,8 @@ def split_lines(content: bytes, path: Path, start: int, dialect: Dialect, findin
 def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
     """Report lines that cannot be rows, and return the block without them.
 
-    These are lines with a control character, with a cell that is too long, or with a quotation mark that is not closed
-    on its line, which would join the next people to the same row.
+    These are lines with a control character, with a cell that is too long, with more values than the header has names,
+    or with a quotation mark that is not closed on its line, which would join the next people to the same row.
 
     Parameters
     ----------
@@ -139,12 +143,14 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
             what = f"line {index + 1:,} holds a control character"
             findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, block.path.name, _CONTROL_CURE)
-    block = _refuse_long_cells(_refuse_control_characters(block, findings), dialect, findings)
-    return refuse_joined_lines(block, dialect, findings, lambda line: line.count(b'"') % 2 == 1)
+    text, n_separators = block.join_rows(), (len(dialect.header) - 1) * len(block.rows)
+    is_regular = dialect.separator == WHITESPACE_REGEX or text.count(dialect.separator.encode()) == n_separators
+    block = _refuse_long_cells(_refuse_control_characters(block, text, findings), dialect, findings)
+    block = refuse_joined_lines(block, dialect, findings, lambda line: line.count(b'"') % 2 == 1)
+    return block if is_regular else refuse_long_rows(block, dialect, findings)
 
 
-def _refuse_control_characters(block: LineBlock, findings: Findings) -> LineBlock:
-    text = block.join_rows()
+def _refuse_control_characters(block: LineBlock, text: bytes, findings: Findings) -> LineBlock:
     if len(text.translate(None, _CONTROL_BYTES)) == len(text):
         return block
     lines = {index: block.lines[index] for index in block.rows}
@@ -211,11 +217,15 @@ def _opens_mark(line: bytes, dialect: Dialect) -> bool:
 
 
 def refuse_long_rows(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
-    """Report lines with more values than the header has names, and return the block without them."""
+    """Report lines with more values than the header has names; if all have more, the header is at fault."""
     width = len(dialect.header)
-    lengths = {index: _count_cells(block.lines[index], dialect) for index in block.rows}
-    long = [index for index, length in lengths.items() if length > width]
-    one = f"line has {lengths[long[0]] if long else 0} values, the header {width} names"
+    separator = None if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode()
+    lengths = [len(line.split()) if separator is None else line.count(separator) + 1 for line in block.pick_rows()]
+    long = [k for k, length in zip(block.rows, lengths, strict=True) if length > width]
+    long = [k for k in long if b'"' not in block.lines[k] or _count_cells(block.lines[k], dialect) > width]
+    if not long or len(long) == len(block.rows):
+        return block
+    one = f"line has {_count_cells(block.lines[long[0]], dialect)} values, the header {width} names"
     cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
     words = (one, f"lines have more values than the header names ({width})")
     return _report_lines(block, long, ProblemCode.LONG_ROWS, words, cure, findings)

@@ -136,6 +136,7 @@ def read_lines(
     as_text: "Collection[str]",
     findings: Findings,
     rows: int | None = None,
+    columns: "Collection[str] | None" = None,
 ) -> pd.DataFrame:
     """Read lines of a text table in which each row is one line.
 
@@ -157,6 +158,8 @@ def read_lines(
         Takes the problems.
     rows : int, optional
         Read at most this many.
+    columns : collection of str, optional
+        Read only these; others are not checked.
 
     Returns
     -------
@@ -164,13 +167,12 @@ def read_lines(
         Its index, ``line``, counts the lines of the content from 0.
     """
     block = refuse_lines(split_lines(content, path, start, dialect, findings), dialect, findings)
-    options = _build_read_options(dialect, as_text) | {"nrows": rows}
+    options = _build_read_options(dialect, as_text) | {"nrows": rows, "usecols": columns}
     try:
         return _parse_block(block, options)
     except _PARSER_ERRORS as error:
         readable = refuse_joined_lines(block, dialect, findings, lambda line: b'"' in line)
-        if not isinstance(error, pd.errors.ParserWarning):
-            readable = refuse_long_rows(readable, dialect, findings)
+        readable = refuse_long_rows(readable, dialect, findings)
         if len(readable.rows) == len(block.rows):
             _raise_row_error(error, block, dialect, findings)
     try:
