@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rindices.blocks import BLOCK_SIZE, apply_in_blocks, centred_matmul
+from rindices.blocks import BLOCK_SIZE, apply_in_blocks, shifted_matmul, take_rows
 
 
 @settings(deadline=None)
@@ -22,7 +22,13 @@ def test_a_person_has_the_same_numbers_in_any_company(number: int, seed: int) ->
     np.testing.assert_array_equal(apply_in_blocks(lambda block: np.log1p(block**2) @ weights, turned), whole)
 
 
-def test_centred_matmul_subtracts_the_centre_first() -> None:
+def test_shifted_matmul_is_a_product_less_a_shift() -> None:
     rng = np.random.default_rng(0)
-    people, weights, centre = rng.normal(size=(9, 5)), rng.normal(size=(5, 3)), rng.normal(size=5)
-    np.testing.assert_allclose(centred_matmul(people, weights, centre), (people - centre) @ weights, atol=1e-12)
+    people, weights, shift = rng.normal(size=(9, 5)), rng.normal(size=(5, 3)), rng.normal(size=3)
+    np.testing.assert_allclose(shifted_matmul(people, weights, shift), people @ weights - shift, atol=1e-12)
+
+
+def test_rows_are_taken_from_arrays_of_any_shape_and_order() -> None:
+    values, rows = np.random.default_rng(0).normal(size=(9, 5)), np.array([7, 2, 2])
+    for array in (values, np.asfortranarray(values), values[:, 0]):
+        np.testing.assert_array_equal(take_rows(array, rows), array[rows])

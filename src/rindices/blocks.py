@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rindices._typing import AnyArray, FloatArray
+from rindices._typing import AnyArray, FloatArray, IntArray
 
 BLOCK_SIZE = 512
 """People in a block."""
@@ -39,22 +39,27 @@ def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray) -> F
     return result
 
 
-def centred_matmul(people: FloatArray, weights: FloatArray, centre: FloatArray) -> FloatArray:
-    """Return ``(people - centre) @ weights``, fast for people in column-major order.
+def shifted_matmul(people: FloatArray, weights: FloatArray, shift: FloatArray) -> FloatArray:
+    """Return ``people @ weights - shift``, fast for people in column-major order.
 
     Parameters
     ----------
     people : (B, R)
     weights : (R, K)
-    centre : (R,)
+    shift : (K,)
 
     Returns
     -------
     (B, K)
     """
     product = weights.T @ people.T
-    product -= (centre @ weights)[:, None]
+    product -= shift[:, None]
     return product.T
+
+
+def take_rows(array: AnyArray, rows: IntArray) -> AnyArray:
+    """Return rows (K,) of an array (N, ...), fast for an array in column-major order."""
+    return np.take(array.T, rows, axis=-1).T
 
 
 def _pad_block(array: AnyArray, start: int) -> AnyArray:

@@ -7,12 +7,13 @@ fitting and applying share one numerical path. Shape letters: N people, R region
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.blocks import centred_matmul
+from rindices.blocks import shifted_matmul
 from rindices.learners.log_transform import (
     IDENTITY_THRESHOLD,
     apply_log_transform,
@@ -91,15 +92,24 @@ class ContrastiveHead(Head):
 
     def infer(self, values: FloatArray) -> FloatArray:
         """Return R-indices (N, M) of prepared people (N, R); `prepare` and the weights, with fewer passes over N."""
+        factor, offset, weights, shift = self._folded_arrays
+        if float(self.share) < IDENTITY_THRESHOLD:
+            return shifted_matmul(values, weights, shift)
+        relative_size = values * factor
+        relative_size += offset
+        return shifted_matmul(log_with_tangent(relative_size), weights, shift)
+
+    @cached_property
+    def _folded_arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Factor (R,) and offset (R,) of the relative size, and the weights (R, M) and shift (M,) of `infer`."""
         share = float(self.share)
+        factor = share / self.control_scale
         if share < IDENTITY_THRESHOLD:
-            scaled = self.weights / (self.shift_scale * self.control_scale)[:, None]
-            return centred_matmul(values, scaled, self.control_mean + self.control_scale * self.shift_mean)
-        share_per_unit = share / self.control_scale
-        relative_size = values * share_per_unit
-        relative_size += 1.0 - self.control_mean * share_per_unit
-        scaled = self.weights / (self.shift_scale * share)[:, None]
-        return centred_matmul(log_with_tangent(relative_size), scaled, share * self.shift_mean)
+            weights = self.weights / (self.shift_scale * self.control_scale)[:, None]
+            centre = self.control_mean + self.control_scale * self.shift_mean
+        else:
+            weights, centre = self.weights / (self.shift_scale * share)[:, None], share * self.shift_mean
+        return factor, 1.0 - self.control_mean * factor, weights, centre @ weights
 
     def has_same_preparation(self, other: object) -> bool:
         """Return whether another head differs from this one in its weights only."""

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
-from rindices.blocks import apply_in_blocks
+from rindices.blocks import apply_in_blocks, take_rows
 from rindices.errors import (
     ModelError,
     PreprocessingError,
@@ -189,14 +189,14 @@ class FittedModel:
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
         def prepare_rows(rows: IntArray) -> FloatArray:
-            return apply_in_blocks(self.preprocessing.prepare_block, *(array[rows] for array in inputs))
+            return apply_in_blocks(self.preprocessing.prepare_block, *(take_rows(array, rows) for array in inputs))
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
                 self._check_scale(prepare_rows(np.arange(len(volumes))))
-            members, distances = self._compute_members_and_distances(inputs)
+            indices, variance, distances = self._compute_indices(inputs)
             novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
-            columns = self._make_index_columns(members)
+            columns = self._make_index_columns(indices, variance)
         _check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         tail = {} if novelty.tail is None else {"novelty": novelty.tail}
@@ -252,34 +252,34 @@ class FittedModel:
         """
         return self._align_members(apply_in_blocks(self._infer_block, values))
 
-    def _compute_members_and_distances(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray | None]:
-        """Return each member's R-indices (S, N, M) and distances from training (N,), in one pass over the people."""
+    def _compute_indices(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Return R-indices and their variance among members (N, M), and distances from training (N,), in one pass."""
         training = self.training if self._novelty_detector.has_distances else None
 
         def compute_block(*block: AnyArray) -> FloatArray:
             values = self.preprocessing.prepare_block(*block)
-            members = self._infer_block(values)
-            if training is None:
-                return members
-            return np.concatenate([members.T, training.compute_block_distances(values)[None]]).T
+            members = self._align_members(self._infer_block(values))
+            indices = _average_members(members)
+            distances = [] if training is None else [training.compute_block_distances(values)[None]]
+            return np.concatenate([indices.T, _average_members(np.square(members - indices)).T, *distances]).T
 
         columns = apply_in_blocks(compute_block, *inputs)
-        if training is None:
-            return self._align_members(columns), None
-        return self._align_members(columns[:, :-1]), columns[:, -1]
+        indices, variance, distances = np.split(columns, [self.n_patterns, 2 * self.n_patterns], axis=1)
+        return indices, variance, None if training is None else distances[:, 0]
 
     def _align_members(self, columns: FloatArray) -> FloatArray:
         """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""
-        members = columns.T.reshape(len(self.heads), self.n_patterns, len(columns))
-        aligned = np.stack([member[list(order)] for member, order in zip(members, self.orders, strict=True)])
-        return aligned.transpose(0, 2, 1)
+        return columns.T[self._aligned_columns].reshape(len(self.orders), self.n_patterns, -1).transpose(0, 2, 1)
 
-    def _make_index_columns(self, members: FloatArray) -> dict[str, FloatArray]:
-        """Return the consensus of members (S, N, M) and the ends of its intervals, by name of the column."""
-        indices = _average_members(members)
+    @cached_property
+    def _aligned_columns(self) -> IntArray:
+        return np.concatenate([member * self.n_patterns + np.array(order) for member, order in enumerate(self.orders)])
+
+    def _make_index_columns(self, indices: FloatArray, variance: FloatArray) -> dict[str, FloatArray]:
+        """Return R-indices (N, M) and the ends of their intervals, by name of the column."""
         columns = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            bounds = self.intervals.compute_bounds(indices, _average_members(np.square(members - indices)))
+            bounds = self.intervals.compute_bounds(indices, variance)
             for name, low, high in zip(self.index_names, *(bound.T for bound in bounds), strict=True):
                 columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns

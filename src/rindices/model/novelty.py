@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.blocks import apply_in_blocks, centred_matmul
+from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
 from rindices.model.summed_regions import format_region_name
 from rindices.preprocess.residualise import CovariateCoding, NumericCovariate
@@ -79,16 +79,17 @@ class TrainingDistribution:
         return np.asarray(np.linalg.cholesky(self.precision))
 
     @cached_property
-    def _strips(self) -> list[tuple[int, FloatArray]]:
-        """Strips of columns of the root: the first column of each, and its rows that are not zero."""
-        root = self.root
-        return [(first, root[first:, first : first + _STRIP_WIDTH]) for first in range(0, len(root), _STRIP_WIDTH)]
+    def _strips(self) -> list[tuple[int, FloatArray, FloatArray]]:
+        """Strips of columns of the root: the first column of each, its rows that are not zero, and mean @ strip."""
+        firsts = range(0, len(self.root), _STRIP_WIDTH)
+        strips = [self.root[first:, first : first + _STRIP_WIDTH] for first in firsts]
+        return [(first, strip, self.mean[first:] @ strip) for first, strip in zip(firsts, strips, strict=True)]
 
     def compute_block_distances(self, values: FloatArray) -> FloatArray:
         """Return the distance of a block of people: (B, R) -> (B,)."""
         squares = np.zeros(len(values))
-        for first, strip in self._strips:
-            projected = centred_matmul(values[:, first:], strip, self.mean[first:])
+        for first, strip, shift in self._strips:
+            projected = shifted_matmul(values[:, first:], strip, shift)
             squares += np.einsum("ij,ij->i", projected, projected)
         return np.sqrt(squares)
 
@@ -114,9 +115,8 @@ class TrainingDistribution:
 
     def compute_contributions(self, values: FloatArray) -> FloatArray:
         """Return the contribution of each region to the squared distance, its row sum: (N, R) -> (N, R)."""
-        return apply_in_blocks(
-            lambda block: (block - self.mean) * centred_matmul(block, self.precision, self.mean), values
-        )
+        shift = self.mean @ self.precision
+        return apply_in_blocks(lambda block: (block - self.mean) * shifted_matmul(block, self.precision, shift), values)
 
 
 class NoveltyReason(NamedTuple):
@@ -218,7 +218,7 @@ class NoveltyDetector:
             return Novelty(len(volumes), None, reasons)
         tail = self.training.compute_tail_probabilities(distances)
         far = np.flatnonzero(tail < self.training.threshold)
-        other_unit = self._flag_other_unit(volumes[far], far, reasons)
+        other_unit = self._flag_other_unit(take_rows(volumes, far), far, reasons)
         self._flag_out_of_range(covariates, reasons)
         if not other_unit.all():
             far = far[~other_unit]

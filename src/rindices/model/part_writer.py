@@ -125,8 +125,13 @@ def _to_arrow_table(table: pd.DataFrame) -> "pa.Table":
         import pyarrow as pa
     except ImportError as error:
         raise ModelError("writing parquet needs pyarrow: pip install 'rindices[parquet]'.") from error
-    kinds = {name: None if pd.api.types.is_numeric_dtype(kind) else pa.string() for name, kind in table.dtypes.items()}
-    return pa.table({name: pa.array(table[name].array, kinds[name], from_pandas=True) for name in table})
+    columns = {
+        name: pa.array(column.to_numpy())
+        if pd.api.types.is_numeric_dtype(column)
+        else pa.array(column.array, pa.string(), from_pandas=True)
+        for name, column in table.items()
+    }
+    return pa.table(columns)
 
 
 def _open_parquet_writer(path: Path, schema: "pa.Schema") -> Any:

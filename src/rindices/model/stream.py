@@ -257,6 +257,7 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
             hashes.append(hash_keys(validation.keys))
             if not opened.is_complete:
                 problems += [_limit_offenders(p) for p in validation.problems if _concerns_rows(p)]
+            del validation, result  # their memory is for the next rows
         if errors:
             raise type(errors[0])(problem for error in errors for problem in error.problems)
     hashes_digest = write_hashes(job.record_path(name, ".npy"), np.concatenate(hashes))

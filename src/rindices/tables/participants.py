@@ -264,7 +264,7 @@ def _convert_covariate(
     if is_number is None:
         is_number = formats.is_mostly_numeric(values) and not formats.find_column([name], formats.SITE_NAMES)
     if not is_number:
-        texts = to_text(values)
+        texts = _to_categories(values)
         counts = texts.value_counts()
         _check_covariate_levels(name, sorted(map(str, counts.index)), people.where, findings)
         _warn_codes(name, texts, _find_rare_codes(name, texts, counts), people, findings)
@@ -276,6 +276,16 @@ def _convert_covariate(
     numbers = as_numbers(values.to_frame(name), people.ids, people.where, findings)[name]
     _check_covariate_range(name, numbers, people, findings)
     return numbers
+
+
+def _to_categories(values: pd.Series) -> pd.Series:
+    """Return `to_text` of labels as categories, in order of appearance; text is converted once for each of them."""
+    if not isinstance(values.dtype, pd.StringDtype):
+        values = to_text(values)
+    codes, labels = pd.factorize(values)
+    category_of_label, categories = pd.factorize(to_text(pd.Series(labels)))
+    codes = np.append(category_of_label, -1)[codes]  # -1 is the code of a missing label
+    return pd.Series(pd.Categorical.from_codes(codes, categories), index=values.index)
 
 
 def _check_covariate_levels(name: str, levels: Sequence[str], where: str, findings: Findings) -> None:
@@ -329,7 +339,7 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
     """Report impossible numbers: infinite ones, impossible ages and head sizes, codes for missing."""
     values = numbers.to_numpy(dtype=float)
     is_finite = np.isfinite(values)
-    median = float(np.nanmedian(values)) if is_finite.any() else 0.0
+    median = float(np.median(values[~np.isnan(values)])) if is_finite.any() else 0.0
     wrong = np.isinf(values)
     with np.errstate(invalid="ignore"):
         if formats.find_column([name], formats.AGE_NAMES):

@@ -107,8 +107,9 @@ def test_chunks_hold_what_the_table_in_memory_holds(
     assert [key for result in results for key in result.keys] == in_memory.people["participant_id"].tolist()
     assert {(cohort.unit, cohort.source) for cohort in cohorts} == {(in_memory.unit, in_memory.source)}
     for part in ("volumes", "people", "covariates"):
-        joined = pd.concat([getattr(cohort, part) for cohort in cohorts], ignore_index=True)
-        pd.testing.assert_frame_equal(joined, getattr(in_memory, part), check_exact=True, check_dtype=False)
+        expected = getattr(in_memory, part)
+        joined = pd.concat([getattr(cohort, part) for cohort in cohorts], ignore_index=True).astype(expected.dtypes)
+        pd.testing.assert_frame_equal(joined, expected, check_exact=True)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

@@ -91,6 +91,7 @@ def read_batches(
                 frame.columns, frame.index = index, pd.RangeIndex(first_row, first_row + len(frame))
                 first_row += len(frame)
                 yield frame
+                del batch, frame  # their memory is for the next batch
         except (pa.ArrowException, OSError) as error:
             _refuse_file(path, error, Findings())
 

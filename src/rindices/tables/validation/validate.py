@@ -349,6 +349,9 @@ def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: b
     if parts.sites is not None:
         columns[SITE] = parts.sites.to_numpy()
     frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
+    if sort:
+        labels = parts.covariates.select_dtypes("category").columns
+        frames[2] = parts.covariates.astype(dict.fromkeys(labels, "object"))
     ids = parts.people.ids
     if not sort:
         frames = frames if clean.all() else [frame[clean].reset_index(drop=True) for frame in frames]

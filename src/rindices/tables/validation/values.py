@@ -93,7 +93,7 @@ def compute_column_ranges(regions: pd.DataFrame) -> ColumnRanges:
     if not len(values):
         nan = np.full(values.shape[1], np.nan)
         return ColumnRanges(nan, nan, np.zeros(values.shape[1], dtype=bool))
-    low, high = values.min(axis=0), values.max(axis=0)
+    low, high = np.array([(column.min(), column.max()) for column in values.T]).T  # both while a column is in the cache
     not_finite = ~(np.isfinite(low) & np.isfinite(high))
     for column in np.flatnonzero(not_finite):  # few: fmin over all columns is slow
         low[column], high[column] = np.fmin.reduce(values[:, column]), np.fmax.reduce(values[:, column])
