@@ -6,6 +6,7 @@ import pytest
 
 from rindices.errors import InputError
 from rindices.experiments.trust import (
+    NOTHING_FOUND,
     NuisanceResult,
     TrustTrial,
     format_markdown,
@@ -27,7 +28,7 @@ def test_patterns_are_counted_and_summarised(tmp_path: Path) -> None:
     results = run_trust_suite(
         [TrustTrial("null", "150 + 200", 0, 0), TrustTrial("number", "basic", 1, 0)], tmp_path, workers=1
     )
-    assert [result.found for result in results] == [0, 1]
+    assert [result.found for result in results] == [NOTHING_FOUND, 1]
     table = format_markdown(results)
     assert "| 150 + 200 | 0 | 100.0% | 1 |" in table
     assert [row.right for row in summarise_n_patterns(results)] == [1.0, 1.0]

@@ -152,7 +152,7 @@ def test_the_work_of_a_killed_worker_is_done_again(folder: Path, tmp_path: Path,
 def test_workers_that_are_always_killed_end_in_one_line(folder: Path, tmp_path: Path, expected: bytes) -> None:
     done = kill_workers(folder, tmp_path, kills=100)
     assert done.returncode == 1
-    message = r"error: worker processes ended before their work was done, 4 times \(SIGKILL\(-9\).*--workers\.\n"
+    message = r"error: worker processes ended before their work was done, 4 times; .*--workers\.\n"
     assert re.fullmatch(message, done.stderr), done.stderr
     again = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv")
     assert again.returncode == 0, again.stderr

@@ -23,7 +23,7 @@ from rindices.cli import (
     simulate,
 )
 from rindices.cli.console import print_json, print_problems
-from rindices.errors import Problem, RindicesError, Severity, describe_os_error
+from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
 
 app = typer.Typer(
     name="rindices",
@@ -79,7 +79,17 @@ def run() -> None:
     except OSError as error:  # of a file that no command speaks of, or that failed after its checks
         name = f" {error.filename}" if error.filename else ""
         what = f"the system could not read or write{name} ({describe_os_error(error)})"
-        print_problems([Problem(Severity.ERROR, what, "", "Look at the disk, then run the same command again")])
+        print_problems(
+            [
+                Problem(
+                    Severity.ERROR,
+                    what,
+                    "",
+                    "Look at the disk, then run the same command again",
+                    ProblemCode.FILE_UNREADABLE,
+                )
+            ]
+        )
         sys.exit(1)
     except SystemExit as exit_request:
         if exit_request.code != _INTERRUPT_EXIT_CODE:

@@ -4,7 +4,6 @@ Each chunk becomes one part, see `part_store`. Processes share nothing: each rea
 process that was killed is done again.
 """
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -50,6 +49,10 @@ _MAX_OFFENDERS = 100
 _MAX_REFUSED = 10_000
 """Offenders in refused chunks after which the others are not read."""
 _MAX_RETRIES = 3  # after a worker was lost
+_LOST_WORKERS = (
+    f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "
+    "runs out. Finished parts are kept: run the same command again with fewer --workers."
+)
 
 
 class StreamResult(NamedTuple):
@@ -196,20 +199,11 @@ def _run_chunks(
             break
         except BrokenExecutor as error:  # a worker was killed; what the others finished is kept
             if attempt == _MAX_RETRIES:
-                raise ModelError(_format_lost_worker(error)) from error
+                raise ModelError(_LOST_WORKERS) from error
     run.raise_errors()
     if not run.parts:
         raise TableError(f"{table} has no people in it: give the file or the folder of the table.")
     return [part for part in run.parts.values() if part is not None], run.n_resumed, run.people
-
-
-def _format_lost_worker(error: BrokenExecutor) -> str:
-    exit_codes = re.search(r"\{.*\}", str(error))
-    cause = f" ({exit_codes[0].strip('{}')})" if exit_codes else ""
-    return (
-        f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times{cause}; the system kills them "
-        "when memory runs out. Finished parts are kept: run the same command again with fewer --workers."
-    )
 
 
 def _make_parts(
