@@ -3,6 +3,7 @@
 import csv
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ ID, LABELS = "participant_id", ("comment", "group", "sex")
 _MISSING = {"", "NA", "NaN"}
 
 
+@cache
 def make_frame(people: int = PEOPLE, seed: int = 0, regions: int = REGIONS) -> pd.DataFrame:
     """Return ids, labels, age and regions of controls and as many patients."""
     rng = np.random.default_rng(seed)
