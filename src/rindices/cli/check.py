@@ -8,6 +8,7 @@ import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import (
+    Adjust,
     Controls,
     Covariates,
     Exclude,
@@ -47,6 +48,7 @@ def check(
     covariates: Covariates = None,
     site: Site = None,
     harmonise: Harmonise = None,
+    adjust: Adjust = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
     session: Session = None,
@@ -66,7 +68,8 @@ def check(
     columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
     regions |= {"missing_codes": split_option(missing_codes)}
-    people = {"participants": participants, "participants_id": participants_id, "harmonise": harmonise}
+    people = {"participants": participants, "participants_id": participants_id}
+    people |= {"harmonise": harmonise, "adjust": adjust}
     data = {**groups, **columns, **regions, **people}
     study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})
     policy = on_missing or ("drop" if study.data.on_missing == "drop" else "report")

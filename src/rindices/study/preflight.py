@@ -6,6 +6,7 @@ from rindices.errors import PreprocessingError, Problem, ProblemCode, StudyError
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.cohort_fit import check_settings
 from rindices.study.config import StudyConfig
+from rindices.study.recipes import get_study_recipe
 from rindices.study.sample_size import check_sample_size
 from rindices.tables.cohort import Cohort
 from rindices.tables.sessions import keep_first_scans
@@ -52,7 +53,8 @@ def find_study_problems(cohort: Cohort, study: StudyConfig) -> list[Problem]:
     except StudyError as error:
         problems += error.problems
     try:
-        problems += Preprocessing.fit(cohort, study.data.harmonise).review(cohort)
+        adjust = study.data.adjust or get_study_recipe(study.model.recipe).adjust
+        problems += Preprocessing.fit(cohort, study.data.harmonise, adjust).review(cohort)
     except PreprocessingError as error:
         problems += error.problems
     return problems
