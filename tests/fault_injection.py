@@ -6,8 +6,9 @@ A small study is written to FOLDER. Each command runs once without a fault, and 
 listed: open, read, write, sync, rename, delete, make a folder. Then, for each operation and each effect, the command
 runs again with this one fault. Whatever happens, it must end with the right files, or with one line that says why; no
 file may be half written; and the same command without a fault must then give the right files. Results are printed as
-JSON. A process that has imported everything is forked for each run, and numerical functions remember their results
-(by their arguments), so that a fault costs a fraction of a second.
+JSON. A run that was interrupted goes on in the same FOLDER; use a new one after a change of the code. A process that
+has imported everything is forked for each run, and numerical functions remember their results (by their arguments), so
+that a fault costs a fraction of a second.
 """
 
 import argparse
@@ -37,17 +38,17 @@ from rindices.experiments.simulate import write_cohort
 from tests.faulty_disk import EFFECTS, FaultyDisk, Operation
 from tests.report.helpers import remove_random_data
 
-TIMEOUT = 120  # seconds of a run
+TIMEOUT = 900  # seconds of a run, also on a busy machine
 REGIONS = 12
 STUDY = ["--group", "group", "--covariates", "age,sex", "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
 APPLY = ["--participants", "participants.tsv", "--workers", "1"]
 COMMANDS = {
-    "fit": ["fit", "volumes.csv", "--participants", "participants.tsv", *STUDY, "--workers", "1", "--out", "fitted"],
-    "apply": ["apply", "model.safetensors", "table", *APPLY, "--out", "out.tsv"],
-    "apply to a folder": ["apply", "model.safetensors", "table", *APPLY, "--out", "parts"],
-    "apply in memory": ["apply", "model.safetensors", "left.csv", "right.csv", *APPLY, "--out", "out.csv"],
     "report": ["report", "study"],
     "change": ["change", "visits.tsv", "--time", "age", "--out", "changed"],
+    "fit": ["fit", "volumes.csv", "--participants", "participants.tsv", *STUDY, "--workers", "1", "--out", "fitted"],
+    "apply": ["apply", "model.safetensors", "table", *APPLY, "--out", "out.tsv"],
+    "apply in memory": ["apply", "model.safetensors", "left.csv", "right.csv", *APPLY, "--out", "out.csv"],
+    "apply to a folder": ["apply", "model.safetensors", "table", *APPLY, "--out", "parts"],
 }
 TABLE_HEADER = """\
 # Injected faults
@@ -69,6 +70,11 @@ class Fault(NamedTuple):
     number: int
     operation: Operation
     effect: str
+
+    @property
+    def key(self) -> str:
+        """A name of the fault that is the same in the next run."""
+        return f"{self.command}: {self.effect} at {self.operation.kind} {self.number}"
 
 
 class Outcome(NamedTuple):
@@ -307,6 +313,26 @@ def list_faults(inputs: Path, folder: Path) -> tuple[list[Fault], dict[str, dict
     return faults, expected
 
 
+def judge_all(faults: list[Fault], home: Path, expected: dict[str, dict[str, bytes]]) -> list[Verdict]:
+    """Judge faults; those that an earlier run in the same folder judged to be mended are not injected again."""
+    gc.freeze()  # collecting garbage would copy the memory of this process into each of its copies
+    gc.disable()
+    journal, mended_states = home / "verdicts.jsonl", set[tuple[str, str]]()
+    lines = journal.read_text("utf-8").splitlines() if journal.exists() else []
+    verdicts = {key: Verdict(end, problem) for key, end, problem in map(json.loads, lines) if not problem}
+    for number, fault in enumerate(faults):
+        if fault.key not in verdicts:
+            verdict = judge(fault, home / "inputs", home / "work", expected[fault.command], mended_states)
+            verdicts[fault.key] = verdict
+            with journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([fault.key, *verdict]) + "\n")
+            if verdict.problem:
+                sys.stderr.write(f"{fault}: {verdict.problem}\n")
+        if number % 100 == 99:
+            sys.stderr.write(f"{number + 1} of {len(faults)}\n")
+    return [verdicts[fault.key] for fault in faults]
+
+
 def format_table(faults: list[Fault], verdicts: list[Verdict]) -> str:
     """Return the counts as a page of Markdown."""
     groups: dict[str, list[Verdict]] = {"all": verdicts}
@@ -333,20 +359,13 @@ def main() -> None:
     options = parser.parse_args()
     home, out = options.folder.resolve(), options.out and options.out.resolve()
     import_everything()
-    write_inputs(home / "inputs")
+    if not (home / "inputs").is_dir():
+        write_inputs(home / "inputs")
     faults, expected = list_faults(home / "inputs", home / "work")
     chosen = [fault for fault in faults if not options.only or fault.command in options.only.split(",")]
     if options.sample is not None and options.sample < len(chosen):
         chosen = sorted(random.Random(0).sample(chosen, options.sample))
-    gc.freeze()  # collecting garbage would copy the memory of this process into each of its copies
-    gc.disable()
-    verdicts, mended_states = [], set[tuple[str, str]]()
-    for fault in chosen:
-        verdicts.append(judge(fault, home / "inputs", home / "work", expected[fault.command], mended_states))
-        if verdicts[-1].problem:
-            sys.stderr.write(f"{fault}: {verdicts[-1].problem}\n")
-        if len(verdicts) % 100 == 0:
-            sys.stderr.write(f"{len(verdicts)} of {len(chosen)}\n")
+    verdicts = judge_all(chosen, home, expected)
     if out:
         out.write_text(format_table(chosen, verdicts), "utf-8")
     counts = {command: sum(fault.command == command for fault in chosen) for command in COMMANDS}
