@@ -1,6 +1,6 @@
 """Make the n-th operation on a file fail, for every n, and look at what a command leaves behind.
 
-    python -m tests.fault_injection FOLDER [--sample N] [--only COMMAND] [--out TABLE]
+    python -m tests.fault_injection FOLDER [--sample N] [--limit N] [--only COMMAND] [--out TABLE]
 
 A small study is written to FOLDER. Each command runs once without a fault, and its operations on files of the study are
 listed: open, read, write, sync, rename, delete, make a folder. Then, for each operation and each effect, the command
@@ -313,29 +313,31 @@ def list_faults(inputs: Path, folder: Path) -> tuple[list[Fault], dict[str, dict
     return faults, expected
 
 
-def judge_all(faults: list[Fault], home: Path, expected: dict[str, dict[str, bytes]]) -> list[Verdict]:
+def judge_all(
+    faults: list[Fault], home: Path, expected: dict[str, dict[str, bytes]], limit: int | None
+) -> dict[str, Verdict]:
     """Judge faults; those that an earlier run in the same folder judged to be mended are not injected again."""
     gc.freeze()  # collecting garbage would copy the memory of this process into each of its copies
     gc.disable()
     journal, mended_states = home / "verdicts.jsonl", set[tuple[str, str]]()
     lines = journal.read_text("utf-8").splitlines() if journal.exists() else []
-    verdicts = {key: Verdict(end, problem) for key, end, problem in map(json.loads, lines) if not problem}
-    for number, fault in enumerate(faults):
-        if fault.key not in verdicts:
-            verdict = judge(fault, home / "inputs", home / "work", expected[fault.command], mended_states)
-            verdicts[fault.key] = verdict
-            with journal.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([fault.key, *verdict]) + "\n")
-            if verdict.problem:
-                sys.stderr.write(f"{fault}: {verdict.problem}\n")
+    verdicts = {key: Verdict(end, problem) for key, end, problem in map(json.loads, lines)}
+    missing = [fault for fault in faults if fault.key not in verdicts or verdicts[fault.key].problem]
+    for number, fault in enumerate(missing[:limit]):
+        verdict = judge(fault, home / "inputs", home / "work", expected[fault.command], mended_states)
+        verdicts[fault.key] = verdict
+        with journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([fault.key, *verdict]) + "\n")
+        if verdict.problem:
+            sys.stderr.write(f"{fault}: {verdict.problem}\n")
         if number % 100 == 99:
-            sys.stderr.write(f"{number + 1} of {len(faults)}\n")
-    return [verdicts[fault.key] for fault in faults]
+            sys.stderr.write(f"{number + 1} of {len(missing)}\n")
+    return verdicts
 
 
-def format_table(faults: list[Fault], verdicts: list[Verdict]) -> str:
+def format_table(faults: list[Fault], verdicts: list[Verdict], n_possible: int) -> str:
     """Return the counts as a page of Markdown."""
-    groups: dict[str, list[Verdict]] = {"all": verdicts}
+    groups: dict[str, list[Verdict]] = {f"all ({n_possible:,} are possible)": verdicts}
     groups |= {f"`{command}`": [] for command in COMMANDS}
     groups |= {f"{kind}: {effect}": [] for kind, effects in EFFECTS.items() for effect in effects}
     for fault, verdict in zip(faults, verdicts, strict=True):
@@ -354,6 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sample", type=int, help="number of faults, drawn at random; all without it")
+    parser.add_argument("--limit", type=int, help="number of faults to inject now; the next run goes on")
     parser.add_argument("--only", default="", help="names of commands, separated by commas")
     parser.add_argument("--out", type=Path, help="for a table of the counts")
     options = parser.parse_args()
@@ -365,9 +368,11 @@ def main() -> None:
     chosen = [fault for fault in faults if not options.only or fault.command in options.only.split(",")]
     if options.sample is not None and options.sample < len(chosen):
         chosen = sorted(random.Random(0).sample(chosen, options.sample))
-    verdicts = judge_all(chosen, home, expected)
+    judged = judge_all(chosen, home, expected, options.limit)
+    chosen = [fault for fault in chosen if fault.key in judged]
+    verdicts = [judged[fault.key] for fault in chosen]
     if out:
-        out.write_text(format_table(chosen, verdicts), "utf-8")
+        out.write_text(format_table(chosen, verdicts, len(faults)), "utf-8")
     counts = {command: sum(fault.command == command for fault in chosen) for command in COMMANDS}
     failures = [[*fault, verdict.problem] for fault, verdict in zip(chosen, verdicts, strict=True) if verdict.problem]
     summary = {"possible": len(faults), "injected": len(chosen), "by_command": counts, "failures": failures}
