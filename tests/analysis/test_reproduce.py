@@ -59,7 +59,7 @@ def test_true_patterns_are_reproduced_and_noise_is_not() -> None:
 
     assert concordance("basic") > 0.9
     assert concordance("null") < 0.7
-    with pytest.raises(StudyError, match="members do not agree"):
+    with pytest.raises(StudyError, match="no difference between patients and controls"):
         reproduce_in_halves(ri.simulate_cohort("null", 1).cohort, partial(fit_model, patterns=3))
 
 

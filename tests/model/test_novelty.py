@@ -11,6 +11,7 @@ from scipy.stats import binom
 from sklearn.covariance import LedoitWolf
 
 import rindices as ri
+from rindices.errors import ModelError
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.model.novelty import (
     NOVELTY_LEVEL,
@@ -93,11 +94,15 @@ def test_people_of_the_training_distribution_are_rarely_novel(model: ri.FittedMo
 
 
 def test_volumes_in_ml_are_novel_by_their_unit(model: ri.FittedModel, people: Cohort) -> None:
-    few = people.take(np.arange(50))
-    table, problems, _ = model.assess(replace(few, volumes=few.volumes / 1000, unit="unknown"))
-    assert table["novel"].all()
-    assert table["novel_because"].str.contains("0.001 times the usual: another unit?", regex=False).mean() >= 0.95
-    assert "50 of 50 are novel where at most 5% are expected (another unit in 50)" in problems[0].what
+    volumes = people.volumes.copy()
+    volumes.iloc[:200] /= 1000
+    table, problems, _ = model.assess(replace(people, volumes=volumes, unit="unknown"))
+    in_ml = table.iloc[:200]
+    assert in_ml["novel"].all()
+    assert in_ml["novel_because"].str.contains("0.001 times the usual: another unit?", regex=False).all()
+    assert any("another unit in 200" in problem.what for problem in problems)
+    with pytest.raises(ModelError, match=r"regions are scaled differently than in training.*Check their unit"):
+        model.assess(replace(people, volumes=people.volumes / 1000, unit="unknown"))
 
 
 def test_exchanged_regions_are_named(model: ri.FittedModel, people: Cohort) -> None:

@@ -87,7 +87,7 @@ def wrong_metadata(content: bytes) -> Iterator[bytes]:
     yield build_content(metadata | {"sums": {"no region": ["MUSE_47", "MUSE_48"]}}, arrays)
     yield build_content(metadata | {"sums": {"MUSE_47": ["MUSE_47", 48]}}, arrays)
     yield build_content(metadata | {"covariate_ranges": {"age": [50, "x"]}}, arrays)
-    for schema in (SCHEMA_VERSION - 1, SCHEMA_VERSION + 1):
+    for schema in (1, SCHEMA_VERSION + 1):
         yield build_content(metadata | {"schema": schema}, arrays)
     yield build_content(metadata | {"regions": metadata["regions"][:-1] + metadata["regions"][:1]}, arrays)
     yield build_content(metadata | {"orders": [[0, 0], [0, 1]]}, arrays)

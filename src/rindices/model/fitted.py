@@ -298,7 +298,7 @@ class FittedModel:
 
     @cached_property
     def _novelty_detector(self) -> NoveltyDetector:
-        mean, codings = self.preprocessing.standardiser.mean, self.preprocessing.residualiser.codings
+        mean, codings = self.preprocessing.control_mean, self.preprocessing.residualiser.codings
         return NoveltyDetector(self.regions, mean, codings, self.card.covariate_ranges, self.training)
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -114,6 +114,12 @@ class Preprocessing:
         adjusted = residualiser.transform(volumes, controls.covariates)
         return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser, adjust)
 
+    @property
+    def control_mean(self) -> FloatArray:
+        """Usual value (R,) of each region in controls, in the unit of the table."""
+        mean = self.standardiser.mean
+        return np.asarray(np.exp(mean)) if self.adjust == "log" else mean
+
     def transform(self, cohort: Cohort) -> FloatArray:
         """Return the values that learners take.
 

@@ -47,6 +47,7 @@ def _collect_parts(table: Table, regions: pd.DataFrame) -> dict[str, FloatArray]
     """Return volumes (N,) that no head can be smaller than, by name."""
     layout = table.layout
     columns = [name for name in layout.aside.get("composite", []) if freesurfer.is_brain_volume(name)]
+    columns = [name for name in columns if name in table.frame]  # a column of two tables is kept once
     parts = {name: pd.to_numeric(table.frame[name], errors="coerce").to_numpy(dtype=float) for name in columns}
     volumes = [name for name in regions.columns if layout.measures.get(name, "volume") == "volume"]
     if layout.format != "table" and volumes:
