@@ -95,12 +95,12 @@ def test_people_of_the_training_distribution_are_rarely_novel(model: ri.FittedMo
 
 def test_volumes_in_ml_are_novel_by_their_unit(model: ri.FittedModel, people: Cohort) -> None:
     volumes = people.volumes.copy()
-    volumes.iloc[:200] /= 1000
+    volumes.iloc[:600] /= 1000
     table, problems, _ = model.assess(replace(people, volumes=volumes, unit="unknown"))
-    in_ml = table.iloc[:200]
+    in_ml = table.iloc[:600]
     assert in_ml["novel"].all()
     assert in_ml["novel_because"].str.contains("0.001 times the usual: another unit?", regex=False).all()
-    assert any("another unit in 200" in problem.what for problem in problems)
+    assert any("another unit in 600" in problem.what for problem in problems)
     with pytest.raises(ModelError, match=r"regions are scaled differently than in training.*Check their unit"):
         model.assess(replace(people, volumes=people.volumes / 1000, unit="unknown"))
 
