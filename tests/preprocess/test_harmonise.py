@@ -19,7 +19,6 @@ from rindices.errors import ModelError, PreprocessingError
 from rindices.experiments.simulate import write_cohort
 from rindices.model.safetensors_io import read_metadata, write_safetensors
 from rindices.preprocess.harmonise import Harmoniser, estimate_site_effect
-from rindices.preprocess.pipeline import resolve_harmonise_mode
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import Cohort
 
@@ -178,21 +177,6 @@ def test_results_do_not_depend_on_the_unit_of_a_region(seed: int, shift: float, 
     other = Harmoniser.fit(rescaled, data.design, data.site, data.regions)
     expected = original.transform(data.volumes, data.design, data.site) * factor + 1000 * shift
     np.testing.assert_allclose(other.transform(rescaled, data.design, data.site), expected, rtol=1e-6, atol=1e-3)
-
-
-def test_default_mode_depends_on_sites_and_covariates() -> None:
-    cohort = SiteData(100, 4, 2).cohort()
-    assert resolve_harmonise_mode(cohort) == "controls"
-    assert resolve_harmonise_mode(cohort, "none") == "none"
-    assert resolve_harmonise_mode(replace(cohort, people=cohort.people.drop(columns="site"))) == "none"
-    adjusted = replace(cohort, covariates=cohort.covariates.assign(scanner=cohort.people["site"]))
-    assert resolve_harmonise_mode(adjusted) == "none"  # the site is a covariate already
-    with pytest.raises(PreprocessingError, match="scanner is the site and a covariate as well"):
-        resolve_harmonise_mode(adjusted, "all")
-    with pytest.raises(PreprocessingError, match="needs the site of each person"):
-        ri.Preprocessing.fit(replace(cohort, people=cohort.people.drop(columns="site")), "controls")
-    with pytest.raises(PreprocessingError, match=r"'control' is not known: did you mean 'controls'"):
-        ri.Preprocessing.fit(cohort, "control")
 
 
 def test_sites_whose_effect_cannot_be_estimated_are_refused_by_name() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 import rindices as ri
 from rindices.errors import PreprocessingError, ProblemCode
-from rindices.preprocess.pipeline import resolve_adjustment
 from tests.preprocess.helpers import make_cohort
 
 
@@ -51,18 +50,6 @@ def test_no_controls() -> None:
     cohort = make_cohort()
     with pytest.raises(PreprocessingError, match="no controls"):
         ri.Preprocessing.fit(cohort.take(cohort.is_patient))
-
-
-def test_the_scale_is_logarithmic_where_all_values_are_positive() -> None:
-    cohort = make_cohort()
-    assert resolve_adjustment(cohort) == "log"
-    assert resolve_adjustment(cohort, "linear") == "linear"
-    signed = replace(cohort, volumes=cohort.volumes - cohort.volumes.mean())
-    assert resolve_adjustment(signed) == "linear"
-    with pytest.raises(PreprocessingError, match="needs positive values; these regions have others: r0"):
-        resolve_adjustment(signed, "log")
-    with pytest.raises(PreprocessingError, match=r"adjust = 'logg' is not known: did you mean 'log'"):
-        resolve_adjustment(cohort, "logg")
 
 
 def test_without_adjustment_covariates_are_not_used() -> None:

@@ -11,6 +11,7 @@ from rindices.model.records import MemberCountRecord, SettingRecord
 from rindices.report import summary
 from rindices.report.figures import plot_agreement
 from rindices.report.study_results import StudyResults, read_study_results
+from rindices.report.trust import build_trust_section
 from rindices.study.recipes import RECIPES
 from tests.report.helpers import render_section
 
@@ -26,7 +27,8 @@ def change_chosen(results: StudyResults, **changes: Any) -> StudyResults:
 
 def render_findings(results: StudyResults) -> str:
     findings = summary.summarise_findings(results)
-    return render_section("findings", findings=findings, results=results, cohort=results.cohort)
+    trust = build_trust_section(results)
+    return render_section("findings", findings=findings, results=results, cohort=results.cohort, trust=trust)
 
 
 def render_warnings(results: StudyResults, trust: None = None) -> str:
@@ -48,9 +50,34 @@ def test_findings_are_three_sentences_with_the_right_numbers(results: StudyResul
 
 
 def test_findings_of_a_negative_test_open_with_doubt(results: StudyResults) -> None:
-    number = replace(results.selection.number_of_patterns, by_test=0)
-    doubtful = replace(results, selection=replace(results.selection, number_of_patterns=number))
+    difference = replace(results.selection.difference, p=0.4)
+    doubtful = replace(results, selection=replace(results.selection, difference=difference))
     assert render_findings(doubtful).startswith("No difference between patients and controls was detected")
+    number = replace(results.selection.number_of_patterns, by_test=0)
+    older = replace(results, selection=replace(results.selection, number_of_patterns=number, difference=None))
+    assert render_findings(older).startswith("No difference between patients and controls was detected")
+
+
+def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) -> None:
+    def render(p: float, by_test: int, grid: tuple[Any, ...] = ()) -> str:
+        number = replace(results.selection.number_of_patterns, by_test=by_test)
+        difference = replace(results.selection.difference, p=p)
+        changes = {"finding": "mean_difference", "number_of_patterns": number, "difference": difference, "grid": grid}
+        changed = replace(results, selection=replace(results.selection, **changes))
+        return render_findings(changed) + render_section("choice", results=changed, agreement_chart=chart)
+
+    chart = plot_agreement(results)
+    text = render(0.003, 0)
+    assert (
+        "Patients differ from controls on average (p = 0.003). Nothing shows that they differ from each other" in text
+    )
+    assert "No patterns were tried, because patients do not differ from each other" in text
+    text = render(0.003, 2, results.selection.grid)
+    assert "Patterns were tried and are not stable, so there is one index" in text
+    assert "Nothing shows" not in text
+    text = render(0.4, 0)
+    assert text.startswith("No difference between patients and controls was detected")
+    assert "Patients differ from controls" not in text
 
 
 def test_one_member_says_nothing_about_agreement(results: StudyResults) -> None:

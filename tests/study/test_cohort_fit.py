@@ -44,6 +44,20 @@ def test_patients_who_are_alike_get_one_index_along_the_mean_difference(tmp_path
     assert model.card.recipe.name == "mean-difference"
 
 
+def test_the_recipe_of_the_mean_difference_needs_no_number(tmp_path: Path) -> None:
+    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    recipe = ModelConfig(recipe="mean-difference", members=4)
+    model = fit_cohort(cohort, recipe, 0, RunStore(tmp_path), 1)
+    assert (model.n_patterns, model.card.finding) == (1, "mean_difference")
+    with pytest.raises(StudyError, match="the recipe mean-difference has one index: leave out --patterns"):
+        check_settings(cohort, recipe.model_copy(update={"patterns": (2,)}))
+    null = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
+    with pytest.raises(ri.NoPatternError):
+        fit_cohort(null, recipe, 0, RunStore(tmp_path), 1)
+    forced = recipe.model_copy(update={"patterns": (1,)})
+    assert fit_cohort(null, forced, 0, RunStore(tmp_path), 1).n_patterns == 1
+
+
 def test_no_difference_is_an_error_with_its_figures(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
     with pytest.raises(ri.NoPatternError, match=r"would have been found with a power of 80%") as caught:
@@ -66,3 +80,6 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
     with pytest.raises(StudyError, match="needs at least 2 members each"):
         check_settings(cohort, ModelConfig(recipe="contrastive", members=1))
     check_settings(cohort, ModelConfig(recipe="contrastive", members=1, patterns=(2,)))
+    lone = cohort.take(np.r_[np.flatnonzero(cohort.is_control), np.flatnonzero(cohort.is_patient)[:3]])
+    with pytest.raises(StudyError, match="1 pattern needs at least 5 patients and 1 region; there are 3 and 139: add"):
+        check_settings(lone, ModelConfig(recipe="contrastive"))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import PatternCountRecord, PatternRecord, SettingRecord
+    from rindices.model.records import PatternCountRecord, PatternRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -182,13 +182,13 @@ def _print_result(
         counts = {"members": chosen["members"], "seconds": seconds}
         print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
         return
-    number, difference = selection.number_of_patterns, selection.difference
+    number = selection.number_of_patterns
     is_mean_difference = selection.finding == "mean_difference"
     agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
     weight = chosen.setting.orthogonality
     print_facts(
         [
-            ("difference", "" if difference is None else f"patients differ from controls, p = {difference.p:.3f}"),
+            ("difference", _describe_difference(selection)),
             ("patterns", _ONE_INDEX if is_mean_difference else _format_n_patterns(model.n_patterns, number)),
             ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
             ("agreement", f"{agreement}, {chosen.agreement_between}"),
@@ -203,6 +203,13 @@ def _print_result(
             ("report", page or ""),
         ]
     )
+
+
+def _describe_difference(selection: "SelectionRecord") -> str:
+    if selection.difference is None:
+        return ""
+    p = f"p = {selection.difference.p:.3f}"
+    return f"patients differ from controls, {p}" if selection.is_difference_detected else f"none detected, {p}"
 
 
 def _format_agreement(concordance: float | None, low: float | None, high: float | None) -> str:

@@ -203,7 +203,12 @@ def _run_chunks(
     run.raise_errors()
     if not run.parts:
         raise TableError(f"{table} has no people in it: give the file or the folder of the table.")
-    return [part for part in run.parts.values() if part is not None], run.n_resumed, run.people
+    parts = [part for part in run.parts.values() if part is not None]
+    if len(parts) < len(run.parts):
+        raise ModelError(
+            f"{len(run.parts) - len(parts)} chunks of {table} have no results: run the same command again."
+        )
+    return parts, run.n_resumed, run.people
 
 
 def _make_parts(

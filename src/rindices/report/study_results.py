@@ -12,13 +12,13 @@ from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
 from rindices.model.patterns import make_pattern_table
+from rindices.model.record_base import Record
 from rindices.model.records import (
     CandidateRecord,
     CohortRecord,
     DifferenceRecord,
     PermutationTestRecord,
     ProvenanceRecord,
-    Record,
     SelectionRecord,
     SettingRecord,
 )

@@ -116,10 +116,9 @@ class Adjustment:
 
 def summarise_findings(results: StudyResults) -> Findings:
     """Return the result in numbers."""
-    number = results.selection.number_of_patterns
     raised = results.select_group(PATIENT) > results.select_group(CONTROL).quantile(_CONTROL_QUANTILE)
     return Findings(
-        is_doubtful=number is not None and number.by_test == 0 and not results.is_mean_difference,
+        is_doubtful=not results.selection.is_difference_detected,
         n_patterns=results.model.n_patterns,
         locations=[locate_pattern(results, name) for name in results.names],
         share_raised=float(raised.any(axis=1).mean()),

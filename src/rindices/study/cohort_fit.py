@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.errors import StudyError
+from rindices.errors import StudyError, format_count
 from rindices.learners.ensemble import Member
 from rindices.learners.outcome import TrainingOutcome
 from rindices.model.fitted import FittedModel
@@ -68,6 +68,7 @@ class CohortFit:
     adjust: str | None = None
     observer: StudyObserver = _NO_OBSERVER
 
+    @limit_blas_threads()
     def __post_init__(self) -> None:
         if not self.cohort.n_controls or not self.cohort.n_patients:
             raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
@@ -87,13 +88,15 @@ class CohortFit:
             If no difference between patients and controls was detected, and no stable patterns were asked for.
         """
         failed: tuple[CandidateEvaluation, ...] = ()
-        if self.model.forced is not None or self.tests.finding is Finding.PATTERNS:
+        is_forced = self.model.forced is not None
+        has_patterns = self.model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
+        if has_patterns:
             model = self.model.model_copy(update={"patterns": self._list_numbers()})
             gathered, choice = self._train(model, self.engine, self.observer)
             if choice.best is not None:
                 return self._build(model, gathered, choice, Finding.PATTERNS)
             failed = choice.evaluations
-        if self.tests.finding is Finding.NO_DIFFERENCE:
+        if self.tests.finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
             raise self._make_no_pattern_error(failed)
         model = ModelConfig(patterns=(1,), members=self.model.members, recipe=MEAN_DIFFERENCE)
         gathered, choice = self._train(model, LocalEngine(1), _NO_OBSERVER, min_concordance=0.0)
@@ -173,12 +176,18 @@ def fit_cohort(
     adjust: str | None = None,
     observer: StudyObserver = _NO_OBSERVER,
 ) -> FittedModel:
-    """Train what the store lacks, choose a setting and build the model; see `CohortFit`.
+    """Train what the store lacks, choose a setting and build the model.
 
     Parameters
     ----------
+    cohort, model, seed, store, engine, harmonise, adjust, observer
+        See `CohortFit`.
     workers : int
         Number of processes of this machine, where no engine is given.
+
+    Returns
+    -------
+    FittedModel
 
     Raises
     ------
@@ -215,13 +224,17 @@ class _SettingWatcher:
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:
     """Refuse settings that cannot succeed, before anything is trained."""
     wanted = max(model.patterns or (1,))
+    if wanted > 1 and model.recipe == MEAN_DIFFERENCE:
+        raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
     if wanted > find_largest_number(cohort, model.recipe):
         least = get_study_recipe(model.recipe).min_patients(wanted)
         raise StudyError(
-            f"{wanted} patterns need at least {least} patients and {wanted} regions; there are {cohort.n_patients} and "
-            f"{cohort.n_regions}: ask for fewer patterns."
+            f"{format_count(wanted, 'pattern needs', 'patterns need')} at least {least} patients and "
+            f"{format_count(wanted, 'region')}; there are {cohort.n_patients} and {cohort.n_regions}: "
+            f"{'ask for fewer patterns' if wanted > 1 else 'add people'}."
         )
-    one_member = model.model_copy(update={"members": 1, "patterns": model.patterns or (1, 2)})
+    typical = (1,) if model.recipe == MEAN_DIFFERENCE else (1, 2)
+    one_member = model.model_copy(update={"members": 1, "patterns": model.patterns or typical})
     n_settings = len(make_plan(one_member, 0, ""))
     if n_settings > 1 and model.members < 2:
         raise StudyError(f"choosing among {n_settings} settings needs at least 2 members each: raise members.")

@@ -70,7 +70,7 @@ class GroupTests:
     def list_numbers_to_try(self, largest: int) -> tuple[int, ...]:
         """Return the numbers of patterns next to the one of the test, from 1 to the largest that can be trained."""
         number = self.dimensions.number
-        return tuple(n for n in (number - 1, number, number + 1) if 1 <= n <= largest) or (1,)
+        return tuple(n for n in (number - 1, number, number + 1) if 1 <= n <= largest) or (largest,)
 
     def make_difference_record(self) -> DifferenceRecord:
         """Return the result of the first test for ``selection.json``."""

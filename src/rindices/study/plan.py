@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from rindices.preprocess.pipeline import resolve_adjustment, resolve_harmonise_mode
+from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig
 from rindices.study.recipes import RecipeValues, get_study_recipe
