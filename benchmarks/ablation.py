@@ -14,6 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import DEFAULT_RECIPE, Recipe, get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
@@ -50,7 +51,8 @@ def measure_recipe(label: str, task: str, members: int, data: Path) -> dict[str,
     """Train members of one recipe on one task and score them."""
     case = get_suite_tasks(TASKS[task], data)[task](0)
     width = case.truth.shape[1]
-    trained = train_surreal_members(case.X, case.y, width, range(members), 0, ROWS[label], evidence=False)
+    people = PreparedPeople(case.X, case.y)
+    trained = train_surreal_members(people, width, range(members), 0, ROWS[label], evidence=False)
     indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in trained])
     _, agreeing, orders = find_agreeing_members(indices)
     return {

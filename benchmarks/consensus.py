@@ -18,6 +18,7 @@ from joblib import Parallel, delayed, parallel_config
 from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
 from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
 from rindices.learners.ensemble import Member, fit_linear_members
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
@@ -54,15 +55,17 @@ def make_paper_trainer(steps: int) -> Train:
 
     def train(case: BenchmarkCase, numbers: Sequence[int], seed: int) -> list[Member]:
         stacks = [numbers[start : start + 5] for start in range(0, len(numbers), 5)]
-        width = case.truth.shape[1]
-        return [m for stack in stacks for m in train_surreal_members(case.X, case.y, width, stack, seed, recipe)]
+        width, people = case.truth.shape[1], PreparedPeople(case.X, case.y)
+        return [m for stack in stacks for m in train_surreal_members(people, width, stack, seed, recipe)]
 
     return train
 
 
 def make_contrastive_trainer() -> Train:
     """Fit contrastive members on four fifths of the people each."""
-    return lambda case, numbers, seed: fit_linear_members(case.X, case.y, case.truth.shape[1], numbers, seed, False)
+    return lambda case, numbers, seed: fit_linear_members(
+        PreparedPeople(case.X, case.y), case.truth.shape[1], numbers, seed, False
+    )
 
 
 def format_table(rows: Sequence[dict[str, float | str]], title: str) -> str:

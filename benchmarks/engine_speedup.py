@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import rindices as ri
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig, RunConfig
 from rindices.study.engines.base import run_plan
 from rindices.study.engines.registry import make_engine
@@ -35,7 +36,7 @@ def time_training(engine: str, workers: int, sets: int, task: str) -> tuple[floa
     with tempfile.TemporaryDirectory() as folder:
         store = RunStore(Path(folder))
         start = time.perf_counter()
-        run_plan(plan, X, y, store, make_engine(RunConfig(engine=engine, workers=workers)))  # type: ignore[arg-type]
+        run_plan(plan, PreparedPeople(X, y), store, make_engine(RunConfig(engine=engine, workers=workers)))  # type: ignore[arg-type]
         seconds = time.perf_counter() - start
         return seconds, {path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")}
 

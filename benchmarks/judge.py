@@ -15,6 +15,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.contrastive.linear_start import LinearStart
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.subsampling import draw_subsample
 from rindices.learners.surreal.ensemble_training import TrainingData
 from rindices.learners.surreal.recipe import DEFAULT_RECIPE
@@ -49,7 +50,7 @@ def measure_discrimination(task: str, ratio: float, seed: int) -> dict[str, obje
     case = get_suite_tasks(TASKS[task])[task](seed)
     width = case.truth.shape[1]
     recipe = DEFAULT_RECIPE.replace(held_steps=STEPS[-1], max_steps=STEPS[-1], discriminator_ratio=ratio)
-    data = TrainingData.from_people(case.X, case.y, width, recipe)
+    data = TrainingData.from_people(PreparedPeople(case.X, case.y), width, recipe)
     x, y = (torch.as_tensor(data.scale_group(label), dtype=torch.float32) for label in (0, 1))
     plan = TrainingPlan(width, recipe, seed=seed, members=tuple(range(len(KINDS))))
     state = make_training_state(plan.members, plan, x, y, make_starts(data, width, seed))

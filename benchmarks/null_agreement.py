@@ -18,6 +18,7 @@ from joblib import Parallel, delayed, parallel_config
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.ensemble import fit_linear_members
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import get_recipe
 from rindices.preprocess.pipeline import Preprocessing
@@ -35,9 +36,9 @@ def measure_agreement(kind: str, task: str, size: tuple[int, int], width: int, s
     cohort = simulate_cohort(replace(TASKS[task], n_controls=size[0], n_patients=size[1]), seed).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     if kind == "contrastive":
-        members = fit_linear_members(X, y, width, range(MEMBERS), seed)
+        members = fit_linear_members(PreparedPeople(X, y), width, range(MEMBERS), seed)
     else:
-        members = train_surreal_members(X, y, width, range(MEMBERS), seed, AT_START)
+        members = train_surreal_members(PreparedPeople(X, y), width, range(MEMBERS), seed, AT_START)
     indices = np.stack([member.head.infer(X[y == 1]) for member in members])
     evidence = np.array([member.evidence for member in members])
     choice = choose_grid_point([Candidate(GridPoint(width), indices, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)

@@ -21,6 +21,7 @@ from step_speed import install_upstream, upstream_burst
 from rindices.experiments.paper import SURREAL_GAN_SCORES
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.suites import get_suite_tasks
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import DEFAULT_RECIPE
 from rindices.selection.agreement import pattern_c_index
@@ -61,7 +62,8 @@ def measure_rindices(task: str) -> dict[str, Any]:
     r = model.apply(simulated.cohort).filter(regex=r"^r\d+$").to_numpy()[simulated.cohort.is_patient]
     case = get_suite_tasks("paper")[task](0)
     start = time.perf_counter()
-    (member,) = train_surreal_members(case.X, case.y, case.truth.shape[1], (0,), 0, DEFAULT_RECIPE, evidence=False)
+    people, width = PreparedPeople(case.X, case.y), case.truth.shape[1]
+    (member,) = train_surreal_members(people, width, (0,), 0, DEFAULT_RECIPE, evidence=False)
     member_seconds = time.perf_counter() - start
     return {
         "task": task,

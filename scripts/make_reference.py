@@ -1,6 +1,6 @@
 """Compute the parameters of the reference generator from the IXI table of MUSE volumes.
 
-Usage: ``python scripts/make_reference.py ../shared/data/ixi src/rindices/experiments/data/reference_muse.npz``
+Usage: ``python scripts/make_reference.py ../shared/data/ixi src/rindices/model/data/reference_muse.npz``
 
 Healthy people under 70. Summary statistics only: for each of the 139 regions the coefficients of log volume on age, sex
 and log intracranial volume and the residual's standard deviation; the residuals' correlation (Ledoit-Wolf); the

@@ -13,6 +13,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.ensemble import Member
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import train_surreal_members
 from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
@@ -32,11 +33,11 @@ def measure_recipe(
     recipe = get_recipe("default", **changes)
     start = time.perf_counter()
     stacks = [(range(MEMBERS_WITH_EVIDENCE), evidence), (range(MEMBERS_WITH_EVIDENCE, members), False)]
-    width = case.truth.shape[1]
+    people, width = PreparedPeople(case.X, case.y), case.truth.shape[1]
     trained = [
         member
         for numbers, with_evidence in stacks
-        for member in train_surreal_members(case.X, case.y, width, numbers, seed, recipe, evidence=with_evidence)
+        for member in train_surreal_members(people, width, numbers, seed, recipe, evidence=with_evidence)
     ]
     return {
         "label": label,

@@ -28,7 +28,7 @@ def test_simulated_controls_are_like_ixi(shared: Path) -> None:
 
 
 def test_the_parameters_are_small_summary_statistics() -> None:
-    path = Path(ri.__file__).parent / "experiments/data/reference_muse.npz"
+    path = Path(ri.__file__).parent / "model/data/reference_muse.npz"
     assert path.stat().st_size < 150_000
     with np.load(path) as stored:
         assert max(stored[name].size for name in stored.files) == 139 * 138 // 2

@@ -7,6 +7,7 @@ import rindices as ri
 from rindices.errors import InputError
 from rindices.learners.ensemble import compute_split_half_agreement, fit_linear_members, rescale_consensus
 from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.learners.prepared_people import PreparedPeople
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +18,8 @@ def people() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_member_depends_on_seed_and_number_alone(people: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = people
-    together = fit_linear_members(X, y, 2, (0, 1), seed=3, evidence=False)
-    (alone,) = fit_linear_members(X, y, 2, (1,), seed=3, evidence=False)
+    together = fit_linear_members(PreparedPeople(X, y), 2, (0, 1), seed=3, evidence=False)
+    (alone,) = fit_linear_members(PreparedPeople(X, y), 2, (1,), seed=3, evidence=False)
     np.testing.assert_array_equal(together[1].head.weights, alone.head.weights)
     assert not np.array_equal(together[0].head.weights, alone.head.weights)
     assert alone.patterns.shape == (len(SEVERITY_LEVELS), 2, X.shape[1])
@@ -26,7 +27,7 @@ def test_a_member_depends_on_seed_and_number_alone(people: tuple[np.ndarray, np.
 
 
 def test_evidence_is_the_agreement_of_disjoint_halves(people: tuple[np.ndarray, np.ndarray]) -> None:
-    (member,) = fit_linear_members(*people, 2, (0,), seed=0)
+    (member,) = fit_linear_members(PreparedPeople(*people), 2, (0,), seed=0)
     assert member.evidence is not None
     assert 0.5 < member.evidence[0] <= 1.0
     r = np.random.default_rng(0).normal(size=(40, 2))
@@ -37,12 +38,12 @@ def test_too_many_patterns_are_an_input_error() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), np.repeat([0, 1], 10)
     with pytest.raises(InputError, match="n_patterns is 9 but X has 3"):
-        fit_linear_members(X, y, 9, (0,), seed=0)
+        fit_linear_members(PreparedPeople(X, y), 9, (0,), seed=0)
 
 
 def test_the_rescaled_consensus_is_1_at_the_98th_percentile(people: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = people
-    members = fit_linear_members(X, y, 2, (0, 1, 2), seed=0, evidence=False)
+    members = fit_linear_members(PreparedPeople(X, y), 2, (0, 1, 2), seed=0, evidence=False)
     orders = [np.array([0, 1]), np.array([1, 0]), np.array([0, 1])]
     heads, unit = rescale_consensus([member.head for member in members], orders, X[y == 1])
     consensus = np.mean([head.infer(X[y == 1])[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)

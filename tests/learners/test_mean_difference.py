@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.covariance import ledoit_wolf
 
 import rindices as ri
 from rindices.errors import InputError
-from rindices.learners.mean_difference import SHRINKAGE, MeanDifference, compute_difference_weights
+from rindices.learners.mean_difference import SHRINKAGES, MeanDifference, compute_difference_weights
 
 
 def simulate(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -20,11 +21,14 @@ def test_weights_against_a_plain_computation() -> None:
     X, y = simulate()
     groups = [X[y == label] for label in (0, 1)]
     pooled = np.concatenate([group - group.mean(axis=0) for group in groups])
-    correlation = np.corrcoef(pooled, rowvar=False)
-    metric = (1 - SHRINKAGE) * correlation + SHRINKAGE * np.eye(8)
     scale = pooled.std(axis=0)
-    expected = np.linalg.inv(metric) @ ((groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale) / scale
-    np.testing.assert_allclose(compute_difference_weights(X, y)[:, 0], expected, rtol=1e-9)
+    covariance = ledoit_wolf(pooled / scale)[0]
+    difference = (groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale
+    expected = np.zeros(8)
+    for share in SHRINKAGES:
+        direction = np.linalg.inv((1 - share) * covariance + share * np.eye(8)) @ difference
+        expected += direction / np.sqrt(direction @ covariance @ direction) / len(SHRINKAGES) / scale
+    np.testing.assert_allclose(compute_difference_weights(X, y)[:, 0], expected, rtol=1e-6)
 
 
 def test_the_index_is_zero_for_controls_and_one_for_severe_patients() -> None:

@@ -18,15 +18,16 @@ from rindices.learners.contrastive.estimator import compute_unit_severity, initi
 from rindices.learners.ensemble import Member
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.subsampling import draw_subsample
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.plan import MemberSet, make_plan, resolve_recipe
 from rindices.study.recipes import RECIPES, StudyRecipe, get_study_recipe, refuse_changes, register_recipe
 
 
-def train_plain_difference(X: np.ndarray, y: np.ndarray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def train_plain_difference(prepared: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     """One pattern per member: the mean difference between patients and controls of its own half of the people."""
-    members = []
+    members, (X, y, _) = [], prepared
     for number in work.numbers:
         rows = draw_subsample(y, 0.5, np.random.default_rng([work.seed, number])).seen
         people, patient = X[rows], y[rows] == 1

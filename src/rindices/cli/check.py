@@ -22,6 +22,7 @@ from rindices.cli.options import (
     Participants,
     ParticipantsId,
     Patients,
+    Reference,
     Session,
     Site,
 )
@@ -49,6 +50,7 @@ def check(
     site: Site = None,
     harmonise: Harmonise = None,
     adjust: Adjust = None,
+    reference: Reference = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
     session: Session = None,
@@ -61,7 +63,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
-    from rindices.cli.fit import load_study
+    from rindices.cli.fit import load_study, make_absolute
     from rindices.tables.validation.validate import validate_table
 
     groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
@@ -69,11 +71,11 @@ def check(
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
     regions |= {"missing_codes": split_option(missing_codes)}
     people = {"participants": participants, "participants_id": participants_id}
-    people |= {"harmonise": harmonise, "adjust": adjust}
+    people |= {"harmonise": harmonise, "adjust": adjust, "reference": make_absolute(reference)}
     data = {**groups, **columns, **regions, **people}
     study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})
     policy = on_missing or ("drop" if study.data.on_missing == "drop" else "report")
-    result = _check_for_training(validate_table(replace(study.data.request(folder), on_missing=policy)), study)
+    result = _check_for_training(validate_table(replace(study.data.request(folder), on_missing=policy)), study, folder)
     if as_json:
         print_json(_result_to_json(result))
     else:
@@ -82,7 +84,7 @@ def check(
     raise typer.Exit(0 if result.ok else 1)
 
 
-def _check_for_training(result: "ValidationResult", study: "StudyConfig") -> "ValidationResult":
+def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder: Path) -> "ValidationResult":
     """Add what would stop fit or make it warn, so that a table is called ready only if fit would run."""
     problems = [
         replace(problem, severity=Severity.ERROR) if problem.cure and problem.code in _STOPPING_CODES else problem
@@ -94,7 +96,7 @@ def _check_for_training(result: "ValidationResult", study: "StudyConfig") -> "Va
         cohort, problems = keep_training_scans(result.cohort, problems)
         if len(cohort) < len(result.cohort):
             result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
-        problems += find_study_problems(cohort, study)
+        problems += find_study_problems(cohort, study, folder)
     return replace(result, problems=tuple(problems))
 
 

@@ -24,6 +24,7 @@ from rindices.cli.options import (
     Participants,
     ParticipantsId,
     Patients,
+    Reference,
     Session,
     Site,
 )
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
 
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import PatternCountRecord, PatternRecord, SelectionRecord, SettingRecord
+    from rindices.model.records import (
+        PatternCountRecord,
+        PatternRecord,
+        ReferenceRecord,
+        SelectionRecord,
+        SettingRecord,
+    )
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -56,6 +63,7 @@ def fit(
     site: Site = None,
     harmonise: Harmonise = None,
     adjust: Adjust = None,
+    reference: Reference = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
     session: Session = None,
@@ -85,7 +93,8 @@ def fit(
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
     regions |= {"missing_codes": split_option(missing_codes)}
     people = {"participants": participants, "participants_id": participants_id, "on_missing": on_missing}
-    data = {"harmonise": harmonise, "adjust": adjust, **people, **groups, **columns, **regions}
+    adjustment = {"harmonise": harmonise, "adjust": adjust, "reference": make_absolute(reference)}
+    data = {**adjustment, **people, **groups, **columns, **regions}
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
@@ -115,6 +124,11 @@ def load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[
         raise typer.BadParameter(str(error)) from error
 
 
+def make_absolute(reference: str | None) -> str | None:
+    """Return the path of a reference from the root; ``muse`` is no path."""
+    return reference if reference in (None, "muse") else str(Path(reference).absolute())
+
+
 def _to_config_value(value: object) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
@@ -125,10 +139,12 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.report.page import write_report
     from rindices.study.engines.base import StudyObserver
     from rindices.study.exceptions import NoPatternError, StudyStoppedError
+    from rindices.study.reference import read_reference
     from rindices.study.run import run_study
 
     start, has_weights = time.monotonic(), _has_weights(study.model)
     cohort, problems = _read_table(study, folder)
+    reference = read_reference(study.data, folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
     with Progress("fit") as progress:
 
@@ -142,7 +158,13 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
         try:
             ending: FittedModel | NoPatternError = run_study(
-                cohort, study, out, study_file=source, table_problems=problems, observer=observer
+                cohort,
+                study,
+                out,
+                study_file=source,
+                table_problems=problems,
+                observer=observer,
+                reference=reference,
             )
         except NoPatternError as error:
             ending = error
@@ -194,6 +216,7 @@ def _print_result(
             ("agreement", f"{agreement}, {chosen.agreement_between}"),
             ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
             *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
+            ("reference", _describe_reference(model.card.reference)),
             ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
             ("seconds", f"{seconds:g}"),
             (
@@ -203,6 +226,12 @@ def _print_result(
             ("report", page or ""),
         ]
     )
+
+
+def _describe_reference(reference: "ReferenceRecord | None") -> str:
+    if reference is None:
+        return ""
+    return f"{reference.name} ({reference.people:,} people) has weight {reference.weight:g} in normal variation"
 
 
 def _describe_difference(selection: "SelectionRecord") -> str:
@@ -271,11 +300,14 @@ def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
 
 def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
     from rindices.study.estimate import estimate_run_time
+    from rindices.study.reference import read_reference
 
     cohort = read_study_cohort(study, folder)
     model, run = study.model, study.run
-    data = study.data
-    estimate = estimate_run_time(cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust)
+    data, reference = study.data, read_reference(study.data, folder)
+    estimate = estimate_run_time(
+        cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust, reference
+    )
     if as_json:
         print_json(asdict(estimate))
         return

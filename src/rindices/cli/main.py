@@ -17,6 +17,7 @@ from rindices.cli import (
     fit,
     model,
     power,
+    reference,
     report,
     reproduce,
     score,
@@ -43,6 +44,7 @@ app.command("classify", epilog=classify.EPILOG)(classify.classify)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("change", epilog=change.EPILOG)(change.change)
 app.add_typer(model.app, name="model")
+app.command("reference", epilog=reference.EPILOG)(reference.reference)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
 app.command("power", epilog=power.EPILOG)(power.power)

@@ -8,7 +8,7 @@ import typer
 
 from rindices.cli.console import print_facts, print_json, split_option
 from rindices.cli.options import Json
-from rindices.errors import join_names
+from rindices.errors import format_count, join_names
 from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
         ("agreement", agreement),
         ("test", _describe_test(card)),
         ("recipe", _describe_recipe(card)),
+        ("reference", _describe_reference(card)),
         ("training", _describe_training(card)),
         ("made by", f"rindices {card.rindices_version}"),
         ("licence", card.licence),
@@ -168,6 +169,14 @@ def _describe_novelty(model: "FittedModel") -> str:
     if model.training is not None and len(model.training.distances):
         return "regions and covariates, against the training people"
     return "ranges of covariates alone: nothing else is known of the training people"
+
+
+def _describe_reference(card: "ModelCard") -> str:
+    reference = card.reference
+    if reference is None:
+        return ""
+    people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
+    return f"{reference.name}, {people}, weight {reference.weight:g}"
 
 
 def _describe_recipe(card: "ModelCard") -> str:

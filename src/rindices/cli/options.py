@@ -16,6 +16,10 @@ Harmonise = Annotated[str | None, typer.Option(help="Learn what sites do from co
 Adjust = Annotated[
     str | None, typer.Option(help="Adjust for covariates on the log or linear scale, or none; log if all are positive.")
 ]
+Reference = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE|FILE|muse", help="Healthy people measured with the same program, for correlations."),
+]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the ids, if unusual.")]
 Session = Annotated[str | None, typer.Option(help="Column of the session, if unusual.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Regions to leave out.")]

@@ -1,12 +1,11 @@
 """Reference generator: healthy adults with the paper's 139 MUSE regions, age, sex and intracranial volume.
 
 Log volumes are linear in age, sex and log intracranial volume, with correlated normal residuals. The parameters are
-summary statistics of the IXI data set (see ``data/README.md``), written by ``scripts/make_reference.py``.
+summary statistics of the IXI data set (see ``model/data/README.md``), written by ``scripts/make_reference.py``.
 """
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from typing import Protocol, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices._typing import FloatArray
 from rindices.errors import SimulationError
+from rindices.model.normal_reference import load_muse_figures
 from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import Cohort
 from rindices.tables.layout.muse import region_name
@@ -88,16 +88,11 @@ class FittedHealthyReference:
 @cache
 def load_reference() -> HealthyReference:
     """Return the generator that comes with the package."""
-    with as_file(files("rindices.experiments") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
-        values = {name: stored[name] for name in stored.files}
-    number = len(values["codes"])
-    correlation = np.eye(number)
-    correlation[np.tril_indices(number, -1)] = values["correlation"]
-    correlation = np.tril(correlation) + np.tril(correlation, -1).T
+    values = load_muse_figures()
     return HealthyReference(
         regions=tuple(region_name(int(code)) for code in values["codes"]),
         coefficients=values["coefficients"].astype(float),
-        root=values["sd"].astype(float)[:, None] * np.linalg.cholesky(correlation),
+        root=values["sd"].astype(float)[:, None] * np.linalg.cholesky(values["correlation"]),
         age=values["age"].astype(float),
         male=float(values["male"]),
         icv=values["icv"].astype(float),

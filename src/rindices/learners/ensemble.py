@@ -12,6 +12,7 @@ from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, Cont
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, SurrealHead
 from rindices.learners.mean_difference import MeanDifference
 from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
 from rindices.selection.agreement import agreement
 
@@ -49,8 +50,7 @@ LinearLearner = type[ContrastiveICA] | type[MeanDifference]
 
 
 def fit_linear_members(
-    X: FloatArray,
-    y: IntArray,
+    people: PreparedPeople,
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
@@ -64,10 +64,7 @@ def fit_linear_members(
 
     Parameters
     ----------
-    X : (N, R)
-        Prepared people.
-    y : (N,)
-        0 control, 1 patient.
+    people : PreparedPeople
     n_patterns : int
     numbers : sequence of int
         Numbers of the members.
@@ -84,31 +81,33 @@ def fit_linear_members(
     members = []
     for number in numbers:
         rng = np.random.default_rng([seed, number])
-        fitted = _fit_subsample(X, y, draw_subsample(y, SUBSAMPLE_SHARE, rng), learner, n_patterns, rng)
+        fitted = _fit_subsample(people, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), learner, n_patterns, rng)
         curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
-        halves = _fit_split_halves(X, y, learner, n_patterns, rng) if evidence else None
+        halves = _fit_split_halves(people, learner, n_patterns, rng) if evidence else None
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, fitted.head_, curves, halves))
     return members
 
 
 def _fit_subsample(
-    X: FloatArray, y: IntArray, subsample: Subsample, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
+    people: PreparedPeople, subsample: Subsample, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
 ) -> ContrastiveICA | MeanDifference:
     """Fit a learner on a subsample."""
-    seen = subsample.seen
+    seen = people.take(subsample.seen)
     try:
-        return learner(n_patterns, int(rng.integers(2**31 - 1))).fit(X[seen], y[seen])
+        return learner(n_patterns, int(rng.integers(2**31 - 1)), reference=seen.reference).fit(seen.X, seen.y)
     except np.linalg.LinAlgError as error:
-        raise InputError(f"{n_patterns} patterns cannot be told apart in {len(seen)} people: ask for fewer.") from error
+        raise InputError(
+            f"{n_patterns} patterns cannot be told apart in {len(seen.y)} people: ask for fewer."
+        ) from error
 
 
 def _fit_split_halves(
-    X: FloatArray, y: IntArray, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
+    people: PreparedPeople, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
 ) -> SplitHalfAgreement:
     """Return the agreement of fits on two disjoint halves, on all patients."""
     first, second = (
-        _fit_subsample(X, y, half, learner, n_patterns, rng).head_.infer(X[y == 1])
-        for half in split_into_halves(y, rng)
+        _fit_subsample(people, half, learner, n_patterns, rng).head_.infer(people.X[people.y == 1])
+        for half in split_into_halves(people.y, rng)
     )
     return compute_split_half_agreement(first, second)
 

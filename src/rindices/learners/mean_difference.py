@@ -1,8 +1,9 @@
 """One R-index: a person's position along the mean difference between patients and controls.
 
-It is the answer where patients differ from controls, but not from each other more than controls do. The direction is
-C^-1 d with the mean difference d and a strongly shrunk covariance C of both groups: weak effects and few people leave
-too little for the covariance itself.
+It is the answer where patients differ from controls, but not from each other more than controls do. A direction is
+C^-1 d with the mean difference d and the covariance C of both groups, shrunk to the identity. Weak effects need strong
+shrinkage, strong effects little, and choosing one of them by cross-validation is noisy in small samples. So the index
+is the mean over several shrinkages, whose directions are scaled to the same variance.
 
 Shape letters: N people, R regions.
 """
@@ -13,11 +14,12 @@ import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.learners.base import Learner, RandomState
+from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import compute_unit_severity, initialise_contrastive_head
+from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 
-SHRINKAGE = 0.5
-"""Weight of the identity in the correlation matrix."""
+SHRINKAGES = (0.2, 0.5, 0.8, 0.95)
+"""Weights of the identity in the correlation matrix."""
 
 
 class MeanDifference(Learner):
@@ -29,6 +31,8 @@ class MeanDifference(Learner):
         Must be 1.
     random_state : ignored
         Present for the interface of learners.
+    reference : array-like of shape (R, R), default=None
+        Correlations of the regions in a reference population of healthy people.
 
     Attributes
     ----------
@@ -50,8 +54,11 @@ class MeanDifference(Learner):
     >>> r = MeanDifference().fit(X, y).transform(X)  # doctest: +SKIP
     """
 
-    def __init__(self, n_patterns: int = 1, random_state: RandomState = None) -> None:
+    def __init__(
+        self, n_patterns: int = 1, random_state: RandomState = None, reference: FloatArray | None = None
+    ) -> None:
         super().__init__(n_patterns, random_state)
+        self.reference = reference
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.n_patterns != 1:
@@ -59,7 +66,7 @@ class MeanDifference(Learner):
         head = initialise_contrastive_head(regions, patient, 1, straighten=True)
         people = head.prepare(regions)
         difference = people[patient].mean(axis=0) - people[~patient].mean(axis=0)
-        weights = compute_difference_weights(people, patient.astype(np.intp))
+        weights = compute_difference_weights(people, patient.astype(np.intp), self.reference)
         unit = compute_unit_severity(people[patient] @ weights)
         self.head_ = replace(head, weights=weights / unit)
         self.shifts_ = (difference * unit / (difference @ weights))[None, :]
@@ -72,8 +79,8 @@ class MeanDifference(Learner):
         return self.head_.infer(prepared)
 
 
-def compute_difference_weights(people: FloatArray, y: IntArray, patterns: FloatArray | None = None) -> FloatArray:
-    """Return the weights (R, 1) of the mean difference.
+def compute_difference_weights(people: FloatArray, y: IntArray, reference: FloatArray | None = None) -> FloatArray:
+    """Return the weights (R, 1) of the mean difference: the mean of the directions of all `SHRINKAGES`.
 
     Parameters
     ----------
@@ -81,8 +88,8 @@ def compute_difference_weights(people: FloatArray, y: IntArray, patterns: FloatA
         In control standard deviations.
     y : (N,)
         0 control, 1 patient.
-    patterns : ignored
-        Present so that it can take the place of other functions that learn weights.
+    reference : (R, R), optional
+        Correlations of the regions in a reference population.
 
     Returns
     -------
@@ -90,9 +97,11 @@ def compute_difference_weights(people: FloatArray, y: IntArray, patterns: FloatA
     """
     groups = [people[y == label] for label in (0, 1)]
     residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
-    spread = residuals.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    correlation = residuals.T @ residuals / len(residuals) / np.outer(spread, spread)
-    metric = (1.0 - SHRINKAGE) * correlation + SHRINKAGE * np.eye(len(spread))
-    difference = (groups[1].mean(axis=0) - groups[0].mean(axis=0)) / spread
-    return np.asarray(np.linalg.solve(metric, difference) / spread)[:, None]
+    scale = handle_zeros_in_scale(residuals.std(axis=0))
+    residuals = residuals / scale
+    variances, axes = np.linalg.eigh(estimate_covariance(residuals, ReferenceTarget.choose(residuals, reference)))
+    difference = axes.T @ ((groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale)
+    directions = [difference / ((1.0 - share) * variances + share) for share in SHRINKAGES]
+    lengths = [np.sqrt(max(float(variances @ direction**2), 1e-300)) for direction in directions]
+    mean = np.mean([direction / length for direction, length in zip(directions, lengths, strict=True)], axis=0)
+    return np.asarray(axes @ mean / scale)[:, None]

@@ -20,9 +20,11 @@ from scipy.stats import rankdata, spearmanr
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.contrastive.estimator import compute_contrastive_space, initialise_contrastive_head
 from rindices.learners.log_transform import invert_log_transform
+from rindices.learners.normal_variation import ReferenceTarget
 from rindices.threads import limit_blas_threads
 
-WeightLearner = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
+WeightLearner = Callable[[FloatArray, IntArray, FloatArray, FloatArray | None], FloatArray]
+_BoundLearner = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
 N_BOOTSTRAPS, N_SPLITS = 30, 15
 _SPLIT_FRACTION = 0.4  # of the people in each of two disjoint fits; both rank the remaining fifth
 _CARRIER_QUANTILE = 0.95  # quantile of controls above which a patient carries a pattern
@@ -58,6 +60,7 @@ def assess_pattern_stability(
     bootstraps: int = N_BOOTSTRAPS,
     splits: int = N_SPLITS,
     learn_weights: WeightLearner | None = None,
+    reference: FloatArray | None = None,
 ) -> PatternStability:
     """Rank left-out patients along a model's patterns, learnt again from other people.
 
@@ -75,22 +78,28 @@ def assess_pattern_stability(
     bootstraps, splits : int
         Number of bootstrap samples and of split halves.
     learn_weights : callable, optional
-        Takes prepared people (N, R), y (N,) and the patterns (R, M); returns the weights (R, M) learnt from these
-        people. Left out, the patterns are projected onto the disease space.
+        Takes prepared people (N, R), y (N,), the patterns (R, M) and the reference; returns the weights (R, M) learnt
+        from these people. Left out, the patterns are projected onto the disease space.
+    reference : (R, R), optional
+        Correlations of a reference population.
 
     Returns
     -------
     PatternStability
     """
-    learn_weights = learn_weights or _compute_pattern_weights
+    method = learn_weights or _compute_pattern_weights
+
+    def learn(people: FloatArray, y: IntArray, shifts: FloatArray) -> FloatArray:
+        return method(people, y, shifts, reference)
+
     with limit_blas_threads():
         head = initialise_contrastive_head(X, y == 1, len(patterns), straighten=True)
         people = head.prepare(X)
         average = invert_log_transform(head.shift_mean, float(head.share))
         shifts = head.prepare(head.control_mean + head.control_scale * (average + patterns)).T
         rng = np.random.default_rng([seed, 7])
-        samples = [_assess_bootstrap(people, y, indices, shifts, learn_weights, rng) for _ in range(bootstraps)]
-        split_half = [_correlate_split_halves(people, y, shifts, learn_weights, rng) for _ in range(splits)]
+        samples = [_assess_bootstrap(people, y, indices, shifts, learn, rng) for _ in range(bootstraps)]
+        split_half = [_correlate_split_halves(people, y, shifts, learn, rng) for _ in range(splits)]
     stability, carriers, auc = (np.array(figures) for figures in zip(*samples, strict=True))
     return PatternStability(stability, np.array(split_half), carriers, auc)
 
@@ -113,14 +122,14 @@ def _assess_bootstrap(
     y: IntArray,
     indices: FloatArray,
     shifts: FloatArray,
-    learn_weights: WeightLearner,
+    learn: _BoundLearner,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return stability, share of carriers and AUC (M,) each, in the people outside one bootstrap sample."""
     groups = _split_by_group(y)
     sample = np.concatenate([rng.choice(group, len(group)) for group in groups])
     controls, patients = (np.setdiff1d(group, sample) for group in groups)
-    weights = learn_weights(people[sample], y[sample], shifts)
+    weights = learn(people[sample], y[sample], shifts)
     scores = people[controls] @ weights, people[patients] @ weights
     stability = _correlate_ranks(indices[patients], scores[1])
     if not len(controls) or not len(patients):
@@ -129,7 +138,7 @@ def _assess_bootstrap(
 
 
 def _correlate_split_halves(
-    people: FloatArray, y: IntArray, shifts: FloatArray, learn_weights: WeightLearner, rng: np.random.Generator
+    people: FloatArray, y: IntArray, shifts: FloatArray, learn: _BoundLearner, rng: np.random.Generator
 ) -> FloatArray:
     """Correlate the ranks that two disjoint fits give to patients of neither, (M,)."""
     groups = [rng.permutation(group) for group in _split_by_group(y)]
@@ -138,7 +147,7 @@ def _correlate_split_halves(
     indices = []
     for half in (0, 1):
         seen = np.concatenate([group[half * n : (half + 1) * n] for group, n in zip(groups, sizes, strict=True)])
-        indices.append(people[left_out] @ learn_weights(people[seen], y[seen], shifts))
+        indices.append(people[left_out] @ learn(people[seen], y[seen], shifts))
     return _correlate_ranks(*indices)
 
 
@@ -146,10 +155,14 @@ def _split_by_group(y: IntArray) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(y == 0), np.flatnonzero(y == 1)
 
 
-def _compute_pattern_weights(people: FloatArray, y: IntArray, shifts: FloatArray) -> FloatArray:
+def _compute_pattern_weights(
+    people: FloatArray, y: IntArray, shifts: FloatArray, reference: FloatArray | None
+) -> FloatArray:
     """Return the weights (R, M) of the patterns' projections onto the disease space of these people."""
     centre = people[y == 0].mean(axis=0)
-    space, noise, _ = compute_contrastive_space(people[y == 0] - centre, people[y == 1] - centre, shifts.shape[1])
+    controls, patients = people[y == 0] - centre, people[y == 1] - centre
+    target = ReferenceTarget.choose(controls, reference)
+    space, noise, _ = compute_contrastive_space(controls, patients, shifts.shape[1], target)
     dual = np.linalg.solve(noise, space)
     projected = space @ np.linalg.solve(space.T @ dual, dual.T @ shifts)
     size = np.sqrt((shifts * np.linalg.solve(noise, shifts)).sum(axis=0))

@@ -7,7 +7,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -208,6 +208,17 @@ class MetadataSchema2(ModelMetadata):
         return self
 
 
+class ReferenceMetadata(_Section):
+    """Metadata of a file with the correlations of a reference population, see `NormalReference`."""
+
+    regions: Names
+    people: Annotated[int, Field(ge=1, le=_MAX_INTEGER)]
+    sites: Annotated[int, Field(ge=1, le=_MAX_INTEGER)]
+    name: str
+    adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)]
+    covariates: list[Name]
+
+
 class MetadataSchema3(MetadataSchema2):
     """Metadata of the third schema, which names the scale on which measures are adjusted; it was linear before."""
 
@@ -215,10 +226,11 @@ class MetadataSchema3(MetadataSchema2):
 
 
 AnyMetadata = MetadataSchema1 | MetadataSchema2 | MetadataSchema3
+_AnySection = TypeVar("_AnySection", bound=_Section)
 
 
-def validate_metadata(file: str, metadata: Mapping[str, Any], kind: type[AnyMetadata]) -> AnyMetadata:
-    """Check the metadata of a model.
+def validate_metadata(file: str, metadata: Mapping[str, Any], kind: type[_AnySection]) -> _AnySection:
+    """Check the metadata of a model or of a reference.
 
     Parameters
     ----------

@@ -188,6 +188,16 @@ class RecipeRecord(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class ReferenceRecord(Record):
+    """Reference population whose correlations of regions were used, and the weight that they got (0 to 1)."""
+
+    name: str
+    people: int
+    sites: int
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
 class ModelCard(Record):
     """What a model file says about its model beside what it needs to be applied.
 
@@ -228,6 +238,7 @@ class ModelCard(Record):
     number_of_patterns: PatternCountRecord | None = field(default=None, metadata=OMIT_EMPTY)
     finding: str = field(default="", metadata=OMIT_EMPTY)
     pattern_evidence: tuple[PatternRecord, ...] = field(default=(), metadata=OMIT_EMPTY)
+    reference: ReferenceRecord | None = field(default=None, metadata=OMIT_EMPTY)
     severity_correlation: tuple[tuple[float, ...], ...] | None = field(default=None, metadata=OMIT_EMPTY)
     name: str = field(default="", metadata=OMIT_EMPTY)
     licence: str = field(default="", metadata=OMIT_EMPTY)

@@ -15,6 +15,7 @@ from rindices._version import __version__
 from rindices.learners.ensemble import Member, rescale_consensus
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.pattern_stability import PatternStability, assess_pattern_stability
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import calibrate_intervals
 from rindices.model.novelty import TrainingDistribution
@@ -84,7 +85,7 @@ def _finite_or_none(value: float | None) -> float | None:
 def build_model(
     cohort: Cohort,
     preprocessing: Preprocessing,
-    X: FloatArray,
+    people: PreparedPeople,
     gathered: dict[GridPoint, list[Member]],
     choice: SelectionResult,
     model: ModelConfig,
@@ -97,7 +98,7 @@ def build_model(
     ----------
     cohort : Cohort
     preprocessing : Preprocessing
-    X : (N, R)
+    people : PreparedPeople
         The cohort, prepared.
     gathered : dict
         All members by grid point.
@@ -111,6 +112,7 @@ def build_model(
     FittedModel
     """
     assert choice.best is not None
+    X, y, reference = people
     point = choice.evaluations[choice.best].point
     converged = [member for member in gathered[point] if member.outcome is TrainingOutcome.CONVERGED]
     chosen = [converged[index] for index in choice.agreeing]
@@ -133,7 +135,7 @@ def build_model(
     )
     learn_weights = get_study_recipe(recipe).learn_weights
     stability = assess_pattern_stability(
-        X, cohort.is_patient.astype(np.intp), fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights
+        X, y, fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights, reference=reference
     )
     records = make_pattern_records(stability)
     return replace(

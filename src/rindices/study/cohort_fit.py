@@ -12,10 +12,14 @@ import numpy as np
 from rindices._typing import FloatArray
 from rindices.errors import StudyError, format_count
 from rindices.learners.ensemble import Member
+from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import FittedModel
-from rindices.model.records import SelectionRecord
+from rindices.model.normal_reference import NormalReference
+from rindices.model.records import ReferenceRecord, SelectionRecord
 from rindices.preprocess.pipeline import Preprocessing
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
@@ -67,6 +71,7 @@ class CohortFit:
     harmonise: str | None = None
     adjust: str | None = None
     observer: StudyObserver = _NO_OBSERVER
+    reference: NormalReference | None = None
 
     @limit_blas_threads()
     def __post_init__(self) -> None:
@@ -75,7 +80,9 @@ class CohortFit:
         check_settings(self.cohort, self.model)
         self.adjust = self.adjust or get_study_recipe(self.model.recipe).adjust
         self.preprocessing = Preprocessing.fit(self.cohort, self.harmonise, self.adjust)
-        self.X, self.y = self.preprocessing.transform(self.cohort), self.cohort.is_patient.astype(np.intp)
+        X, y = self.preprocessing.transform(self.cohort), self.cohort.is_patient.astype(np.intp)
+        reference = None if self.reference is None else self.reference.select(self.cohort.regions)
+        self.people = PreparedPeople(X, y, reference)
         self.tests = run_group_tests(self.cohort, self.seed, self.adjust)
 
     @limit_blas_threads()
@@ -116,10 +123,10 @@ class CohortFit:
         min_concordance: float = MIN_STABLE_CONCORDANCE,
     ) -> tuple[dict[GridPoint, list[Member]], SelectionResult]:
         """Train all settings of a model and choose among them."""
-        plan = make_plan(model, self.seed, make_data_key(self.cohort, self.harmonise, self.adjust))
-        patients = self.X[self.y == 1]
+        plan = make_plan(model, self.seed, make_data_key(self.cohort, self.harmonise, self.adjust, self.reference))
+        patients = self.people.X[self.people.y == 1]
         watcher = _SettingWatcher(plan, self.store, patients, observer)
-        run_plan(plan, self.X, self.y, self.store, engine, replace(observer, on_progress=watcher.update))
+        run_plan(plan, self.people, self.store, engine, replace(observer, on_progress=watcher.update))
         gathered = gather_members(plan, self.store)
         candidates = [_make_candidate(point, members, patients) for point, members in gathered.items()]
         return gathered, choose_grid_point(candidates, self.seed, min_concordance)
@@ -143,7 +150,18 @@ class CohortFit:
         )
         if not has_patterns:
             selection = replace(selection, grid=make_candidate_records(failed))
-        return build_model(self.cohort, self.preprocessing, self.X, gathered, choice, model, self.seed, selection)
+        fitted = build_model(
+            self.cohort, self.preprocessing, self.people, gathered, choice, model, self.seed, selection
+        )
+        return replace(fitted, card=replace(fitted.card, reference=self._make_reference_record()))
+
+    def _make_reference_record(self) -> ReferenceRecord | None:
+        """Return the reference and the weight that it gets among all controls."""
+        controls = (self.people.X[self.people.y == 0] - CONTROL_MEAN) / CONTROL_SD
+        target = ReferenceTarget.choose(controls, self.people.reference)
+        if self.reference is None or target is None:
+            return None
+        return ReferenceRecord(self.reference.name, self.reference.people, self.reference.sites, target.weight)
 
     def _make_no_pattern_error(self, failed: tuple[CandidateEvaluation, ...]) -> NoPatternError:
         tests = self.tests
@@ -175,12 +193,13 @@ def fit_cohort(
     harmonise: str | None = None,
     adjust: str | None = None,
     observer: StudyObserver = _NO_OBSERVER,
+    reference: NormalReference | None = None,
 ) -> FittedModel:
     """Train what the store lacks, choose a setting and build the model.
 
     Parameters
     ----------
-    cohort, model, seed, store, engine, harmonise, adjust, observer
+    cohort, model, seed, store, engine, harmonise, adjust, observer, reference
         See `CohortFit`.
     workers : int
         Number of processes of this machine, where no engine is given.
@@ -194,7 +213,8 @@ def fit_cohort(
     NoPatternError
         If the study ends without a model.
     """
-    return CohortFit(cohort, model, seed, store, engine or LocalEngine(workers), harmonise, adjust, observer).run()
+    engine = engine or LocalEngine(workers)
+    return CohortFit(cohort, model, seed, store, engine, harmonise, adjust, observer, reference).run()
 
 
 @dataclass

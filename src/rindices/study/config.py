@@ -17,6 +17,7 @@ from rindices.errors import (
     describe_os_error,
     did_you_mean,
 )
+from rindices.model.normal_reference import MUSE_REFERENCE
 from rindices.study.recipes import RECIPES
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
@@ -38,6 +39,7 @@ class DataConfig(_ConfigSection):
     patients: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     site: str | None = None
+    reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
     adjust: Literal["log", "linear", "none"] | None = None
     id: str | None = None
@@ -199,8 +201,9 @@ def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, d
     stored = read_study(path).model_dump(exclude_defaults=True)
     folder = path.absolute().parent
     stored["data"]["volumes"] = [str(folder / table) for table in stored["data"]["volumes"]]
-    if "participants" in stored["data"]:
-        stored["data"]["participants"] = str(folder / stored["data"]["participants"])
+    for key in ("participants", "reference"):
+        if key in stored["data"] and stored["data"][key] != MUSE_REFERENCE:
+            stored["data"][key] = str(folder / stored["data"][key])
     merged = {name: stored.get(name, {}) | options[name] for name in options}
     changes = stored.get("model", {}).get("recipe_changes", {}) | options["model"].get("recipe_changes", {})
     return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rindices._typing import FloatArray, IntArray
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import count_processes
@@ -42,6 +43,7 @@ def estimate_run_time(
     workers: int = -1,
     harmonise: str | None = None,
     adjust: str | None = None,
+    reference: NormalReference | None = None,
 ) -> RunEstimate:
     """Return what would run and roughly for how long: by the size of the table, or after timing one member.
 
@@ -58,6 +60,7 @@ def estimate_run_time(
         People from whom site effects are learnt.
     adjust : {'log', 'linear', 'none'}, optional
         Scale of the adjustment for covariates.
+    reference : NormalReference, optional
 
     Returns
     -------
@@ -66,15 +69,17 @@ def estimate_run_time(
     adjust = adjust or get_study_recipe(model.recipe).adjust
     if model.patterns is None:
         model = model.model_copy(update={"patterns": TYPICAL_PATTERNS})
-    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust))
+    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust, reference))
     store = RunStore(runs) if runs.is_dir() else None
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes = count_processes(workers, len(missing))
     seconds = 0.0
     if missing:
         X = Preprocessing.fit(cohort, harmonise, adjust).transform(cohort)
-        y = cohort.is_patient.astype(np.intp)
-        seconds = sum(_estimate_set_seconds(missing, X, y)) / n_processes
+        people = PreparedPeople(
+            X, cohort.is_patient.astype(np.intp), None if reference is None else reference.select(cohort.regions)
+        )
+        seconds = sum(_estimate_set_seconds(missing, people)) / n_processes
     return RunEstimate(
         settings=len({work.point for work in plan}),
         members=sum(len(work.numbers) for work in plan),
@@ -85,16 +90,16 @@ def estimate_run_time(
     )
 
 
-def _estimate_set_seconds(sets: Sequence[MemberSet], X: FloatArray, y: IntArray) -> list[float]:
+def _estimate_set_seconds(sets: Sequence[MemberSet], people: PreparedPeople) -> list[float]:
     """Return the seconds that each member set takes; without a formula, the largest number of patterns is timed."""
     recipe = get_study_recipe(sets[0].recipe)
     if recipe.estimate_seconds is not None:
         first_sets = {work.point.n_patterns: work for work in reversed(sets)}
-        per_member = {n_patterns: recipe.estimate_seconds(X, y, work) for n_patterns, work in first_sets.items()}
+        per_member = {n_patterns: recipe.estimate_seconds(people, work) for n_patterns, work in first_sets.items()}
         return [per_member[work.point.n_patterns] * len(work.numbers) for work in sets]
     largest = max(sets, key=lambda work: work.point.n_patterns)
-    rows = np.arange(0, len(X), max(1, len(X) // MAX_TIMED_PEOPLE))
+    rows = np.arange(0, len(people.X), max(1, len(people.X) // MAX_TIMED_PEOPLE))
     start = time.perf_counter()
-    recipe.train_members(X[rows], y[rows], replace(largest, numbers=(0,)), None)
+    recipe.train_members(people.take(rows), replace(largest, numbers=(0,)), None)
     seconds = time.perf_counter() - start
     return [seconds * len(work.numbers) for work in sets]

@@ -8,6 +8,7 @@ import numpy as np
 
 from rindices.errors import Problem, Severity
 from rindices.model.fitted import FittedModel
+from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.study.config import make_study
 from rindices.study.engines.base import Engine, StudyObserver
 from rindices.study.exceptions import StudyWarning
@@ -28,6 +29,7 @@ def fit(
     recipe_changes: RecipeChanges | None = None,
     harmonise: str | None = None,
     adjust: str | None = None,
+    reference: NormalReference | str | Path | None = None,
     seed: int = 0,
     workers: int = -1,
     runs: str | Path | None = None,
@@ -63,6 +65,9 @@ def fit(
     adjust : {'log', 'linear', 'none'}, optional
         Scale on which measures are adjusted for covariates. Left out, ``log`` if all values are positive, else
         ``linear``; recipe ``paper`` is linear.
+    reference : NormalReference, path or 'muse', optional
+        Healthy people elsewhere whose correlations of regions help where controls are few: a `NormalReference`, a file
+        that it wrote, or ``muse``, which comes with the package. A reference that does not fit gets no weight.
     seed : int
         The same seed gives the same numbers on any number of workers.
     workers : int
@@ -104,6 +109,8 @@ def fit(
     data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust}
     cohort, problems = keep_training_scans(cohort, [])
     study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")
+    if isinstance(reference, str | Path):
+        reference = load_reference_file(reference)
     return run_study(
         cohort,
         study,
@@ -112,6 +119,7 @@ def fit(
         engine=engine,
         table_problems=problems,
         observer=StudyObserver(on_problems=_warn_about_problems),
+        reference=reference,
     )
 
 

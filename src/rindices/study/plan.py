@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig
@@ -62,11 +63,14 @@ def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
     return weights if model.orthogonality is None else tuple(dict.fromkeys(model.orthogonality))
 
 
-def make_data_key(cohort: Cohort, harmonise: str | None = None, adjust: str | None = None) -> str:
-    """Return the key of the training data: the cohort, how its sites are harmonised and how it is adjusted."""
+def make_data_key(
+    cohort: Cohort, harmonise: str | None = None, adjust: str | None = None, reference: NormalReference | None = None
+) -> str:
+    """Return the key of the training data: the cohort, its harmonisation and adjustment, and the reference."""
     mode, scale = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
     sites = "" if mode == "none" else f"-{mode}"
-    return cohort.fingerprint() + sites + ("" if scale == "linear" else f"-{scale}")
+    scale = "" if scale == "linear" else f"-{scale}"
+    return cohort.fingerprint() + sites + scale + ("" if reference is None else f"-{reference.digest}")
 
 
 def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:

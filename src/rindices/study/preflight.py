@@ -1,12 +1,14 @@
 """Checks of a study before it is trained: ``rindices check`` runs all that would stop ``rindices fit``."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from rindices.errors import PreprocessingError, Problem, ProblemCode, StudyError
+from rindices.errors import ModelError, PreprocessingError, Problem, ProblemCode, StudyError, TableError
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.cohort_fit import check_settings
 from rindices.study.config import StudyConfig
 from rindices.study.recipes import get_study_recipe
+from rindices.study.reference import read_reference
 from rindices.study.sample_size import check_sample_size
 from rindices.tables.cohort import Cohort
 from rindices.tables.sessions import keep_first_scans
@@ -32,7 +34,7 @@ def keep_training_scans(cohort: Cohort, problems: Sequence[Problem]) -> tuple[Co
     return cohort, [*notes, *(problem for problem in problems if not notes or problem not in repeated)]
 
 
-def find_study_problems(cohort: Cohort, study: StudyConfig) -> list[Problem]:
+def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path()) -> list[Problem]:
     """Return what would stop a study before training, and what fit would warn of.
 
     Parameters
@@ -40,7 +42,9 @@ def find_study_problems(cohort: Cohort, study: StudyConfig) -> list[Problem]:
     cohort : Cohort
         With controls and patients.
     study : StudyConfig
-        Its section ``data`` is used for the adjustment alone.
+        Its section ``data`` is used for the adjustment and the reference alone.
+    folder : Path
+        Folder that the path of the reference is relative to.
 
     Returns
     -------
@@ -56,5 +60,11 @@ def find_study_problems(cohort: Cohort, study: StudyConfig) -> list[Problem]:
         adjust = study.data.adjust or get_study_recipe(study.model.recipe).adjust
         problems += Preprocessing.fit(cohort, study.data.harmonise, adjust).review(cohort)
     except PreprocessingError as error:
+        problems += error.problems
+    try:
+        reference = read_reference(study.data, folder)
+        if reference is not None:
+            reference.select(cohort.regions)
+    except (ModelError, TableError) as error:
         problems += error.problems
     return problems

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rindices._typing import FloatArray, IntArray
     from rindices.learners.ensemble import Member
     from rindices.learners.pattern_stability import WeightLearner
+    from rindices.learners.prepared_people import PreparedPeople
     from rindices.study.plan import MemberSet
 
 RecipeValues = Mapping[str, Any]
@@ -56,10 +57,9 @@ class StudyRecipe:
     resolve_values : callable
         Takes the values to change by name and whether severities are correlated; returns all values.
     train_members : callable
-        Takes prepared people (N, R), groups (N,; 0 control, 1 patient), a member set and a file for the state of a
-        long training; returns the members of the set.
+        Takes `PreparedPeople`, a member set and a file for the state of a long training; returns the set's members.
     estimate_seconds : callable, optional
-        Takes people, groups and a member set; returns the seconds that one member takes. Left out, one member is
+        Takes people and a member set; returns the seconds that one member takes. Left out, one member is
         trained on at most 2,000 people and timed.
     orthogonality_weights : tuple of float
         Weights lambda to try unless the study names others; empty for a recipe without that weight.
@@ -81,8 +81,8 @@ class StudyRecipe:
     name: str
     description: str
     resolve_values: Callable[[RecipeChanges, bool], RecipeValues]
-    train_members: Callable[[FloatArray, IntArray, MemberSet, Path | None], list[Member]]
-    estimate_seconds: Callable[[FloatArray, IntArray, MemberSet], float] | None = None
+    train_members: Callable[[PreparedPeople, MemberSet, Path | None], list[Member]]
+    estimate_seconds: Callable[[PreparedPeople, MemberSet], float] | None = None
     orthogonality_weights: tuple[float, ...] = ()
     min_patients: Callable[[int], int] = _require_patients_for_halves
     get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
@@ -124,21 +124,21 @@ def _resolve_surreal(name: str, changes: RecipeChanges, correlated: bool) -> Rec
     return recipe_to_dict(customise_recipe(get_recipe(name), learn_copula=correlated, **changes))
 
 
-def _train_surreal(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def _train_surreal(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.surreal.ensemble_training import train_surreal_members
     from rindices.learners.surreal.recipe import recipe_from_dict
 
     recipe = recipe_from_dict(json.loads(work.values))
-    return train_surreal_members(X, y, work.point.n_patterns, work.numbers, work.seed, recipe, checkpoint)
+    return train_surreal_members(people, work.point.n_patterns, work.numbers, work.seed, recipe, checkpoint)
 
 
-def _estimate_surreal_seconds(X: FloatArray, y: IntArray, work: MemberSet) -> float:
+def _estimate_surreal_seconds(people: PreparedPeople, work: MemberSet) -> float:
     from rindices.learners.surreal.cost import estimate_training_seconds, measure_speed
     from rindices.learners.surreal.recipe import recipe_from_dict
 
     recipe = recipe_from_dict(json.loads(work.values))
     seconds = estimate_training_seconds(
-        X.shape[1],
+        people.X.shape[1],
         work.point.n_patterns,
         warm_start=recipe.warm_start,
         start_steps=recipe.start_steps,
@@ -148,23 +148,25 @@ def _estimate_surreal_seconds(X: FloatArray, y: IntArray, work: MemberSet) -> fl
     return seconds * measure_speed()
 
 
-def _train_contrastive(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def _train_contrastive(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.ensemble import fit_linear_members
 
-    return fit_linear_members(X, y, work.point.n_patterns, work.numbers, work.seed)
+    return fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
 
 
-def _train_mean_difference(X: FloatArray, y: IntArray, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def _train_mean_difference(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.ensemble import fit_linear_members
     from rindices.learners.mean_difference import MeanDifference
 
-    return fit_linear_members(X, y, work.point.n_patterns, work.numbers, work.seed, learner=MeanDifference)
+    return fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed, learner=MeanDifference)
 
 
-def _learn_mean_difference_weights(people: FloatArray, y: IntArray, patterns: FloatArray) -> FloatArray:
+def _learn_mean_difference_weights(
+    people: FloatArray, y: IntArray, patterns: FloatArray, reference: FloatArray | None
+) -> FloatArray:
     from rindices.learners.mean_difference import compute_difference_weights
 
-    return compute_difference_weights(people, y)
+    return compute_difference_weights(people, y, reference)
 
 
 def _get_contrastive_share(values: RecipeValues) -> float:

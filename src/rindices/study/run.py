@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from rindices.errors import Problem, StudyError, describe_os_error
 from rindices.model.fitted import FittedModel
+from rindices.model.normal_reference import NormalReference
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.cohort_fit import CohortFit
 from rindices.study.config import StudyConfig
@@ -32,6 +33,7 @@ def run_study(
     study_file: Path | None = None,
     table_problems: Sequence[Problem] = (),
     observer: StudyObserver = _NO_OBSERVER,
+    reference: NormalReference | None = None,
 ) -> FittedModel:
     """Run a study and write its files; used by `rindices.fit` and by ``rindices fit``.
 
@@ -52,6 +54,8 @@ def run_study(
     table_problems : sequence of Problem
         Problems found while reading the table, for ``cohort.json``.
     observer : StudyObserver
+    reference : NormalReference, optional
+        The reference that ``study.data.reference`` names, read by `read_reference`.
 
     Returns
     -------
@@ -75,7 +79,9 @@ def run_study(
                     clear_outputs(out)
                 if out is not None and study_file is not None:
                     write_study_file(out, study, study_file)
-                model, effects = _fit_or_write_null_result(cohort, study, out, store, engine, problems, observer)
+                model, effects = _fit_or_write_null_result(
+                    cohort, study, out, store, engine, problems, observer, reference
+                )
                 doubts = _list_doubts(model, cohort)
                 observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
                 if out is not None:
@@ -103,12 +109,13 @@ def _fit_or_write_null_result(
     engine: Engine | None,
     problems: Sequence[Problem],
     observer: StudyObserver,
+    reference: NormalReference | None,
 ) -> tuple[FittedModel, RegionEffects]:
     """Fit the model of a study; a study without a model is written to its folder and raised."""
     data = study.data
     fit = CohortFit(
         *(cohort, study.model, study.run.seed, store, engine or make_engine(study.run)),
-        *(data.harmonise, data.adjust, observer),
+        *(data.harmonise, data.adjust, observer, reference),
     )
     try:
         return fit.run(), fit.tests.effects

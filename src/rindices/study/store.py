@@ -17,12 +17,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, Field
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import FloatArray
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, describe_os_error
 from rindices.learners.ensemble import Member
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
 from rindices.model.metadata import MAX_DIMENSION
 from rindices.model.safetensors_io import read_arrays, read_header, read_metadata, write_safetensors
@@ -92,16 +93,10 @@ class RunStore:
         """Lock the folder while a block runs."""
         return lock_folder(self.folder)
 
-    def save_training_data(self, X: FloatArray, y: IntArray) -> Path:
-        """Write prepared people for the workers; the name of the file depends on its content.
-
-        Parameters
-        ----------
-        X : (N, R)
-        y : (N,)
-        """
+    def save_people(self, people: PreparedPeople) -> Path:
+        """Write prepared people for the workers; the name of the file depends on its content."""
         content = io.BytesIO()
-        np.savez(content, X=X, y=y)
+        np.savez(content, **{name: array for name, array in people._asdict().items() if array is not None})
         path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
         try:
             write_atomically(path, content.getbuffer())
@@ -109,14 +104,14 @@ class RunStore:
             raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room and run again.") from error
         return path
 
-    def load_training_data(self, path: Path) -> tuple[FloatArray, IntArray]:
-        """Return the people (N, R) and groups (N,) that `save_training_data` wrote."""
+    def load_people(self, path: Path) -> PreparedPeople:
+        """Return the people that `save_people` wrote."""
         if not _wait_for_file(path):
             raise StudyError(
                 f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
             )
         with np.load(path) as arrays:
-            return arrays["X"], arrays["y"]
+            return PreparedPeople(**{name: arrays[name] for name in arrays.files})
 
     def wait_for(self, work: MemberSet) -> None:
         """Wait until a set that a worker has finished is visible here; shared file systems are slow."""

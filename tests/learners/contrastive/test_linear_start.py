@@ -5,7 +5,6 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from rindices.errors import InputError
-from rindices.learners.contrastive.estimator import estimate_control_covariance
 from rindices.learners.contrastive.linear_start import (
     compute_inverse_weights,
     compute_start_curves,
@@ -13,6 +12,7 @@ from rindices.learners.contrastive.linear_start import (
     fit_linear_start,
 )
 from rindices.learners.contrastive.sparse_patterns import compute_severity_weights
+from rindices.learners.normal_variation import estimate_covariance
 from rindices.learners.subsampling import Subsample, draw_subsample
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.helpers import LinearCohort
@@ -48,7 +48,7 @@ def test_a_start_ranks_severities(kind, floor):
     curves = compute_start_curves(start, (0.25, 1.0))
     assert curves.shape == (2, 2, 40)
     assert (np.abs(curves[1]).sum() > np.abs(curves[0]).sum()).all()
-    np.testing.assert_allclose(start.whitening_covariance, estimate_control_covariance(truth.controls))
+    np.testing.assert_allclose(start.whitening_covariance, estimate_covariance(truth.controls))
 
 
 def test_the_prior_improves_the_inverse_for_correlated_severities():

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from rindices.learners.contrastive.linear_start import LinearStart
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.subsampling import draw_subsample
 from rindices.learners.surreal.ensemble_training import TrainingData
 from rindices.learners.surreal.networks import NetworkSizes
@@ -42,7 +43,7 @@ def fill_people(work: Workspace, generator: torch.Generator, sd: float = 0.1) ->
 
 
 def make_data(recipe: Recipe = BRIEF) -> TrainingData:
-    return TrainingData.from_people(X, COHORT.y, 2, recipe)
+    return TrainingData.from_people(PreparedPeople(X, COHORT.y), 2, recipe)
 
 
 def make_starts(data: TrainingData, members: Sequence[int] = (0, 1)) -> dict[int, LinearStart]:

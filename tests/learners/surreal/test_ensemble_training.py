@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import (
     TrainingData,
     extract_head,
@@ -31,7 +32,7 @@ def test_the_head_of_a_member_is_g() -> None:
 
 
 def test_default_members_rank_severities_and_bring_evidence() -> None:
-    members = train_surreal_members(X, COHORT.y, 2, (0, 1), 0, BRIEF)
+    members = train_surreal_members(PreparedPeople(X, COHORT.y), 2, (0, 1), 0, BRIEF)
     for member in members:
         assert isinstance(member.head, ContrastiveHead)
         assert member.outcome is TrainingOutcome.CONVERGED
@@ -45,7 +46,8 @@ def test_default_members_rank_severities_and_bring_evidence() -> None:
 def test_evidence_is_trained_as_far_as_the_members_were() -> None:
     never = BRIEF.replace(telling_bar=5.0)  # a bar that no D reaches
     stopped, trained = (
-        train_surreal_members(X, COHORT.y, 2, (0,), 0, chosen) for chosen in (BRIEF.replace(telling_bar=0.01), never)
+        train_surreal_members(PreparedPeople(X, COHORT.y), 2, (0,), 0, chosen)
+        for chosen in (BRIEF.replace(telling_bar=0.01), never)
     )
     assert (stopped[0].steps, trained[0].steps) == (30, 60)
     assert stopped[0].evidence != trained[0].evidence
@@ -53,7 +55,7 @@ def test_evidence_is_trained_as_far_as_the_members_were() -> None:
 
 def test_warm_members_that_read_by_g_bring_evidence_too() -> None:
     chosen = BRIEF.replace(straighten=False, inverse="g", telling_bar=5.0)
-    (member,) = train_surreal_members(X, COHORT.y, 2, (0,), 0, chosen)
+    (member,) = train_surreal_members(PreparedPeople(X, COHORT.y), 2, (0,), 0, chosen)
     assert member.head.kind == "surreal"
     assert member.evidence is not None
     assert 0 <= member.evidence[0] <= 1
@@ -67,7 +69,8 @@ def test_groups_may_come_interleaved() -> None:
     assert not np.array_equal(COHORT.y[mixed], COHORT.y)
     first = train_members(make_data(), TrainingPlan(2, BRIEF, members=(0,)))[0]
     again = train_members(
-        TrainingData.from_people(X[mixed], COHORT.y[mixed], 2, BRIEF), TrainingPlan(2, BRIEF, members=(0,))
+        TrainingData.from_people(PreparedPeople(X[mixed], COHORT.y[mixed]), 2, BRIEF),
+        TrainingPlan(2, BRIEF, members=(0,)),
     )[0]
     assert np.array_equal(again.head.weights, first.head.weights)
 
@@ -75,7 +78,8 @@ def test_groups_may_come_interleaved() -> None:
 def test_people_in_another_order_give_as_good_a_member() -> None:
     shuffled = np.random.default_rng(0).permutation(250)
     member = train_members(
-        TrainingData.from_people(X[shuffled], COHORT.y[shuffled], 2, BRIEF), TrainingPlan(2, BRIEF, members=(0,))
+        TrainingData.from_people(PreparedPeople(X[shuffled], COHORT.y[shuffled]), 2, BRIEF),
+        TrainingPlan(2, BRIEF, members=(0,)),
     )[0]
     assert pattern_c_index(COHORT.z, member.head.infer(X[COHORT.y == 1])).mean > 0.8
 
@@ -89,7 +93,7 @@ def test_threads_of_the_machine_change_no_byte(bar: float) -> None:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             with threadpool_limits(threads):
-                members += train_surreal_members(1 + 0.1 * many.people, many.y, 2, (0,), 0, recipe)
+                members += train_surreal_members(PreparedPeople(1 + 0.1 * many.people, many.y), 2, (0,), 0, recipe)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

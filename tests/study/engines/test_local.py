@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import rindices as ri
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import run_plan
 from rindices.study.engines.local import LocalEngine
@@ -27,7 +28,7 @@ def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
     written = []
     for workers in (1, 2, 4):
         store = RunStore(tmp_path / str(workers))
-        run_plan(plan, X, cohort.is_patient.astype(np.intp), store, LocalEngine(workers))
+        run_plan(plan, PreparedPeople(X, cohort.is_patient.astype(np.intp)), store, LocalEngine(workers))
         written.append({path.name: path.read_bytes() for path in store.folder.glob("[!.]*.safetensors")})
     assert len(written[0]) == 4
     assert written[0] == written[1] == written[2]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rindices as ri
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import TrainingJob
 from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess
@@ -22,7 +23,7 @@ def order(tmp_path: Path) -> TrainingJob:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
     (work,) = make_plan(ModelConfig(**LONG), 0, cohort.fingerprint())
     X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    return TrainingJob(work, tmp_path, RunStore(tmp_path).save_training_data(X, y))
+    return TrainingJob(work, tmp_path, RunStore(tmp_path).save_people(PreparedPeople(X, y)))
 
 
 @pytest.mark.parametrize("end", ["asked", "abandoned"])

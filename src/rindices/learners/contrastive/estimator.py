@@ -29,12 +29,12 @@ from rindices.learners.contrastive.rotation import (
 from rindices.learners.contrastive.sparse_patterns import compute_covariance, compute_severity_weights, refine_patterns
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.log_transform import apply_log_transform, fit_log_transform
+from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 
 UNIT_SEVERITY_QUANTILE = 0.98
 """Quantile of patients that gets R-index 1."""
 _ROTATIONS = ("likelihood", "ica")
 _N_REFINEMENTS, _N_EM_STEPS, _N_RANDOM_STARTS = 2, 10, 3
-_RIDGE = 1e-9  # share of the mean variance; keeps the covariance invertible where a region is constant
 
 
 class ContrastiveSolution(NamedTuple):
@@ -67,6 +67,9 @@ class ContrastiveICA(Learner):
     rotation : {'likelihood', 'ica'}, default='likelihood'
         ``likelihood``: all four steps of the method. ``ica``: plain contrastive ICA, without log transform and
         refinement and with FastICA as rotation. It is as good only where severities are independent and uniform.
+    reference : array-like of shape (R, R), default=None
+        Correlations of the regions in a reference population of healthy people. They help where controls are few
+        (`rindices.learners.normal_variation`).
 
     Attributes
     ----------
@@ -93,9 +96,16 @@ class ContrastiveICA(Learner):
     >>> r = ContrastiveICA(n_patterns=3, random_state=0).fit(X, y).transform(X)  # doctest: +SKIP
     """
 
-    def __init__(self, n_patterns: int = 3, random_state: RandomState = None, rotation: str = "likelihood") -> None:
+    def __init__(
+        self,
+        n_patterns: int = 3,
+        random_state: RandomState = None,
+        rotation: str = "likelihood",
+        reference: FloatArray | None = None,
+    ) -> None:
         super().__init__(n_patterns, random_state)
         self.rotation = rotation
+        self.reference = reference
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.rotation not in _ROTATIONS:
@@ -107,8 +117,9 @@ class ContrastiveICA(Learner):
         by_likelihood = self.rotation == "likelihood"
         head = initialise_contrastive_head(regions, patient, self.n_patterns, straighten=by_likelihood)
         people = head.prepare(regions)
+        target = ReferenceTarget.choose(people[~patient], self.reference)
         learn = fit_contrastive_likelihood if by_likelihood else fit_contrastive_ica
-        solution = learn(people[~patient], people[patient], self.n_patterns, self._draw_seed())
+        solution = learn(people[~patient], people[patient], self.n_patterns, self._draw_seed(), target)
         unit = compute_unit_severity(people[patient] @ solution.weights)
         self.head_ = replace(head, weights=solution.weights / unit)
         self.shifts_ = (solution.patterns * unit).T
@@ -157,15 +168,11 @@ def compute_unit_severity(severities: FloatArray) -> FloatArray:
     return np.where(unit > 1e-12, unit, 1.0)
 
 
-def estimate_control_covariance(controls: FloatArray) -> FloatArray:
-    """Return the Ledoit-Wolf covariance (R, R) of controls (N, R), which may be fewer than regions."""
-    shrunk = ledoit_wolf(controls)[0]
-    return np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
-
-
-def fit_contrastive_ica(controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int) -> ContrastiveSolution:
+def fit_contrastive_ica(
+    controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int, target: ReferenceTarget | None = None
+) -> ContrastiveSolution:
     """Run plain contrastive ICA on prepared people (N, R)."""
-    spectrum, vectors = eigh(ledoit_wolf(patients)[0], estimate_control_covariance(controls))
+    spectrum, vectors = eigh(ledoit_wolf(patients)[0], estimate_covariance(controls, target))
     space = vectors[:, ::-1][:, :n_patterns]
     centred = patients - patients.mean(axis=0)
     weights = space @ fit_fastica_unmixing(centred @ space, seed)
@@ -177,11 +184,11 @@ def fit_contrastive_ica(controls: FloatArray, patients: FloatArray, n_patterns: 
 
 
 def fit_contrastive_likelihood(
-    controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int
+    controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int, target: ReferenceTarget | None = None
 ) -> ContrastiveSolution:
     """Run steps 2 to 4 of the method on prepared people (N, R)."""
     rng = np.random.default_rng(seed)
-    patterns, noise, spectrum = compute_contrastive_space(controls, patients, n_patterns)
+    patterns, noise, spectrum = compute_contrastive_space(controls, patients, n_patterns, target)
     patterns = _rotate_patterns(patients, patterns, noise, _N_RANDOM_STARTS, rng)
     for _ in range(_N_REFINEMENTS):
         patterns = _rotate_patterns(patients, refine_patterns(patients, patterns, noise, _N_EM_STEPS), noise, 0, rng)
@@ -189,7 +196,7 @@ def fit_contrastive_likelihood(
 
 
 def compute_contrastive_space(
-    controls: FloatArray, patients: FloatArray, n_patterns: int
+    controls: FloatArray, patients: FloatArray, n_patterns: int, target: ReferenceTarget | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Find the directions in which patients vary more than controls.
 
@@ -202,6 +209,8 @@ def compute_contrastive_space(
         Prepared people, x and y.
     n_patterns : int
         M.
+    target : ReferenceTarget, optional
+        Correlations of a reference population, for C.
 
     Returns
     -------
@@ -212,7 +221,7 @@ def compute_contrastive_space(
     spectrum : (R,)
         rho, descending.
     """
-    noise = estimate_control_covariance(controls)
+    noise = estimate_covariance(controls, target)
     shift = patients.mean(axis=0) - controls.mean(axis=0)
     spectrum, vectors = eigh(ledoit_wolf(patients)[0] + np.outer(shift, shift), noise)
     top = vectors[:, ::-1][:, :n_patterns]

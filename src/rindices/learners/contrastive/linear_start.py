@@ -12,13 +12,13 @@ from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import (
     compute_unit_severity,
-    estimate_control_covariance,
     fit_contrastive_ica,
     fit_contrastive_likelihood,
 )
 from rindices.learners.contrastive.severity_prior import SeverityPrior, fit_prior_to_moments, make_independent_prior
 from rindices.learners.contrastive.shared_noise import FactorModel, fit_factor_model
 from rindices.learners.contrastive.sparse_patterns import compute_severity_weights, estimate_severity_moments
+from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 from rindices.learners.subsampling import Subsample
 from rindices.threads import limit_blas_threads
 
@@ -50,7 +50,14 @@ class LinearStart(NamedTuple):
 
 
 def fit_linear_start(
-    people: FloatArray, y: IntArray, subsample: Subsample, n_patterns: int, kind: str, conditioning: str, seed: int
+    people: FloatArray,
+    y: IntArray,
+    subsample: Subsample,
+    n_patterns: int,
+    kind: str,
+    conditioning: str,
+    seed: int,
+    reference: FloatArray | None = None,
 ) -> LinearStart:
     """Solve the linear model for the people of a member.
 
@@ -71,6 +78,8 @@ def fit_linear_start(
     conditioning : str
         See `Recipe`.
     seed : int
+    reference : (R, R), optional
+        Correlations of a reference population.
 
     Returns
     -------
@@ -92,8 +101,9 @@ def fit_linear_start(
     fit_model = _fit_likelihood_model if kind == "likelihood" else _fit_ica_model
     try:
         with limit_blas_threads():
-            control_covariance = estimate_control_covariance(controls)
-            model = fit_model(controls, patients, control_covariance, n_patterns, seed)
+            target = ReferenceTarget.choose(controls, reference)
+            control_covariance = estimate_covariance(controls, target)
+            model = fit_model(controls, patients, control_covariance, n_patterns, seed, target)
     except np.linalg.LinAlgError as error:
         raise InputError(
             f"{n_patterns} patterns cannot be distinguished in {len(seen)} people: ask for fewer."
@@ -106,17 +116,27 @@ def fit_linear_start(
 
 
 def _fit_ica_model(
-    controls: FloatArray, patients: FloatArray, noise: FloatArray, n_patterns: int, seed: int
+    controls: FloatArray,
+    patients: FloatArray,
+    noise: FloatArray,
+    n_patterns: int,
+    seed: int,
+    target: ReferenceTarget | None,
 ) -> FactorModel:
-    patterns = fit_contrastive_ica(controls, patients, n_patterns, seed).patterns
+    patterns = fit_contrastive_ica(controls, patients, n_patterns, seed, target).patterns
     return FactorModel(patterns, noise, *estimate_severity_moments(patients, patterns, noise))
 
 
 def _fit_likelihood_model(
-    controls: FloatArray, patients: FloatArray, noise: FloatArray, n_patterns: int, seed: int
+    controls: FloatArray,
+    patients: FloatArray,
+    noise: FloatArray,
+    n_patterns: int,
+    seed: int,
+    target: ReferenceTarget | None,
 ) -> FactorModel:
-    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed).patterns
-    return fit_factor_model(controls, patients, patterns, noise)
+    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
+    return fit_factor_model(controls, patients, patterns, noise, target)
 
 
 def compute_inverse_weights(z: FloatArray, change: FloatArray, noise: FloatArray) -> FloatArray:

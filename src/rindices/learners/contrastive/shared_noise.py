@@ -17,6 +17,7 @@ from rindices.learners.contrastive.sparse_patterns import (
     is_well_posed,
     refine_patterns,
 )
+from rindices.learners.normal_variation import ReferenceTarget
 
 _N_ALTERNATIONS, _N_NOISE_STEPS, _N_EM_STEPS = 6, 5, 10
 
@@ -41,7 +42,11 @@ class FactorModel(NamedTuple):
 
 
 def fit_factor_model(
-    controls: FloatArray, patients: FloatArray, patterns: FloatArray, noise: FloatArray
+    controls: FloatArray,
+    patients: FloatArray,
+    patterns: FloatArray,
+    noise: FloatArray,
+    target: ReferenceTarget | None = None,
 ) -> FactorModel:
     """Estimate patterns and shared covariance by alternation from a first solution.
 
@@ -56,6 +61,8 @@ def fit_factor_model(
         First solution.
     noise : (R, R)
         The controls' covariance.
+    target : ReferenceTarget, optional
+        Correlations of a reference population, for the shared covariance.
 
     Returns
     -------
@@ -63,20 +70,24 @@ def fit_factor_model(
         With the first solution, where patterns vanish or merge because there is too little to find.
     """
     try:
-        solution = _alternate_updates(controls, patients, patterns, noise)
+        solution = _alternate_updates(controls, patients, patterns, noise, target)
     except np.linalg.LinAlgError:  # a pattern vanished
         solution = patterns, noise
     return FactorModel(*solution, *estimate_severity_moments(patients, *solution))
 
 
 def _alternate_updates(
-    controls: FloatArray, patients: FloatArray, patterns: FloatArray, noise: FloatArray
+    controls: FloatArray,
+    patients: FloatArray,
+    patterns: FloatArray,
+    noise: FloatArray,
+    target: ReferenceTarget | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return patterns (R, M) and shared covariance (R, R), or the first solution where these are not well posed."""
     refined, shared = patterns, noise
     for _ in range(_N_ALTERNATIONS):
         for _ in range(_N_NOISE_STEPS):
-            shared = _estimate_shared_covariance(controls, patients, refined, shared)
+            shared = _estimate_shared_covariance(controls, patients, refined, shared, target)
         refined = refine_patterns(patients, refined, shared, _N_EM_STEPS)
     before = patients @ compute_severity_weights(patterns, noise)
     after = patients @ compute_severity_weights(refined, shared)
@@ -85,7 +96,11 @@ def _alternate_updates(
 
 
 def _estimate_shared_covariance(
-    controls: FloatArray, patients: FloatArray, patterns: FloatArray, noise: FloatArray
+    controls: FloatArray,
+    patients: FloatArray,
+    patterns: FloatArray,
+    noise: FloatArray,
+    target: ReferenceTarget | None,
 ) -> FloatArray:
     """Take one EM step for C (R, R), from the controls and the residuals of the patients, with shrinkage."""
     mean, covariance = estimate_severity_moments(patients, patterns, noise)
@@ -94,7 +109,9 @@ def _estimate_shared_covariance(
     posterior_cov = np.linalg.inv(patterns.T @ weights + precision)
     residuals = patients - (patients @ weights + mean @ precision) @ posterior_cov @ patterns.T
     people = np.concatenate([controls - controls.mean(axis=0), residuals - residuals.mean(axis=0)])
-    return np.asarray(ledoit_wolf(people)[0] + len(residuals) / len(people) * patterns @ posterior_cov @ patterns.T)
+    shared = np.asarray(ledoit_wolf(people)[0])
+    shared = shared if target is None else target.mix(shared, people)
+    return np.asarray(shared + len(residuals) / len(people) * patterns @ posterior_cov @ patterns.T)
 
 
 def _restore_basis(before: FloatArray, after: FloatArray, patterns: FloatArray) -> FloatArray:

@@ -22,6 +22,7 @@ from rindices.learners.contrastive.linear_start import (
 from rindices.learners.contrastive.severity_prior import draw_from_copula
 from rindices.learners.ensemble import Member, SplitHalfAgreement, compute_split_half_agreement
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, Head, SurrealHead
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.subsampling import Subsample, draw_subsample, split_into_halves
 from rindices.learners.surreal import networks
 from rindices.learners.surreal.networks import Transformation, append_ones
@@ -50,6 +51,8 @@ class TrainingData:
         Shifts in control standard deviations.
     y : (N,)
         0 control, 1 patient.
+    reference : (R, R), optional
+        Correlations of the regions in a reference population.
     """
 
     recipe: Recipe
@@ -57,14 +60,14 @@ class TrainingData:
     head: ContrastiveHead
     shifts: FloatArray
     y: IntArray
+    reference: FloatArray | None = None
 
     @classmethod
-    def from_people(cls, X: FloatArray, y: IntArray, n_patterns: int, recipe: Recipe) -> TrainingData:
-        """Return the training data of prepared people (N, R) in any order."""
-        order = np.argsort(y, kind="stable")
-        people, labels = X[order], y[order]
-        head = initialise_contrastive_head(people, labels == 1, n_patterns, recipe.straighten)
-        return cls(recipe, people, head, head.prepare(people), labels)
+    def from_people(cls, people: PreparedPeople, n_patterns: int, recipe: Recipe) -> TrainingData:
+        """Return the training data of people in any order."""
+        X, y, reference = people.take(np.argsort(people.y, kind="stable"))
+        head = initialise_contrastive_head(X, y == 1, n_patterns, recipe.straighten)
+        return cls(recipe, X, head, head.prepare(X), y, reference)
 
     @property
     def needs_starts(self) -> bool:
@@ -78,14 +81,13 @@ class TrainingData:
 
     def fit_start(self, subsample: Subsample, n_patterns: int, seed: int) -> LinearStart:
         """Return the start of a member that sees this subsample."""
-        recipe = self.recipe
-        return fit_linear_start(self.shifts, self.y, subsample, n_patterns, recipe.start, recipe.conditioning, seed)
+        kind, conditioning = self.recipe.start, self.recipe.conditioning
+        return fit_linear_start(self.shifts, self.y, subsample, n_patterns, kind, conditioning, seed, self.reference)
 
 
 @one_thread()
 def train_surreal_members(
-    X: FloatArray,
-    y: IntArray,
+    people: PreparedPeople,
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
@@ -97,10 +99,7 @@ def train_surreal_members(
 
     Parameters
     ----------
-    X : (N, R)
-        Prepared people; controls have mean 1 and standard deviation 0.1.
-    y : (N,)
-        0 control, 1 patient.
+    people : PreparedPeople
     n_patterns : int
         M.
     numbers : sequence of int
@@ -114,7 +113,7 @@ def train_surreal_members(
     evidence : bool
         Whether to measure the agreement of fits on disjoint halves, for members with a warm start.
     """
-    data = TrainingData.from_people(X, y, n_patterns, recipe)
+    data = TrainingData.from_people(people, n_patterns, recipe)
     plan = TrainingPlan(n_patterns, recipe, seed=seed, members=tuple(numbers), stack=len(numbers))
     members = train_members(data, plan, checkpoint)
     if not (evidence and recipe.warm_start):

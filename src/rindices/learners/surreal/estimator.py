@@ -13,6 +13,7 @@ from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState
 from rindices.learners.ensemble import Member
 from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.surreal.ensemble_training import TrainingData, train_members
 from rindices.learners.surreal.recipe import Recipe, customise_recipe, get_recipe
 from rindices.learners.surreal.train import split_into_stacks
@@ -94,7 +95,7 @@ class SurrealGAN(Learner):
         prepared, numbers = self._prepare(regions), tuple(range(int(self.members)))
         plan = TrainingPlan(int(self.n_patterns), self._resolve_recipe(), self._draw_seed(), numbers)
         workers = min(len(split_into_stacks(plan)), os.cpu_count() or 1)
-        data = TrainingData.from_people(prepared, patient.astype(np.intp), plan.patterns, plan.recipe)
+        data = TrainingData.from_people(PreparedPeople(prepared, patient.astype(np.intp)), plan.patterns, plan.recipe)
         self.members_ = train_members(data, plan, workers=workers, device=self.device)
         usable = _select_usable_members(self.members_)
         self.heads_ = [member.head for member in usable]

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from rindices._typing import FloatArray, IntArray
 from rindices.errors import Problem, StudyError, describe_os_error, format_count, join_names
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.selection.choose import GridPoint
 from rindices.study.plan import MemberSet
 from rindices.study.recipes import get_study_recipe
@@ -92,12 +92,12 @@ def run_training_job(job: TrainingJob) -> None:
     store = RunStore(job.folder)
     if store.load(job.work) is not None:
         return
-    X, y = _load_training_data(job.people)
+    people = _load_people(job.people)
     try:
         store.log_event("begun", job.work)
         with limit_blas_threads():
             recipe = get_study_recipe(job.work.recipe)
-            members = recipe.train_members(X, y, job.work, store.checkpoint_path(job.work))
+            members = recipe.train_members(people, job.work, store.checkpoint_path(job.work))
         store.save(job.work, members)
         store.log_event("finished", job.work)
     except OSError as error:
@@ -107,15 +107,14 @@ def run_training_job(job: TrainingJob) -> None:
 
 
 @lru_cache(maxsize=1)
-def _load_training_data(path: Path) -> tuple[FloatArray, IntArray]:
+def _load_people(path: Path) -> PreparedPeople:
     """Return the people of a study; a process reads them once."""
-    return RunStore(path.parent).load_training_data(path)
+    return RunStore(path.parent).load_people(path)
 
 
 def run_plan(
     plan: Sequence[MemberSet],
-    X: FloatArray,
-    y: IntArray,
+    people: PreparedPeople,
     store: RunStore,
     engine: Engine,
     observer: StudyObserver = _NO_OBSERVER,
@@ -125,10 +124,7 @@ def run_plan(
     Parameters
     ----------
     plan : sequence of MemberSet
-    X : (N, R)
-        Prepared people.
-    y : (N,)
-        0 control, 1 patient.
+    people : PreparedPeople
     store : RunStore
     engine : Engine
     observer : StudyObserver
@@ -137,8 +133,8 @@ def run_plan(
     if not missing:
         return
     done, lost = len(plan) - len(missing), list[JobResult]()
-    people = store.save_training_data(X, y)
-    jobs = [TrainingJob(work, store.folder.absolute(), people) for work in missing]
+    path = store.save_people(people)
+    jobs = [TrainingJob(work, store.folder.absolute(), path) for work in missing]
     try:
         with _report_progress(missing, store, lambda partly: observer.on_progress(done + partly, len(plan), None)):
             for result in engine.run(jobs, observer.on_message):
@@ -150,7 +146,7 @@ def run_plan(
                     done += 1
                     observer.on_progress(done, len(plan), result.work)
     finally:
-        people.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     if lost:
         names = join_names([f"{result.work.key} ({result.lost})" for result in lost], 3)
         what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}"

@@ -1,0 +1,27 @@
+"""People as learners take them."""
+
+from typing import NamedTuple
+
+from rindices._typing import FloatArray, IntArray
+
+
+class PreparedPeople(NamedTuple):
+    """Controls and patients, and what is known of normal variation from elsewhere.
+
+    Attributes
+    ----------
+    X : (N, R)
+        Prepared people; controls have mean 1 and standard deviation 0.1.
+    y : (N,)
+        0 control, 1 patient.
+    reference : (R, R), optional
+        Correlations of the regions in a reference population of healthy people.
+    """
+
+    X: FloatArray
+    y: IntArray
+    reference: FloatArray | None = None
+
+    def take(self, rows: IntArray) -> "PreparedPeople":
+        """Return some of the people."""
+        return self._replace(X=self.X[rows], y=self.y[rows])

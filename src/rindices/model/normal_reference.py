@@ -1,0 +1,219 @@
+"""Normal variation of a reference population: correlations of regions, without people.
+
+A reference is learnt once from a table of healthy people (``rindices reference``), kept as a small file and passed on.
+It holds the correlations of the regions after adjustment for covariates and sites, and how many people and sites they
+are of. `rindices.learners.normal_variation` says what a study does with it.
+
+Shape letters: N people, R regions, P columns of the design.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import as_file, files
+from os import PathLike
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import FloatArray, IntArray
+from rindices.errors import ModelError, format_count, join_names
+from rindices.model.metadata import ReferenceMetadata, find_unsafe_value, validate_metadata
+from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
+from rindices.preprocess.modes import resolve_adjustment
+from rindices.preprocess.residualise import build_design_matrix, derive_codings
+from rindices.tables.cohort import SITE, Cohort
+from rindices.tables.layout.muse import region_name
+
+MUSE_REFERENCE = "muse"
+"""Name of the reference that comes with the package."""
+_MUSE_PEOPLE = 250  # of the IXI data set, see data/README.md
+_SCHEMA = 1
+_MIN_PEOPLE = 20
+
+
+@dataclass(frozen=True, eq=False)
+class NormalReference:
+    """Correlations of regions in a reference population of healthy people.
+
+    Attributes
+    ----------
+    regions : tuple of str
+        Names of the R regions.
+    correlation : (R, R)
+        Correlations of adjusted measures within sites.
+    people, sites : int
+        How many people and sites they are of.
+    name : str
+        Of the table, without its folder.
+    adjust : {'log', 'linear', 'none'}
+        Scale on which the measures were adjusted.
+    covariates : tuple of str
+        What they were adjusted for.
+
+    Examples
+    --------
+    >>> reference = NormalReference.fit(rindices.read_cohort("healthy.csv", site="site"))  # doctest: +SKIP
+    >>> reference.save("healthy.safetensors")                                              # doctest: +SKIP
+    """
+
+    regions: tuple[str, ...]
+    correlation: FloatArray
+    people: int
+    sites: int = 1
+    name: str = ""
+    adjust: str = "log"
+    covariates: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, cohort: Cohort, name: str = "", adjust: str | None = None) -> Self:
+        """Learn the correlations of healthy people.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Its controls; everyone, if it has no groups. If it has sites, their means are removed.
+        name : str
+        adjust : {'log', 'linear', 'none'}, optional
+            Scale of the adjustment; by default as in `rindices.Preprocessing.fit`.
+
+        Returns
+        -------
+        NormalReference
+
+        Raises
+        ------
+        ModelError
+            If there are too few people, or a region is constant.
+        """
+        healthy = cohort.take(cohort.is_control) if cohort.n_controls else cohort
+        adjust = resolve_adjustment(healthy, adjust)
+        covariates = healthy.covariates.iloc[:, :0] if adjust == "none" else healthy.covariates
+        design = build_design_matrix(derive_codings(covariates, adjust == "log"), covariates)
+        sites = pd.factorize(healthy.people[SITE])[0] if SITE in healthy.people else np.zeros(len(healthy), dtype=int)
+        n_sites = int(sites.max(initial=0)) + 1
+        n_free = len(healthy) - n_sites - design.shape[1]
+        if n_free < _MIN_PEOPLE:
+            raise ModelError(
+                f"{format_count(len(healthy), 'person', 'people')} of {format_count(n_sites, 'site')} are too few for "
+                f"a reference: at least {_MIN_PEOPLE} more than sites and covariates are needed."
+            )
+        volumes = healthy.volumes.to_numpy(dtype=float)
+        residuals = _remove_effects(np.log(volumes) if adjust == "log" else volumes, design, sites)
+        spread = residuals.std(axis=0)
+        constant = [region for region, sd in zip(healthy.regions, spread, strict=True) if sd <= 1e-12]
+        if constant:
+            raise ModelError(f"constant in the reference: {join_names(constant)}. Leave these regions out (--exclude).")
+        residuals /= spread
+        correlation = residuals.T @ residuals / len(residuals)
+        return cls(healthy.regions, correlation, len(healthy), n_sites, name, adjust, tuple(covariates.columns))
+
+    def select(self, regions: Sequence[str]) -> FloatArray:
+        """Return the correlations of some regions, in their order.
+
+        Parameters
+        ----------
+        regions : sequence of str
+            (K,) names.
+
+        Returns
+        -------
+        (K, K)
+
+        Raises
+        ------
+        ModelError
+            If the reference lacks a region.
+        """
+        position = {region: index for index, region in enumerate(self.regions)}
+        missing = [region for region in regions if region not in position]
+        if missing:
+            raise ModelError(
+                f"the reference {self.name} lacks {format_count(len(missing), 'region')} of the study: "
+                f"{join_names(missing)}. Leave them out (--exclude), or give a reference of the same program and atlas."
+            )
+        rows = [position[region] for region in regions]
+        return self.correlation[np.ix_(rows, rows)]
+
+    @property
+    def digest(self) -> str:
+        """Short digest of the correlations and their regions."""
+        content = "\n".join(self.regions).encode() + np.ascontiguousarray(self.correlation).tobytes()
+        return sha256(content).hexdigest()[:16]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the reference to one ``.safetensors`` file."""
+        metadata = {
+            "kind": "reference",
+            "schema": _SCHEMA,
+            "regions": list(self.regions),
+            "people": self.people,
+            "sites": self.sites,
+            "name": self.name,
+            "adjust": self.adjust,
+            "covariates": list(self.covariates),
+        }
+        write_safetensors(Path(path), {"correlation.covariance": self.correlation}, metadata)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a reference that `save` wrote; a damaged file is an error that names the fault."""
+        path = Path(path)
+        content = read_metadata(path)
+        if content.get("kind") != "reference":
+            raise ModelError(f"{path.name} is a model, not a reference: make one with rindices reference.")
+        if (fault := find_unsafe_value(content)) is not None:
+            raise ModelError(f"{path.name} is damaged: {fault[0]} {fault[1]}.")
+        metadata = validate_metadata(path.name, content, ReferenceMetadata)
+        number = len(metadata.regions)
+        arrays = read_arrays(path, {"correlation.covariance": (number, number)})
+        correlation = np.asarray(arrays["correlation.covariance"], dtype=float)
+        if not np.allclose(np.diag(correlation), 1.0, atol=1e-6):
+            raise ModelError(f"{path.name} is damaged: the diagonal of its correlations is not 1.")
+        facts = (metadata.people, metadata.sites, metadata.name, metadata.adjust, tuple(metadata.covariates))
+        return cls(tuple(metadata.regions), correlation, *facts)
+
+
+def _remove_effects(values: FloatArray, design: FloatArray, sites: IntArray) -> FloatArray:
+    """Return values (N, R) without the means of sites (N,) and the linear effects of a design (N, P)."""
+    values, design = (_centre_by_site(columns, sites) for columns in (values, design))
+    return np.asarray(values - design @ np.linalg.lstsq(design, values, rcond=None)[0])
+
+
+def _centre_by_site(columns: FloatArray, sites: IntArray) -> FloatArray:
+    sums = np.zeros((int(sites.max(initial=0)) + 1, columns.shape[1]))
+    np.add.at(sums, sites, columns)
+    return np.asarray(columns - (sums / np.bincount(sites)[:, None])[sites])
+
+
+@cache
+def load_muse_figures() -> dict[str, FloatArray]:
+    """Return the summary figures of healthy people with MUSE regions that come with the package.
+
+    Returns
+    -------
+    dict of str to ndarray
+        ``codes`` (R,), ``coefficients`` (4, R), ``sd`` (R,), ``correlation`` (R, R), ``age``, ``male``, ``icv``.
+    """
+    with as_file(files("rindices.model") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
+        values = {name: stored[name] for name in stored.files}
+    number = len(values["codes"])
+    lower = np.zeros((number, number))
+    lower[np.tril_indices(number, -1)] = values["correlation"]
+    return values | {"correlation": lower + lower.T + np.eye(number)}
+
+
+def load_muse_reference() -> NormalReference:
+    """Return the reference for MUSE regions that comes with the package."""
+    figures = load_muse_figures()
+    regions = tuple(region_name(int(code)) for code in figures["codes"])
+    covariates = ("age", "sex", "icv")
+    return NormalReference(regions, figures["correlation"], _MUSE_PEOPLE, 1, MUSE_REFERENCE, "log", covariates)
+
+
+def load_reference_file(source: str | PathLike[str]) -> NormalReference:
+    """Return the reference of a file that `NormalReference.save` wrote, or the one of the package for ``muse``."""
+    return load_muse_reference() if str(source) == MUSE_REFERENCE else NormalReference.load(source)
