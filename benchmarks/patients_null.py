@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     tables = list_patient_tables(options.data)
-    results = {name: measure_table(tables[name](), options.draws, options.workers) for name in TABLES}
+    results = {name: measure_table(tables[name]().cohort, options.draws, options.workers) for name in TABLES}
     OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     OUT.with_suffix(".md").write_text(format_table(results), "utf-8")
     print(format_table(results))

@@ -27,5 +27,5 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_tables_are_read_as_they_are(name: str, size: tuple[int, int, int]) -> None:
-    cohort = list_patient_tables(DATA)[name]()
+    cohort = list_patient_tables(DATA)[name]().cohort
     assert (cohort.n_controls, cohort.n_patients, cohort.n_regions) == size

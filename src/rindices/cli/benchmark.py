@@ -11,32 +11,35 @@ from rindices.cli.console import print_json, split_option
 from rindices.cli.options import Json, Workers
 from rindices.cli.output import explain_write_errors, write_json_and_table
 
+SHARED_DATA = Path(os.pardir, "shared", "data")
 EPILOG = "Example: rindices benchmark --suite paper --learners contrastive,nmf --cohorts 10 --out benchmark"
 
 
 def benchmark(
-    suite: Annotated[str, typer.Option(help="paper, stress, real or trust.")] = "paper",
+    suite: Annotated[str, typer.Option(help="paper, stress, real, trust or patients.")] = "paper",
     learners: Annotated[list[str] | None, typer.Option(help="Names, e.g. contrastive,nmf,ridge.")] = None,
-    cohorts: Annotated[int, typer.Option(min=1, help="Cohorts per task, seeds 0, 1, ...")] = 10,
+    cohorts: Annotated[int, typer.Option(min=1, help="Cohorts or random splits per task, seeds 0, 1, ...")] = 10,
     tasks: Annotated[list[str] | None, typer.Option(help="Only these tasks of the suite.")] = None,
     adjusted: Annotated[
         bool, typer.Option("--adjusted", help="Adjust simulated cohorts for age, sex and head size, as users do.")
     ] = False,
     folds: Annotated[int, typer.Option(min=0, help="Folds for held-out people; 0 for none.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for results; run again to resume.")] = None,
-    data: Annotated[Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for the suite real.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="RINDICES_DATA", help="Real tables, for the suites real and patients.")
+    ] = None,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
     """Score learners on cohorts with known severities, on people that they were fitted on and on held-out people."""
     from rindices.cli.progress import Progress
-    from rindices.experiments import trust
+    from rindices.experiments import patient_suite, trust
     from rindices.experiments.benchmark import BenchmarkPlan, results_to_json, run_benchmark
     from rindices.experiments.figures import format_markdown, plot_benchmark
 
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
-    if suite != "trust" and folds == 1:
+    if suite not in ("trust", "patients") and folds == 1:
         raise typer.BadParameter("give 0, or at least 2", param_hint="--folds")
     names, store = split_option(tasks), None if out is None else out / "runs"
     figure = None
@@ -45,8 +48,12 @@ def benchmark(
             trials = trust.list_trials(cohorts, names or trust.SUITE_PARTS)
             counts = trust.run_trust_suite(trials, store, workers, progress.update)
             values, table = trust.results_to_json(counts), trust.format_markdown(counts)
+        elif suite == "patients":
+            splits = patient_suite.list_patient_trials(data or SHARED_DATA / "patients", cohorts, names or ())
+            measured = patient_suite.run_patient_suite(splits, store, workers, progress.update)
+            values, table = patient_suite.results_to_json(measured), patient_suite.format_markdown(measured)
         else:
-            folder = data if data is not None else Path(os.pardir, "shared", "data")
+            folder = data if data is not None else SHARED_DATA
             entrants = split_option(learners) or ("contrastive",)
             plan = BenchmarkPlan(suite, entrants, cohorts, folds, folder, names, adjusted)
             results = run_benchmark(plan, store, workers, progress.update)

@@ -5,23 +5,52 @@ The tables are public and are not part of the package; their sources are in ``do
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from rindices._typing import FloatArray
 from rindices.errors import SimulationError
-from rindices.tables.cohort import SESSION, Cohort
+from rindices.model.normal_reference import NormalReference
+from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.readers import read_cohort
 
 
-def list_patient_tables(data: Path | None) -> dict[str, Callable[[], Cohort]]:
+@dataclass(frozen=True, eq=False)
+class PatientTable:
+    """A table of patients and controls, and what else is known of the same people.
+
+    Attributes
+    ----------
+    cohort : Cohort
+        Controls and patients, one scan each.
+    second_visit : Cohort, optional
+        The same people, in the same order, at a later visit.
+    clinical : (N,), optional
+        A clinical score of each person; not a number where it is missing.
+    clinical_name : str
+    reference : NormalReference, optional
+        Healthy people of other sites with the same measures.
+    """
+
+    cohort: Cohort
+    second_visit: Cohort | None = None
+    clinical: FloatArray | None = None
+    clinical_name: str = ""
+    reference: NormalReference | None = None
+
+
+def list_patient_tables(data: Path | None) -> dict[str, Callable[[], PatientTable]]:
     """Return functions that read the tables of real patients, by name.
 
     Parameters
     ----------
     data : Path, optional
-        Folder with ``psychosis``, ``autism``, ``depression`` and ``openneuro``.
+        Folder with ``psychosis``, ``autism``, ``depression`` and ``openneuro``. Healthy people for a reference are read
+        from ``fcon1000`` beside it, if they are there.
     """
     if data is None or not data.is_dir():
         raise SimulationError(f"the suite patients needs their tables, and {data or 'no folder'} is none: use --data.")
@@ -35,27 +64,38 @@ def list_patient_tables(data: Path | None) -> dict[str, Callable[[], Cohort]]:
     }
 
 
-def _read_psychosis(data: Path, measure: str | None) -> Cohort:
-    """Return the first visit of the early-psychosis study."""
-    cohort = read_cohort(
+def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
+    """Return the first visit of the early-psychosis study, with the second one."""
+    covariates = ["age", "sex", "EstimatedTotalIntraCranialVol"]
+    both = read_cohort(
         data / "psychosis" / "LNM_data.csv",
         id="sub_id",
         session="visit",
         group="group",
         controls="control",
         patients="patient",
-        covariates=["age", "sex", "EstimatedTotalIntraCranialVol"],
+        covariates=covariates,
         measure=measure,
     )
-    return cohort.take((cohort.people[SESSION].astype(str) == "1").to_numpy())
+    first, second = (both.take((both.people[SESSION].astype(str) == visit).to_numpy()) for visit in ("1", "2"))
+    if list(first.people[ID]) != list(second.people[ID]):
+        raise SimulationError("the two visits of the psychosis table are not of the same people.")
+    healthy = data.parent / "fcon1000" / "fcon1000.csv"
+    reference = None
+    if healthy.is_file():
+        people = read_cohort(
+            healthy, id="sub_id", covariates=covariates, site="site", measure=measure, on_missing="drop"
+        )
+        reference = NormalReference.fit(people, healthy.name)
+    return PatientTable(first, second, reference=reference)
 
 
-def _read_autism(data: Path, include: tuple[str, ...]) -> Cohort:
+def _read_autism(data: Path, include: tuple[str, ...]) -> PatientTable:
     """Return ABIDE I; its intracranial volume is faulty, so the supratentorial volume is the head size."""
-    stats = data / "autism" / "stats"
-    return read_cohort(
+    stats, phenotypes = data / "autism" / "stats", data / "autism" / "Phenotypic_V1_0b_preprocessed1.csv"
+    cohort = read_cohort(
         [stats / "aseg_table.tsv", stats / "lh.aparc_table_volume.tsv", stats / "rh.aparc_table_volume.tsv"],
-        data / "autism" / "Phenotypic_V1_0b_preprocessed1.csv",
+        phenotypes,
         participants_id="FILE_ID",
         group="DX_GROUP",
         controls="2",
@@ -65,26 +105,35 @@ def _read_autism(data: Path, include: tuple[str, ...]) -> Cohort:
         include=include,
         on_missing="drop",
     )
+    scores = (
+        pd.read_csv(phenotypes).drop_duplicates("FILE_ID").set_index("FILE_ID")["ADOS_TOTAL"].replace(-9999, np.nan)
+    )
+    clinical = scores.reindex(cohort.people[ID]).to_numpy(dtype=float)
+    return PatientTable(cohort, clinical=clinical, clinical_name="ADOS")
 
 
-def _read_depression(data: Path) -> Cohort:
-    return read_cohort(
-        data / "depression" / "openneuro_main.csv",
-        group="group",
-        controls="HC",
-        patients="MDD",
-        covariates=["age", "sex"],
-        site="site",
-        measure="thickness",
+def _read_depression(data: Path) -> PatientTable:
+    return PatientTable(
+        read_cohort(
+            data / "depression" / "openneuro_main.csv",
+            group="group",
+            controls="HC",
+            patients="MDD",
+            covariates=["age", "sex"],
+            site="site",
+            measure="thickness",
+        )
     )
 
 
-def _read_schizophrenia(data: Path) -> Cohort:
+def _read_schizophrenia(data: Path) -> PatientTable:
     """Return the rows of one data set of a table that holds many."""
     table = pd.read_csv(data / "openneuro" / "openneuro_freesurfer.csv")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ds000115.csv"
         table[table["dataset"] == "ds000115"].to_csv(path, index=False)
-        return read_cohort(
-            path, group="group", controls=["CON", "CON-SIB"], patients="SCZ", covariates=["age", "sex", "eTIV"]
+        return PatientTable(
+            read_cohort(
+                path, group="group", controls=["CON", "CON-SIB"], patients="SCZ", covariates=["age", "sex", "eTIV"]
+            )
         )

@@ -1,0 +1,189 @@
+"""Suite ``patients``: how sharp scores are on real patients, measured on people whom they were not learnt from.
+
+Everything is learnt inside the training folds: the adjustment, the standardisation, the score and its penalties.
+Measured are the probability that a held-out patient has a higher score than a held-out control (AUC), the correlation
+of held-out scores with those of a second visit and with a clinical score of held-out patients, and the rank
+correlation of patients' scores between fits on disjoint halves of the people.
+
+Shape letters: N people, R regions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold
+
+from rindices._typing import FloatArray, IntArray
+from rindices._version import __version__
+from rindices.errors import InputError, did_you_mean
+from rindices.experiments.cached_parallel import JobCallback, run_jobs
+from rindices.experiments.patient_methods import METHODS, NEEDS_REFERENCE, Scorer
+from rindices.experiments.patients import PatientTable, list_patient_tables
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.tables.cohort import SITE
+
+N_FOLDS = 5
+FIGURES = ("auc", "visits", "clinical", "halves")
+
+
+@dataclass(frozen=True)
+class PatientTrial:
+    """One random split of one table into folds, and another one into halves."""
+
+    table: str
+    seed: int
+    data: Path
+
+    @property
+    def key(self) -> str:
+        """Name of the cache file."""
+        return f"patients-{self.table}-{self.seed}-v{__version__}"
+
+
+@dataclass(frozen=True)
+class PatientResult:
+    """Figures of each method in one trial; a figure that a table cannot give is not there."""
+
+    table: str
+    seed: int
+    figures: dict[str, dict[str, float]]
+
+
+def list_patient_trials(data: Path, repeats: int, tables: Sequence[str] = ()) -> list[PatientTrial]:
+    """Return the trials of the named tables; of all, if none is named."""
+    known = list_patient_tables(data)
+    unknown = [name for name in tables if name not in known]
+    if unknown:
+        raise InputError(f"suite patients has no table '{unknown[0]}': {did_you_mean(unknown[0], list(known))}")
+    return [PatientTrial(name, seed, data.absolute()) for name in tables or known for seed in range(repeats)]
+
+
+def run_patient_suite(
+    trials: Sequence[PatientTrial], store: Path | None = None, workers: int = -1, progress: JobCallback | None = None
+) -> list[PatientResult]:
+    """Measure all trials; see `run_jobs`."""
+    return run_jobs(trials, measure_trial, PatientResult, store, workers, progress)
+
+
+def measure_trial(trial: PatientTrial) -> PatientResult:
+    """Measure all methods on one split of a table."""
+    table = list_patient_tables(trial.data)[trial.table]()
+    methods = [name for name in METHODS if name not in NEEDS_REFERENCE or table.reference is not None]
+    held_out = _score_held_out_people(table, methods, trial.seed)
+    halves = _correlate_halves(table, methods, trial.seed)
+    figures = {name: _compare_scores(table, *held_out[name]) | {"halves": halves[name]} for name in methods}
+    return PatientResult(trial.table, trial.seed, figures)
+
+
+def _score_held_out_people(
+    table: PatientTable, methods: Sequence[str], seed: int
+) -> dict[str, tuple[FloatArray, FloatArray, float]]:
+    """Return, by method, held-out scores (N,) of the first and of the second visit, and the mean AUC of the folds.
+
+    Scores are standardised to the controls of the training folds, so that those of all folds can be joined.
+    """
+    cohort, strata = table.cohort, _make_strata(table)
+    n_people, patient = len(cohort), cohort.is_patient
+    scores = {name: (np.full(n_people, np.nan), np.full(n_people, np.nan)) for name in methods}
+    aucs: dict[str, list[float]] = {name: [] for name in methods}
+    splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
+    for seen, left_out in splitter.split(np.zeros(n_people), strata):
+        preprocessing, people = _prepare_people(table, seen)
+        first = preprocessing.transform(cohort.take(left_out))
+        second = None if table.second_visit is None else preprocessing.transform(table.second_visit.take(left_out))
+        for name in methods:
+            score = _standardise_score(METHODS[name](people, seed), people)
+            scores[name][0][left_out] = score(first)
+            if second is not None:
+                scores[name][1][left_out] = score(second)
+            aucs[name].append(float(roc_auc_score(patient[left_out], scores[name][0][left_out])))
+    return {name: (*scores[name], float(np.mean(aucs[name]))) for name in methods}
+
+
+def _correlate_halves(table: PatientTable, methods: Sequence[str], seed: int) -> dict[str, float]:
+    """Return, by method, the rank correlation of all patients' scores between fits on two disjoint halves."""
+    splitter = StratifiedKFold(2, shuffle=True, random_state=1000 + seed)
+    patients = table.cohort.take(np.flatnonzero(table.cohort.is_patient))
+    halves: dict[str, list[FloatArray]] = {name: [] for name in methods}
+    for seen, _ in splitter.split(np.zeros(len(table.cohort)), _make_strata(table)):
+        preprocessing, people = _prepare_people(table, seen)
+        X = preprocessing.transform(patients)
+        for name in methods:
+            halves[name].append(METHODS[name](people, seed)(X))
+    return {name: float(spearmanr(*halves[name]).statistic) for name in methods}
+
+
+def _compare_scores(table: PatientTable, first: FloatArray, second: FloatArray, auc: float) -> dict[str, float]:
+    """Return the figures of one method, from its held-out scores (N,)."""
+    figures = {"auc": auc}
+    if table.second_visit is not None:
+        figures["visits"] = float(np.corrcoef(first, second)[0, 1])
+    if table.clinical is not None:
+        rated = table.cohort.is_patient & np.isfinite(table.clinical)
+        figures["clinical"] = float(np.corrcoef(first[rated], table.clinical[rated])[0, 1])
+    return figures
+
+
+def _prepare_people(table: PatientTable, seen: IntArray) -> tuple[Preprocessing, PreparedPeople]:
+    """Return the adjustment of some people, and these people."""
+    cohort = table.cohort.take(seen)
+    preprocessing = Preprocessing.fit(cohort)
+    reference = None if table.reference is None else table.reference.select(cohort.regions)
+    return preprocessing, PreparedPeople(preprocessing.transform(cohort), cohort.is_patient.astype(np.intp), reference)
+
+
+def _standardise_score(score: Scorer, people: PreparedPeople) -> Scorer:
+    """Return a score whose mean is 0 and whose standard deviation is 1 in the controls."""
+    controls = score(people.X[people.y == 0])
+    mean, sd = controls.mean(), max(float(controls.std()), 1e-12)
+    return lambda X: (score(X) - mean) / sd
+
+
+def _make_strata(table: PatientTable) -> "np.ndarray[Any, Any]":
+    """Return the group and site of each person (N,) as text."""
+    cohort = table.cohort
+    sites = cohort.people[SITE].astype(str) if SITE in cohort.people else [""] * len(cohort)
+    return np.array([f"{patient:d} {site}" for patient, site in zip(cohort.is_patient, sites, strict=True)])
+
+
+def results_to_json(results: Sequence[PatientResult]) -> dict[str, Any]:
+    """Return results and summary as ``benchmark --suite patients --json`` prints them."""
+    return {"folds": N_FOLDS, "results": [asdict(result) for result in results], "summary": summarise(results)}
+
+
+def summarise(results: Sequence[PatientResult]) -> list[dict[str, Any]]:
+    """Return the mean of each figure over the trials, and the standard deviation of the AUC, per table and method."""
+    rows = []
+    for table in dict.fromkeys(result.table for result in results):
+        trials = [result.figures for result in results if result.table == table]
+        for method in trials[0]:
+            row: dict[str, Any] = {"table": table, "method": method, "trials": len(trials)}
+            for figure in FIGURES:
+                values = [trial[method][figure] for trial in trials if figure in trial[method]]
+                row[figure] = float(np.mean(values)) if values else None
+            row["auc_sd"] = float(np.std([trial[method]["auc"] for trial in trials]))
+            rows.append(row)
+    return rows
+
+
+def format_markdown(results: Sequence[PatientResult]) -> str:
+    """Return a table of all figures."""
+    lines = ["| table | method | AUC | second visit | clinical score | halves |", "|---|---|---|---|---|---|"]
+    for row in summarise(results):
+        cells = [row["table"], row["method"], f"{row['auc']:.3f} ({row['auc_sd']:.3f})"]
+        cells += ["" if row[figure] is None else f"{row[figure]:.3f}" for figure in FIGURES[1:]]
+        lines.append(f"| {' | '.join(cells)} |")
+    footnote = (
+        f"AUC: held-out people, {N_FOLDS} folds, mean over random splits and in brackets the standard deviation among "
+        "them. Second visit: correlation of held-out scores with those of the same people at their second visit. "
+        "Clinical score: correlation of held-out patients' scores with it. Halves: rank correlation of patients' "
+        "scores between fits on disjoint halves of the people. Adjustment, scores and penalties are learnt inside the "
+        "folds."
+    )
+    return "\n".join([*lines, "", footnote, ""])
