@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.surreal.estimator import SurrealGAN
     from rindices.model.fitted import FittedModel, load
+    from rindices.model.normal_reference import NormalReference
     from rindices.preprocess.pipeline import Preprocessing
     from rindices.report.page import write_report
     from rindices.study.exceptions import NoPatternError, StudyStoppedError, StudyWarning
@@ -26,6 +27,7 @@ _HOMES = {
     "ContrastiveICA": "rindices.learners.contrastive.estimator",
     "FittedModel": "rindices.model.fitted",
     "NoPatternError": "rindices.study.exceptions",
+    "NormalReference": "rindices.model.normal_reference",
     "Preprocessing": "rindices.preprocess.pipeline",
     "Problem": "rindices.errors",
     "RindicesError": "rindices.errors",
@@ -47,6 +49,7 @@ __all__ = [
     "ContrastiveICA",
     "FittedModel",
     "NoPatternError",
+    "NormalReference",
     "Preprocessing",
     "Problem",
     "RindicesError",

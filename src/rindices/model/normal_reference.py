@@ -56,8 +56,8 @@ class NormalReference:
 
     Examples
     --------
-    >>> reference = NormalReference.fit(rindices.read_cohort("healthy.csv", site="site"))  # doctest: +SKIP
-    >>> reference.save("healthy.safetensors")                                              # doctest: +SKIP
+    >>> reference = NormalReference.fit(cohort)     # doctest: +SKIP
+    >>> reference.save("healthy.safetensors")       # doctest: +SKIP
     """
 
     regions: tuple[str, ...]
