@@ -69,6 +69,16 @@ def test_a_table_and_its_file_give_the_same_model_and_it_says_so(folder: Path) -
     assert "reference population of 300 healthy people of 3 sites" in get_section_text(page, "methods")
 
 
+def test_columns_that_the_reference_does_not_have_are_left_out(folder: Path) -> None:
+    """The study names a session and a site that only its own table has."""
+    people = pd.read_csv(folder / "participants.tsv", sep="\t").assign(visit="v1", hospital="north")
+    volumes = pd.read_csv(folder / "volumes.csv")
+    people.merge(volumes, on="participant_id").to_csv(folder / "joined.csv", index=False)
+    columns = ["--session", "visit", "--site", "hospital", "--harmonise", "none"]
+    study = [folder / "joined.csv", "--group", "group", *COVARIATES, *columns]
+    assert "ready" in invoke("check", *study, "--reference", folder / "healthy.csv")
+
+
 def test_another_reference_is_another_study_in_the_same_folder(folder: Path) -> None:
     fit(folder, "muse", "resumed", "--no-report")
     first = pd.read_csv(folder / "resumed" / "r_indices.tsv", sep="\t")

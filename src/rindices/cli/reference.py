@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, split_option
+from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import (
     Adjust,
     Covariates,
@@ -23,8 +23,12 @@ from rindices.cli.options import (
     Tables,
 )
 from rindices.cli.output import explain_write_errors
+from rindices.errors import ProblemCode
 
 EPILOG = "Example: rindices reference healthy.csv --site site --covariates age,sex,icv --out healthy.safetensors"
+
+_UNNEEDED_NOTES = {ProblemCode.NO_GROUPS, ProblemCode.GROUP_COLUMN_POSSIBLE}
+"""Notes about groups, which a table of healthy people does not need."""
 
 
 def reference(
@@ -66,7 +70,8 @@ def reference(
         missing_codes=split_option(missing_codes) or (),
         on_missing="drop",
     )
-    learnt = fit_reference(request, adjust)
+    learnt, problems = fit_reference(request, adjust)
+    print_problems([problem for problem in problems if problem.code not in _UNNEEDED_NOTES])
     with explain_write_errors(out):
         learnt.save(out)
     facts = {"people": learnt.people, "sites": learnt.sites, "regions": len(learnt.regions), "adjust": learnt.adjust}

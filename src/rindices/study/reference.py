@@ -1,12 +1,14 @@
 """Read the reference population of a study."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rindices.errors import ProblemCode
+from rindices.errors import Problem, ProblemCode
 from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, load_reference_file
 from rindices.study.config import DataConfig
 from rindices.tables.sessions import keep_first_scans
+from rindices.tables.table import ColumnRoles
 from rindices.tables.validation.validate import TableRequest, validate_table
 
 
@@ -41,11 +43,13 @@ def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:
     if path.suffix == ".safetensors":
         return load_reference_file(path)
     request = replace(data.request(folder), volumes=(path,), participants=None, controls=(), patients=())
-    roles = replace(request.roles, group=None, site=None, participants_id=None)
-    return fit_reference(replace(request, roles=roles, on_missing="drop"), data.adjust)
+    roles = replace(request.roles, group=None, participants_id=None)
+    return fit_reference(replace(request, roles=roles, on_missing="drop"), data.adjust, is_other_table=True)[0]
 
 
-def fit_reference(request: TableRequest, adjust: str | None = None) -> NormalReference:
+def fit_reference(
+    request: TableRequest, adjust: str | None = None, is_other_table: bool = False
+) -> tuple[NormalReference, list[Problem]]:
     """Learn a reference from a table of healthy people.
 
     Parameters
@@ -55,10 +59,30 @@ def fit_reference(request: TableRequest, adjust: str | None = None) -> NormalRef
         scans, the first one is used.
     adjust : {'log', 'linear', 'none'}, optional
         Scale of the adjustment for covariates.
+    is_other_table : bool
+        Whether sessions and sites are named for another table. They are left out if there are no such columns here.
+
+    Returns
+    -------
+    reference : NormalReference
+    problems : list of Problem
+        Notes and warnings about the table.
     """
     result = validate_table(request)
-    sites = [problem.subject for problem in result.problems if problem.code is ProblemCode.SITE_COLUMN_POSSIBLE]
+    roles = _adapt_roles(request.roles, result.problems, is_other_table)
+    if roles != request.roles:
+        result = validate_table(replace(request, roles=roles))
+    cohort, notes = keep_first_scans(result.cohort_or_raise())
+    return NormalReference.fit(cohort, request.volumes[0].name, adjust), [*result.problems, *notes]
+
+
+def _adapt_roles(roles: ColumnRoles, problems: Sequence[Problem], is_other_table: bool) -> ColumnRoles:
+    """Return the roles with the column that may hold the site, and without columns that this table does not have."""
+    sites = [problem.subject for problem in problems if problem.code is ProblemCode.SITE_COLUMN_POSSIBLE]
     if sites:
-        result = validate_table(replace(request, roles=replace(request.roles, site=sites[0])))
-    cohort, _ = keep_first_scans(result.cohort_or_raise())
-    return NormalReference.fit(cohort, request.volumes[0].name, adjust)
+        roles = replace(roles, site=sites[0])
+    absent = {problem.subject for problem in problems if problem.code is ProblemCode.UNKNOWN_COLUMN}
+    if is_other_table:
+        roles = replace(roles, session=None if roles.session in absent else roles.session)
+        roles = replace(roles, site=None if roles.site in absent else roles.site)
+    return roles
