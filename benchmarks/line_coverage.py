@@ -25,7 +25,20 @@ def measure_coverage(jobs: int, arguments: list[str]) -> tuple[dict[str, tuple[i
     with tempfile.TemporaryDirectory() as folder:
         settings, report = Path(folder) / "coveragerc", Path(folder) / "coverage.json"
         settings.write_text(SETTINGS + f"[paths]\nhere = {HERE.parent / 'src'}\n")
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-n", str(jobs)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "not slow and not slurm",
+            "--dist",
+            "loadfile",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            str(jobs),
+        ]
         command += ["--cov", f"--cov-config={settings}", f"--cov-report=json:{report}", *arguments]
         result = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=False)
         print(result.stdout)

@@ -50,6 +50,7 @@ def killed_and_resumed(folder: Path, out: Path, times: int) -> int:
     return kills
 
 
+@pytest.mark.slow
 def test_killed_thrice_and_resumed(folder: Path, undisturbed: Path) -> None:
     assert killed_and_resumed(folder, folder / "killed", 3) > 0
     assert outputs(folder / "killed") == outputs(undisturbed)

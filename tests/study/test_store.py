@@ -73,7 +73,9 @@ def small_disk(path: Path, how: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-@pytest.mark.parametrize("engine", [["--workers", 1], ["--engine", "dask", "--workers", 2]])
+@pytest.mark.parametrize(
+    "engine", [["--workers", 1], pytest.param(["--engine", "dask", "--workers", 2], marks=pytest.mark.slow)]
+)
 def test_a_full_disk(folder: Path, tmp_path: Path, engine: list[object]) -> None:
     with small_disk(tmp_path / "disk", "size=316k") as disk:
         done = run("fit", folder / "study.toml", "--out", disk, *engine)

@@ -13,8 +13,15 @@ from rindices.study.store import RunStore
 from tests.study.helpers import begin, newest_states, sets, wait_for
 
 
-@pytest.mark.parametrize("engine", ["local", "dask"])
-@pytest.mark.parametrize("victim", ["training", "worker"])
+@pytest.mark.parametrize(
+    ("engine", "victim"),
+    [
+        ("local", "training"),
+        ("dask", "worker"),
+        pytest.param("local", "worker", marks=pytest.mark.slow),
+        pytest.param("dask", "training", marks=pytest.mark.slow),
+    ],
+)
 def test_a_set_that_kills_its_process_is_given_up(folder: Path, tmp_path: Path, engine: str, victim: str) -> None:
     """Whoever begins one of the sets is killed, each time; the journal's file names tell who that is."""
     if (engine, victim) == ("local", "worker"):
@@ -38,7 +45,7 @@ def test_a_set_that_kills_its_process_is_given_up(folder: Path, tmp_path: Path, 
     assert [count for key, count in begun.items() if key.startswith("m2-005")] == [4]
 
 
-@pytest.mark.parametrize("engine", ["local", "dask"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("dask", marks=pytest.mark.slow)])
 def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path, engine: str) -> None:
     options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
     process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, *options)

@@ -29,6 +29,7 @@ def test_dask_changes_no_byte(folder: Path, undisturbed: Path, workers: int) -> 
     assert others == ["journal"]
 
 
+@pytest.mark.slow
 def test_dask_changes_no_byte_of_a_training(folder: Path, tmp_path: Path) -> None:
     options = ["--recipe", "paper", "--max-steps", 40, "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2]
     for name, engine in (("local", ["--workers", 1]), ("dask", ["--engine", "dask", "--workers", 2])):
