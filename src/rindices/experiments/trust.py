@@ -38,6 +38,8 @@ SUITE_PARTS = ("null", "alike", "number", "stress", "nuisance")
 RELIABILITY_MEASURES = ("stability", "split_half", "carriers")
 _MIN_TRUE_C_INDEX = 0.7  # c-index with a true severity from which a learnt pattern counts as true
 _MIN_BATCH_AUC = 0.9  # AUC of the batch from which a learnt pattern counts as nuisance
+FIRST_SEEDS = {"null": 7000, "alike": 7000}
+"""First seeds of parts, where they are not 0: no choice was made on these cohorts."""
 NOTHING_FOUND = -1
 """What counts as found where no difference was detected."""
 RATE_BY_KIND = {"basic": 0.3, "mild": 0.2}
@@ -106,7 +108,8 @@ def list_trials(cohorts: int, parts: Sequence[str] = SUITE_PARTS) -> list[TrustT
         "stress": [(task, len(TASKS[task].patterns)) for task in (*PAPER_TASKS, *STRESS_TASKS)],
         "nuisance": [(f"{rate}, batch in {share:.0%}", 3) for rate in RATE_BY_KIND for share in BATCH_SHARES],
     }
-    return [TrustTrial(part, *kind, seed) for part in parts for kind in kinds[part] for seed in range(cohorts)]
+    seeds = {part: range(FIRST_SEEDS.get(part, 0), FIRST_SEEDS.get(part, 0) + cohorts) for part in parts}
+    return [TrustTrial(part, *kind, seed) for part in parts for kind in kinds[part] for seed in seeds[part]]
 
 
 def run_trust_suite(
