@@ -14,6 +14,7 @@ from rindices.errors import InputError
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
 from rindices.experiments.entrants import get_entrant
+from rindices.experiments.oracle import score_oracle
 from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
 from rindices.learners.baselines.supervised import cross_validate_supervised
 from rindices.selection.agreement import pattern_c_index
@@ -33,12 +34,13 @@ class BenchmarkPlan:
 
     def jobs(self) -> list["BenchmarkJob"]:
         """Return the independent jobs, in a fixed order."""
+        for learner in self.learners:
+            if get_entrant(learner).oracle and self.suite == "real":
+                raise InputError("the oracle knows simulated people alone: leave it out of the suite real.")
         suite = get_suite_tasks(self.suite, self.data, self.adjusted)
         unknown = [task for task in self.tasks if task not in suite]
         if unknown:
             raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(suite)}.")
-        for learner in self.learners:
-            get_entrant(learner)
         return [
             BenchmarkJob(self, task, learner, seed)
             for task in self.tasks or tuple(suite)
@@ -103,6 +105,8 @@ def measure_job(job: BenchmarkJob) -> BenchmarkResult:
     """Fit one learner to one cohort and score it."""
     case = get_suite_tasks(job.plan.suite, job.plan.data, job.plan.adjusted)[job.task](job.seed)
     entrant = get_entrant(job.learner)
+    if entrant.oracle:
+        return _measure_oracle(job)
     if entrant.make is None:
         return _measure_supervised(job, case, entrant.supervised)
     if entrant.bound:
@@ -140,6 +144,15 @@ def _measure_bound(job: BenchmarkJob, case: BenchmarkCase, make: Callable[[int, 
     seconds = time.perf_counter() - start
     per_pattern = [float(value) for value in bound.best.per_pattern]
     return BenchmarkResult(job.task, job.learner, job.seed, bound.best.mean, per_pattern, None, None, seconds)
+
+
+def _measure_oracle(job: BenchmarkJob) -> BenchmarkResult:
+    start = time.perf_counter()
+    truth, severities = score_oracle(job.task, job.seed, job.plan.adjusted)
+    score = pattern_c_index(truth, severities)
+    seconds = time.perf_counter() - start
+    per_pattern = [float(value) for value in score.per_pattern]
+    return BenchmarkResult(job.task, job.learner, job.seed, score.mean, per_pattern, None, None, seconds)
 
 
 def _measure_supervised(job: BenchmarkJob, case: BenchmarkCase, model: Any) -> BenchmarkResult:

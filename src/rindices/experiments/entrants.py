@@ -23,12 +23,13 @@ class Entrant:
     make: Callable[[int, int], Any] | None = None  # from number of patterns and seed to an unfitted learner
     supervised: str = ""  # name of the regression, for one that is trained on the true severities
     bound: bool = False  # the truth selects the best of 3 to 10 components ("practical upper bound" in the paper)
+    oracle: bool = False  # the theoretical limit: knows the generator, and needs a simulated task
     slow: bool = False  # a fit takes so long that held-out people are not scored
 
     @property
     def needs_truth(self) -> bool:
         """Whether it uses the true severities, so that its score is not comparable."""
-        return self.bound or bool(self.supervised)
+        return self.bound or self.oracle or bool(self.supervised)
 
 
 def _make_entrant(kind: Any, bound: bool = False, slow: bool = False, **parameters: Any) -> Entrant:
@@ -59,6 +60,7 @@ ENTRANTS: dict[str, Entrant] = {
     "lda-bound": _make_entrant(LDABaseline, bound=True),
     "opnmf-bound": _make_entrant(OpNMFBaseline, bound=True),
     "dnmf-bound": _make_entrant(DNMFBaseline, bound=True),
+    "oracle": Entrant(oracle=True),
     "linear": Entrant(supervised="linear"),
     "ridge": Entrant(supervised="ridge"),
     "svr": Entrant(supervised="svr"),
