@@ -9,6 +9,7 @@ from scipy.stats import beta, multivariate_normal, norm
 
 from rindices.errors import InputError
 from rindices.experiments.benchmark import BenchmarkPlan, run_benchmark
+from rindices.experiments.figures import format_markdown
 from rindices.experiments.oracle import compute_oracle_severities, score_oracle
 from rindices.experiments.reference import AGE_CENTRE, LOG_ICV_CENTRE, load_reference
 from rindices.experiments.simulate import simulate_cohort
@@ -56,9 +57,13 @@ def test_severities_are_unbiased_and_nothing_is_better(adjusted: bool) -> None:
     slope = np.polyfit(severities.ravel(), truth.ravel(), 1)[0]
     assert slope == pytest.approx(1.0, abs=0.06)
     plan = BenchmarkPlan("stress", ("oracle", "contrastive"), 1, 0, None, ("small",), adjusted)
-    scores = {result.learner: result.pattern_c_index for result in run_benchmark(plan, workers=1)}
+    results = run_benchmark(plan, workers=1)
+    scores = {result.learner: result.pattern_c_index for result in results}
     assert scores["oracle"] == pytest.approx(pattern_c_index(truth, severities).mean)
     assert scores["oracle"] > scores["contrastive"]
+    assert f"| **below the limit** | 0.000 | {scores['oracle'] - scores['contrastive']:.3f} |" in format_markdown(
+        results
+    )
 
 
 def test_real_people_have_no_oracle() -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # colour-blind safe colours of Okabe and Ito, with brown instead of yellow, which is hard to see on white
 PLOT_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8B5A2B")
 
+_ORACLE = "oracle"
+
 
 def format_markdown(results: Sequence[BenchmarkResult]) -> str:
     """Return a table with one row per task and one column per learner, and the paper's scores."""
@@ -35,10 +37,19 @@ def format_markdown(results: Sequence[BenchmarkResult]) -> str:
     columns = [[summary[task, learner] for task in tasks] for learner in learners]
     means = [_format_means([row.mean for row in rows], [row.unseen_mean for row in rows]) for rows in columns]
     lines.append(f"| **mean** | {' | '.join([*([''] if in_paper else []), *means])} |")
+    if _ORACLE in learners:
+        distances = [
+            f"{np.mean([summary[task, _ORACLE].mean - summary[task, learner].mean for task in tasks]):.3f}"
+            for learner in learners
+        ]
+        lines.append(f"| **below the limit** | {' | '.join([*([''] if in_paper else []), *distances])} |")
     n_cohorts = max(row.n for row in summary.values())
     footnote = f"Mean pattern-c-index of {n_cohorts} cohorts: people fitted on / held-out people (folds)."
     in_brackets = " In brackets: the paper's number for that method." if in_paper else ""
-    return "\n".join([*lines, "", footnote + in_brackets, ""])
+    limit = (
+        f" {_ORACLE}: the theoretical limit, posterior means under the true generator." if _ORACLE in learners else ""
+    )
+    return "\n".join([*lines, "", footnote + in_brackets + limit, ""])
 
 
 def plot_benchmark(results: Sequence[BenchmarkResult], path: Path, title: str) -> None:
