@@ -221,8 +221,8 @@ register_recipe(
 register_recipe(
     StudyRecipe(
         name=MEAN_DIFFERENCE,
-        description="the position along the mean difference between patients and controls, in the metric of a strongly "
-        "shrunk covariance",
+        description="the position along the mean difference between patients and controls, averaged over several "
+        "shrinkages of the covariance",
         resolve_values=lambda changes, correlated: refuse_changes(MEAN_DIFFERENCE, changes, correlated),
         train_members=_train_mean_difference,
         get_subsample_share=_get_contrastive_share,
