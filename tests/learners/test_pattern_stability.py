@@ -40,7 +40,7 @@ def test_figures_are_those_of_people_who_were_left_out() -> None:
     X, y = rng.normal(size=(120, 60)), np.repeat([0, 1], 60)
     learner = MeanDifference().fit(X, y)
     indices = learner.transform(X)
-    assert roc_auc_score(y, indices[:, 0]) > 0.85
+    assert roc_auc_score(y, indices[:, 0]) > 0.8
     result = assess_pattern_stability(X, y, indices, learner.patterns_, learn_weights=learn_difference)
     assert result.auc.mean() == pytest.approx(0.5, abs=0.06)
     assert result.carriers.mean() < 0.1

@@ -1,6 +1,7 @@
 """A small study, and how to run it as users do."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +32,11 @@ def command(*arguments: object, report: bool = False) -> list[str]:
     if arguments[0] == "fit" and not report:  # studies are run many times here; their page is tested elsewhere
         arguments = (*arguments, "--no-report")
     return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
+
+
+def restore_interrupts() -> None:
+    """Let a child obey Ctrl-C, also where the tests run in the background, whose children ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(*arguments: object, report: bool = False) -> subprocess.CompletedProcess[str]:

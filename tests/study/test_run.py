@@ -22,7 +22,7 @@ from rindices.study.cohort_fit import fit_cohort
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import StudyObserver
 from rindices.study.store import RunStore
-from tests.study.helpers import BRIEF, command, outputs, run
+from tests.study.helpers import BRIEF, command, outputs, restore_interrupts, run
 
 
 def test_a_study_from_its_file(undisturbed: Path) -> None:
@@ -75,7 +75,10 @@ def test_each_setting_is_announced_once(tmp_path: Path) -> None:
 def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:
     out = folder / "interrupted"
     process = subprocess.Popen(
-        command("fit", folder / "study.toml", "--out", out, "--workers", 1), stderr=subprocess.PIPE, text=True
+        command("fit", folder / "study.toml", "--out", out, "--workers", 1),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=restore_interrupts,
     )
     while not list(out.glob("runs/[!.]*.safetensors")):
         time.sleep(0.05)
@@ -163,7 +166,10 @@ def test_interrupted_training_keeps_its_state(folder: Path) -> None:
     out = folder / "stopped"
     options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1", "--members", 2, "--workers", 1]
     process = subprocess.Popen(
-        command("fit", folder / "study.toml", "--out", out, *options), stderr=subprocess.PIPE, text=True
+        command("fit", folder / "study.toml", "--out", out, *options),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=restore_interrupts,
     )
     while not list(out.glob("runs/[!.]*.checkpoint")):  # kept every so many steps
         time.sleep(0.05)
