@@ -116,10 +116,11 @@ def require_packages(engine: str) -> None:
 
 
 def configure_dask() -> AbstractContextManager[Any]:
-    """Return a context in which Dask gives each worker one set at a time."""
+    """Return a context in which Dask gives each worker one set at a time and reports each death of a worker."""
     import dask
 
-    return dask.config.set({"distributed.scheduler.worker-saturation": 1.0})  # type: ignore[no-any-return]
+    settings = {"worker-saturation": 1.0, "allowed-failures": 0}
+    return dask.config.set({f"distributed.scheduler.{key}": value for key, value in settings.items()})  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -224,10 +225,11 @@ class _JobTracker:
         # Dask blames a worker's death on every set it had; the journal knows which of them had begun.
         key = job.work.key
         n_starts = self.store.count_events("begun")[key] - self.previous_starts[key]
-        if n_starts <= MAX_RETRIES and self.n_retries[key] < MAX_RETRIES:
+        n_deaths_before_start = self.n_retries[key] + 1 - n_starts
+        if n_starts <= MAX_RETRIES and n_deaths_before_start <= MAX_RETRIES:
             return None
         reason = str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
-        return JobResult(job.work, f"{reason}, {1 + MAX_RETRIES} times")
+        return JobResult(job.work, f"{reason}, {max(n_starts, n_deaths_before_start)} times")
 
     def cancel_pending(self) -> None:
         """Cancel submitted jobs, and let running trainings write their checkpoint."""
