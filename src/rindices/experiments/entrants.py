@@ -14,6 +14,7 @@ from rindices.learners.baselines.decompositions import (
     OpNMFBaseline,
 )
 from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.trajectory.estimator import DiseaseTrajectories
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def _make_surreal_gan(patterns: int, seed: int, **parameters: Any) -> Any:
 ENTRANTS: dict[str, Entrant] = {
     "contrastive": _make_entrant(ContrastiveICA),
     "contrastive-ica": _make_entrant(ContrastiveICA, rotation="ica"),
+    "trajectory": _make_entrant(DiseaseTrajectories, slow=True),
     "surreal": Entrant(_make_surreal_gan, slow=True),
     "surreal-paper": Entrant(partial(_make_surreal_gan, training="paper", members=5), slow=True),
     "nmf": _make_entrant(NMFBaseline),

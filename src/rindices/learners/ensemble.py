@@ -9,7 +9,7 @@ import numpy as np
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, ContrastiveICA
-from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, SurrealHead
+from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead
 from rindices.learners.mean_difference import MeanDifference
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
@@ -17,6 +17,29 @@ from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsa
 from rindices.selection.agreement import agreement
 
 SplitHalfAgreement = tuple[float, float, float]
+
+
+class HeldOutLikelihood(NamedTuple):
+    """Mean log-likelihood of the patients that a member has not seen.
+
+    Attributes
+    ----------
+    shape : {'straight', 'curved'}
+        Shape of the member's patterns.
+    straight, curved : float, optional
+        With patterns of each shape; None for a shape that was not fitted.
+    """
+
+    shape: str
+    straight: float | None
+    curved: float | None
+
+    @property
+    def value(self) -> float:
+        """The likelihood with the member's own shape."""
+        value = self.straight if self.shape == "straight" else self.curved
+        assert value is not None
+        return value
 
 
 class Member(NamedTuple):
@@ -29,21 +52,24 @@ class Member(NamedTuple):
     outcome : TrainingOutcome
     steps : int
         Number of training steps; 0 for learners without any.
-    head : ContrastiveHead or SurrealHead
+    head : MemberHead
         Inference.
     patterns : (Q, M, R)
         Change of each region at each of `SEVERITY_LEVELS`, in control standard deviations, for the average control.
     evidence : tuple of float, optional
         Concordance, dimension and difference agreement of two fits on disjoint halves of the people. It is needed where
         members share people, because such members agree even on noise.
+    held_out : HeldOutLikelihood, optional
+        For learners with a likelihood.
     """
 
     number: int
     outcome: TrainingOutcome
     steps: int
-    head: ContrastiveHead | SurrealHead
+    head: MemberHead
     patterns: FloatArray
     evidence: SplitHalfAgreement | None = None
+    held_out: HeldOutLikelihood | None = None
 
 
 LinearLearner = type[ContrastiveICA] | type[MeanDifference]
@@ -119,16 +145,16 @@ def compute_split_half_agreement(first: FloatArray, second: FloatArray) -> Split
 
 
 def rescale_consensus(
-    heads: Sequence[ContrastiveHead | SurrealHead], orders: Sequence[IntArray], patients: FloatArray
-) -> tuple[tuple[ContrastiveHead | SurrealHead, ...], FloatArray]:
+    heads: Sequence[MemberHead], orders: Sequence[IntArray], patients: FloatArray
+) -> tuple[tuple[MemberHead, ...], FloatArray]:
     """Rescale members so that their mean is 1 at the patients' 98th percentile.
 
-    The mean of members that agree only in part on a pattern is flatter than each of them. R-indices of a GAN keep the
-    scale of its severities.
+    The mean of members that agree only in part on a pattern is flatter than each of them. R-indices of a GAN and of
+    trajectories keep the scale of their severities.
 
     Parameters
     ----------
-    heads : sequence of ContrastiveHead or SurrealHead
+    heads : sequence of MemberHead
     orders : sequence of (M,)
         Column of each member that is pattern k of the consensus.
     patients : (N, R)

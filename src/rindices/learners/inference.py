@@ -20,6 +20,8 @@ from rindices.learners.log_transform import (
     invert_log_transform,
     log_with_tangent,
 )
+from rindices.learners.severity_points import N_STEPS, compute_step_basis
+from rindices.learners.severity_posterior import SeverityPosterior
 from rindices.preprocess.standardise import CONTROL_SD
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
@@ -62,8 +64,8 @@ class Head(ABC):
 
 
 @dataclass(frozen=True)
-class ContrastiveHead(Head):
-    """Standardise to controls, apply the log transform, standardise again, multiply by weights.
+class ShiftHead(Head):
+    """Base of heads that work on shifts: standardise to controls, apply the log transform, standardise again.
 
     Attributes
     ----------
@@ -73,11 +75,10 @@ class ContrastiveHead(Head):
         c of the log transform (`rindices.learners.log_transform`).
     shift_mean, shift_scale : (R,)
         Mean and standard deviation of the controls after the log transform.
-    weights : (R, M)
-        Severity = prepared person @ weights.
+    weights : (R, K)
+        K numbers of a person are shifts @ weights.
     """
 
-    kind: ClassVar[str] = "contrastive"
     control_mean: FloatArray
     control_scale: FloatArray
     share: FloatArray
@@ -86,12 +87,12 @@ class ContrastiveHead(Head):
     weights: FloatArray
 
     def prepare(self, values: FloatArray) -> FloatArray:
-        """Return people as the weights expect them, (N, R) -> (N, R)."""
+        """Return the shifts of people, (N, R) -> (N, R)."""
         shifts = apply_log_transform((values - self.control_mean) / self.control_scale, float(self.share))
         return np.asarray((shifts - self.shift_mean) / self.shift_scale)
 
-    def infer(self, values: FloatArray) -> FloatArray:
-        """Return R-indices (N, M) of prepared people (N, R); `prepare` and the weights, with fewer passes over N."""
+    def project(self, values: FloatArray) -> FloatArray:
+        """Return ``prepare(values) @ weights`` (N, K), with fewer passes over N."""
         factor, offset, weights, shift = self._folded_arrays
         if float(self.share) < IDENTITY_THRESHOLD:
             return shifted_matmul(values, weights, shift)
@@ -101,7 +102,7 @@ class ContrastiveHead(Head):
 
     @cached_property
     def _folded_arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Factor (R,) and offset (R,) of the relative size, and the weights (R, M) and shift (M,) of `infer`."""
+        """Factor (R,) and offset (R,) of the relative size, and the weights (R, K) and shift (K,) of `project`."""
         share = float(self.share)
         factor = share / self.control_scale
         if share < IDENTITY_THRESHOLD:
@@ -112,10 +113,10 @@ class ContrastiveHead(Head):
         return factor, 1.0 - self.control_mean * factor, weights, centre @ weights
 
     def has_same_preparation(self, other: object) -> bool:
-        """Return whether another head differs from this one in its weights only."""
-        return isinstance(other, ContrastiveHead) and all(
+        """Return whether another head prepares people in the same way."""
+        return isinstance(other, ShiftHead) and all(
             np.array_equal(getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)
+            for field in fields(ShiftHead)
             if field.name != "weights"
         )
 
@@ -138,6 +139,62 @@ class ContrastiveHead(Head):
         """Return the required shape of each array, by name."""
         per_region = ("control_mean", "control_scale", "shift_mean", "shift_scale")
         return dict.fromkeys(per_region, (n_regions,)) | {"share": (), "weights": (n_regions, n_patterns)}
+
+
+@dataclass(frozen=True)
+class ContrastiveHead(ShiftHead):
+    """R-indices are shifts @ weights, (R, M)."""
+
+    kind: ClassVar[str] = "contrastive"
+
+    def infer(self, values: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of prepared people (N, R)."""
+        return self.project(values)
+
+
+@dataclass(frozen=True)
+class TrajectoryHead(ShiftHead):
+    """R-indices are posterior means of the severities z, given patterns that are curves (`learners.trajectory`).
+
+    Attributes
+    ----------
+    control_mean, control_scale, share, shift_mean, shift_scale
+        As in `ShiftHead`.
+    weights : (R, M * K)
+        C^-1 times the steps, with C the covariance of normal variation.
+    steps : (M, K, R)
+        Change of each region in each of K equal steps of severity, in standard deviations of the controls' shifts.
+    correlation : (M, M)
+        Of the Gaussian copula of the severities.
+    """
+
+    kind: ClassVar[str] = "trajectory"
+    steps: FloatArray
+    correlation: FloatArray
+
+    @cached_property
+    def posterior(self) -> SeverityPosterior:
+        """Posterior of the severities, given a person's numbers ``project(values)``."""
+        return SeverityPosterior.build(self.steps, self.weights, self.correlation)
+
+    def infer(self, values: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of prepared people (N, R)."""
+        return self.posterior.compute_means(self.project(values))
+
+    def compute_curves(self, levels: FloatArray) -> FloatArray:
+        """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""
+        basis = compute_step_basis(levels[:, None], self.steps.shape[1])
+        return np.stack([self.to_control_sd(change) for change in np.einsum("qk,mkr->qmr", basis, self.steps)])
+
+    @classmethod
+    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
+        """Return the required shape of each array, by name."""
+        own = {
+            "weights": (n_regions, n_patterns * N_STEPS),
+            "steps": (n_patterns, N_STEPS, n_regions),
+            "correlation": (n_patterns, n_patterns),
+        }
+        return super().shapes(n_regions, n_patterns) | own
 
 
 @dataclass(frozen=True)
@@ -219,21 +276,22 @@ class UpstreamHead(SurrealHead):
         return super().shapes(n_regions, n_patterns) | last_layer
 
 
-HEADS_BY_KIND: dict[str, type[ContrastiveHead] | type[SurrealHead]] = {
-    head.kind: head for head in (ContrastiveHead, SurrealHead, UpstreamHead)
+MemberHead = ContrastiveHead | TrajectoryHead | SurrealHead
+"""Head of a member of a study."""
+HEADS_BY_KIND: dict[str, type[MemberHead]] = {
+    head.kind: head for head in (ContrastiveHead, TrajectoryHead, SurrealHead, UpstreamHead)
 }
 
 
-def make_inference_function(heads: Sequence[ContrastiveHead | SurrealHead]) -> Callable[[FloatArray], FloatArray]:
+def make_inference_function(heads: Sequence[MemberHead]) -> Callable[[FloatArray], FloatArray]:
     """Return a function that computes the R-indices of S heads at once, (N, R) -> (N, S * M).
 
     The contrastive members of one study prepare people in the same way. Preparation is then done once, and the weights
     are joined into one matrix.
     """
-    first = heads[0]
-    if isinstance(first, ContrastiveHead) and all(first.has_same_preparation(head) for head in heads):
-        joined = replace(first, weights=np.concatenate([head.to_arrays()["weights"] for head in heads], axis=1))
-        return joined.infer
+    linear = [head for head in heads if isinstance(head, ContrastiveHead)]
+    if len(linear) == len(heads) and all(linear[0].has_same_preparation(head) for head in linear):
+        return replace(linear[0], weights=np.concatenate([head.weights for head in linear], axis=1)).infer
     return lambda values: np.concatenate([head.infer(values) for head in heads], axis=1)
 
 

@@ -69,9 +69,12 @@ class ReferenceTarget(NamedTuple):
 
     def mix(self, own: FloatArray, people: FloatArray) -> FloatArray:
         """Return the mean of a covariance (R, R) and the reference's, with the variances of the people (N, R)."""
+        return self.mix_with_scale(own, handle_zeros_in_scale(people.std(axis=0)))
+
+    def mix_with_scale(self, own: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return the mean of a covariance (R, R) and the reference's, with standard deviations (R,)."""
         if not self.weight:
             return own
-        scale = handle_zeros_in_scale(people.std(axis=0))
         return np.asarray((1.0 - self.weight) * own + self.weight * self.correlation * np.outer(scale, scale))
 
 
@@ -92,6 +95,30 @@ def estimate_covariance(people: FloatArray, target: ReferenceTarget | None = Non
     shrunk = ledoit_wolf(people)[0]
     own = np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
     return own if target is None else target.mix(own, people)
+
+
+def shrink_scatter(scatter: FloatArray, fourth_power: float, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance of people from sums over them.
+
+    Parameters
+    ----------
+    scatter : (R, R)
+        Sum of x x' over people, or its expectation.
+    fourth_power : float
+        Sum of |x|^4.
+    number : int
+        Of people.
+
+    Returns
+    -------
+    (R, R)
+    """
+    covariance = scatter / number
+    squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)
+    dispersion = squared_norm - len(covariance) * mean**2
+    error = (fourth_power / number - squared_norm) / number
+    weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
+    return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
 
 
 def _compute_log_likelihood(people: FloatArray, covariance: FloatArray) -> float:

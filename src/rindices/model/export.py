@@ -19,7 +19,14 @@ from rindices._typing import AnyArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, describe_os_error
-from rindices.learners.inference import LEAKY_RELU_SLOPE, ContrastiveHead, SurrealHead, UpstreamHead
+from rindices.learners.inference import (
+    LEAKY_RELU_SLOPE,
+    ContrastiveHead,
+    ShiftHead,
+    SurrealHead,
+    TrajectoryHead,
+    UpstreamHead,
+)
 from rindices.learners.log_transform import IDENTITY_THRESHOLD, LOG_FLOOR
 from rindices.model.fitted import FittedModel
 from rindices.model.intervals import CalibratedIntervals
@@ -209,13 +216,23 @@ def _add_members(graph: _GraphBuilder, model: FittedModel, values: str) -> str:
     for head, order in zip(model.heads, model.orders, strict=True):
         if isinstance(head, ContrastiveHead):
             indices = graph.matmul(_add_log_transform(graph, head, values), head.weights[:, list(order)])
+        elif isinstance(head, TrajectoryHead):
+            indices = _add_trajectory_head(graph, head, order, values)
         else:
             indices = _add_surreal_head(graph, head, order, values)
         members.append(graph.op("Unsqueeze", indices, graph.ints([1])))
     return graph.op("Concat", *members, axis=1)
 
 
-def _add_log_transform(graph: _GraphBuilder, head: ContrastiveHead, values: str) -> str:
+def _add_trajectory_head(graph: _GraphBuilder, head: TrajectoryHead, order: Sequence[int], values: str) -> str:
+    """Return the posterior means of the severities (N, M), as sums over the points of `SeverityPosterior`."""
+    posterior = head.posterior
+    numbers = graph.matmul(_add_log_transform(graph, head, values), head.weights)
+    density = graph.op("Add", graph.matmul(numbers, posterior.basis.T), graph.const(posterior.offset[None]))
+    return graph.matmul(graph.op("Softmax", density, axis=1), posterior.points[:, list(order)])
+
+
+def _add_log_transform(graph: _GraphBuilder, head: ShiftHead, values: str) -> str:
     """Return the standardised log volumes (N, R); below `LOG_FLOOR` the logarithm is continued by its tangent."""
     share = float(head.share)
     z = graph.standardise(values, head.control_mean, head.control_scale)

@@ -23,7 +23,7 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.learners.inference import ContrastiveHead, SurrealHead, make_inference_function
+from rindices.learners.inference import MemberHead, make_inference_function
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
 from rindices.model.records import ModelCard, SelectionRecord
@@ -80,7 +80,7 @@ class FittedModel:
     """
 
     preprocessing: Preprocessing
-    heads: tuple[ContrastiveHead | SurrealHead, ...]
+    heads: tuple[MemberHead, ...]
     orders: tuple[tuple[int, ...], ...]
     patterns: FloatArray
     training: TrainingDistribution | None

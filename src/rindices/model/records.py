@@ -41,10 +41,26 @@ class MemberCountRecord(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class HeldOutLikelihoodRecord(Record):
+    """Mean log-likelihood of the patients that members have not seen, by the shape of the patterns.
+
+    ``shape`` is the shape of the members, 'straight' or 'curved'. ``below_best`` is how far the setting is below the
+    most likely one, with its standard error over members.
+    """
+
+    shape: str
+    straight: float | None
+    curved: float | None
+    below_best: float = 0.0
+    below_best_se: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class CandidateRecord(Record):
     """Evaluation of one setting: agreement of its members or of fits on disjoint halves, and why it is not stable.
 
     ``by_member`` is the concordance by which each member is judged, ``pairwise`` that of every two members.
+    ``held_out`` is only there for learners with a likelihood.
     """
 
     setting: SettingRecord
@@ -56,6 +72,7 @@ class CandidateRecord(Record):
     why: str = ""
     by_member: tuple[float | None, ...] = ()
     pairwise: tuple[tuple[float | None, ...], ...] = ()
+    held_out: HeldOutLikelihoodRecord | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def uses_disjoint_halves(self) -> bool:
@@ -106,13 +123,18 @@ class PermutationTestRecord(Record):
 
 @dataclass(frozen=True, eq=False)
 class PatternCountRecord(Record):
-    """Number of patterns by agreement and by the test, or ``forced`` by the study; ``why`` the numbers differ."""
+    """Number of patterns by agreement or likelihood and by the test, or ``forced`` by the study.
+
+    ``by_agreement`` is the number that the settings' comparison chose, also where it was decided by the likelihood of
+    held-out people (``decided_by``). ``why`` says why it and the test's number differ.
+    """
 
     by_agreement: int | None
     by_test: int
     forced: int | None
     why: str
     test: PermutationTestRecord
+    decided_by: str = "agreement"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from rindices._typing import AnyArray, FloatArray
 from rindices._version import __version__
 from rindices.array_checks import find_interval_fault
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, make_damage_error
-from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, ContrastiveHead, SurrealHead
+from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, MemberHead
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.metadata import (
     AnyMetadata,
@@ -41,7 +41,7 @@ class ModelParts(TypedDict):
     """Attributes of a `FittedModel` by name."""
 
     preprocessing: Preprocessing
-    heads: tuple[ContrastiveHead | SurrealHead, ...]
+    heads: tuple[MemberHead, ...]
     orders: tuple[tuple[int, ...], ...]
     patterns: FloatArray
     patterns_se: FloatArray | None

@@ -1,8 +1,9 @@
-"""Choose a grid point and its members by agreement (sections 4.2 and 4.3 of the paper).
+"""Choose a grid point and its members, by held-out likelihood or by agreement (sections 4.2 and 4.3 of the paper).
 
 A grid point is a number of patterns M and a weight of orthogonality lambda. Its members are trained alike, except for
-their random streams. If they agree, the result does not depend on chance in training; the grid point whose members
-agree best is chosen.
+their random streams. If they agree, the result does not depend on chance in training: only such a grid point is
+stable. Of the stable ones, the one under which people that members have not seen are most likely is chosen
+(`held_out_likelihood`); for learners without a likelihood, the one whose members agree best.
 
 Shape letters: S members, N people, M patterns.
 """
@@ -15,6 +16,7 @@ import numpy as np
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.selection.agreement import MembersAgreement, align_columns, members_agreement
+from rindices.selection.held_out_likelihood import choose_simplest_setting, exceeds_chance
 
 MIN_STABLE_CONCORDANCE = 0.65
 """Minimum of the lower confidence bound of a stable grid point, above noise (benchmarks/null_agreement.py)."""
@@ -50,6 +52,8 @@ class Candidate(NamedTuple):
     evidence : (S, 3), optional
         Concordance, dimension and difference agreement between fits on disjoint halves of the people, one row per
         member. If given, it replaces the agreement among members, who share people.
+    held_out : (S,), optional
+        Mean log-likelihood of the people that each member has not seen. If all candidates have it, it decides.
     """
 
     point: GridPoint
@@ -57,6 +61,7 @@ class Candidate(NamedTuple):
     numbers: tuple[int, ...]
     trained: int
     evidence: FloatArray | None = None
+    held_out: FloatArray | None = None
 
 
 class CandidateEvaluation(NamedTuple):
@@ -168,11 +173,34 @@ def choose_grid_point(
     stable = [k for k, evaluation in enumerate(evaluations) if evaluation.stable]
     if not stable:
         return SelectionResult(evaluations, None)
-    best = max(stable, key=lambda k: _compute_rank_value(evaluations[k]))
-    ties = tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
+    best, ties = _choose_by_likelihood(candidates, stable) or _choose_by_agreement(evaluations, bootstraps, stable)
     agreement = agreements[best]
     per_member = None if agreement is None else agreement.per_member
     return SelectionResult(evaluations, best, ties, *find_agreeing_members(candidates[best].indices, per_member))
+
+
+def _choose_by_agreement(
+    evaluations: Sequence[CandidateEvaluation], bootstraps: Sequence[FloatArray | None], stable: Sequence[int]
+) -> tuple[int, tuple[int, ...]]:
+    """Return the position of the candidate whose members agree best, and those that do not differ from it."""
+    best = max(stable, key=lambda k: _compute_rank_value(evaluations[k]))
+    return best, tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
+
+
+def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
+    """Return the position of the simplest of the most likely candidates, and the others that are as likely.
+
+    None where a likelihood is missing, or where members are not the same in all candidates.
+    """
+    ordered = sorted(stable, key=lambda k: candidates[k].point.n_patterns)
+    numbers = {candidates[k].numbers for k in ordered}
+    likelihoods = [values for k in ordered if (values := candidates[k].held_out) is not None]
+    if len(numbers) > 1 or len(likelihoods) < len(ordered) or not np.isfinite(likelihoods).all():
+        return None
+    best = choose_simplest_setting(likelihoods)
+    differences = [likelihoods[best] - other for other in likelihoods]
+    ties = [k for k, d in enumerate(differences) if k != best and not exceeds_chance(d) and not exceeds_chance(-d)]
+    return ordered[best], tuple(ordered[k] for k in ties)
 
 
 def _compute_rank_value(evaluation: CandidateEvaluation) -> float:

@@ -4,7 +4,7 @@ Shape letters: N people, R regions, M patterns.
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -22,6 +22,7 @@ from rindices.model.novelty import TrainingDistribution
 from rindices.model.records import (
     AgreementRecord,
     CandidateRecord,
+    HeldOutLikelihoodRecord,
     Interval,
     MemberCountRecord,
     ModelCard,
@@ -39,21 +40,59 @@ from rindices.study.plan import resolve_recipe
 from rindices.study.recipes import get_study_recipe
 from rindices.tables.cohort import Cohort
 
+MembersByPoint = Mapping[GridPoint, Sequence[Member]]
+"""All members of each grid point."""
 
-def make_selection_record(choice: SelectionResult) -> SelectionRecord:
+
+def make_selection_record(choice: SelectionResult, gathered: MembersByPoint) -> SelectionRecord:
     """Return what was compared and chosen."""
-    grid = make_candidate_records(choice.evaluations)
+    grid = make_candidate_records(choice.evaluations, gathered)
     chosen = None if choice.best is None else grid[choice.best]
     ties = tuple(grid[index].setting for index in choice.ties)
     return SelectionRecord(chosen, ties, grid)
 
 
-def make_candidate_records(evaluations: Sequence[CandidateEvaluation]) -> tuple[CandidateRecord, ...]:
+def make_candidate_records(
+    evaluations: Sequence[CandidateEvaluation], gathered: MembersByPoint
+) -> tuple[CandidateRecord, ...]:
     """Return the records of evaluated settings."""
-    return tuple(_make_candidate_record(evaluation) for evaluation in evaluations)
+    held_out = _make_held_out_records(gathered)
+    return tuple(_make_candidate_record(evaluation, held_out.get(evaluation.point)) for evaluation in evaluations)
 
 
-def _make_candidate_record(evaluation: CandidateEvaluation) -> CandidateRecord:
+def _make_held_out_records(gathered: MembersByPoint) -> dict[GridPoint, HeldOutLikelihoodRecord]:
+    """Return the likelihood of held-out patients by grid point; empty for learners without a likelihood."""
+    likelihoods = {
+        point: [member.held_out for member in members if member.held_out is not None]
+        for point, members in gathered.items()
+    }
+    values = {point: np.array([each.value for each in found]) for point, found in likelihoods.items() if found}
+    if not values:
+        return {}
+    best = max(values.values(), key=lambda array: float(array.mean()))
+    records = {}
+    for point, array in values.items():
+        found = likelihoods[point]
+        differences = best - array if len(best) == len(array) else np.array([best.mean() - array.mean()])
+        error = float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else None
+        records[point] = HeldOutLikelihoodRecord(
+            shape=found[0].shape,
+            straight=_average([each.straight for each in found]),
+            curved=_average([each.curved for each in found]),
+            below_best=float(differences.mean()),
+            below_best_se=error,
+        )
+    return records
+
+
+def _average(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _finite_or_none(float(np.mean(known))) if known else None
+
+
+def _make_candidate_record(
+    evaluation: CandidateEvaluation, held_out: HeldOutLikelihoodRecord | None
+) -> CandidateRecord:
     agreement = evaluation.agreement
     numbers = (None, None, None) if agreement is None else map(_finite_or_none, agreement[:3])
     low, high = evaluation.interval
@@ -67,6 +106,7 @@ def _make_candidate_record(evaluation: CandidateEvaluation) -> CandidateRecord:
         why=evaluation.why,
         by_member=_list_member_concordance(evaluation),
         pairwise=() if agreement is None else tuple(tuple(map(_finite_or_none, row)) for row in agreement.pairwise),
+        held_out=held_out,
     )
 
 

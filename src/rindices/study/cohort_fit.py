@@ -17,13 +17,12 @@ from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference
-from rindices.model.records import ReferenceRecord, SelectionRecord
+from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
-    CandidateEvaluation,
     GridPoint,
     SelectionResult,
     choose_grid_point,
@@ -94,7 +93,7 @@ class CohortFit:
         NoPatternError
             If no difference between patients and controls was detected, and no stable patterns were asked for.
         """
-        failed: tuple[CandidateEvaluation, ...] = ()
+        failed: tuple[CandidateRecord, ...] = ()
         is_forced = self.model.forced is not None
         has_patterns = self.model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
         if has_patterns:
@@ -102,7 +101,7 @@ class CohortFit:
             gathered, choice = self._train(model, self.engine, self.observer)
             if choice.best is not None:
                 return self._build(model, gathered, choice, Finding.PATTERNS)
-            failed = choice.evaluations
+            failed = make_candidate_records(choice.evaluations, gathered)
         if self.tests.finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
             raise self._make_no_pattern_error(failed)
         model = ModelConfig(patterns=(1,), members=self.model.members, recipe=MEAN_DIFFERENCE)
@@ -137,19 +136,22 @@ class CohortFit:
         gathered: dict[GridPoint, list[Member]],
         choice: SelectionResult,
         finding: Finding,
-        failed: tuple[CandidateEvaluation, ...] = (),
+        failed: tuple[CandidateRecord, ...] = (),
     ) -> FittedModel:
         assert choice.best is not None
         has_patterns = finding is Finding.PATTERNS
         chosen = choice.evaluations[choice.best].point.n_patterns if has_patterns else None
+        selection = make_selection_record(choice, gathered)
+        has_likelihood = selection.chosen is not None and selection.chosen.held_out is not None
+        decided_by = "likelihood" if has_likelihood else "agreement"
         selection = replace(
-            make_selection_record(choice),
-            number_of_patterns=make_number_record(self.tests, self.model.forced, chosen),
+            selection,
+            number_of_patterns=make_number_record(self.tests, self.model.forced, chosen, decided_by),
             finding=str(finding),
             difference=self.tests.make_difference_record(),
         )
         if not has_patterns:
-            selection = replace(selection, grid=make_candidate_records(failed))
+            selection = replace(selection, grid=failed)
         fitted = build_model(
             self.cohort, self.preprocessing, self.people, gathered, choice, model, self.seed, selection
         )
@@ -163,7 +165,7 @@ class CohortFit:
             return None
         return ReferenceRecord(self.reference.name, self.reference.people, self.reference.sites, target.weight)
 
-    def _make_no_pattern_error(self, failed: tuple[CandidateEvaluation, ...]) -> NoPatternError:
+    def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
         tests = self.tests
         what = (
             f"no difference between patients and controls was detected (p = {tests.difference.p:.2f}); an effect of "
@@ -171,7 +173,7 @@ class CohortFit:
         )
         selection = SelectionRecord(
             None,
-            grid=make_candidate_records(failed),
+            grid=failed,
             number_of_patterns=make_number_record(tests, self.model.forced, None),
             made_with=collect_provenance(self.cohort, self.seed),
             finding=str(Finding.NO_DIFFERENCE),
@@ -284,4 +286,7 @@ def _make_candidate(point: GridPoint, members: Sequence[Member], patients: Float
     indices = np.stack([member.head.infer(patients) for member in converged]) if converged else np.zeros(shape)
     split_halves = [member.evidence for member in converged if member.evidence is not None]
     evidence = np.array(split_halves) if split_halves and len(split_halves) == len(converged) else None
-    return Candidate(point, indices, tuple(member.number for member in converged), len(members), evidence)
+    likelihoods = [member.held_out.value for member in converged if member.held_out is not None]
+    held_out = np.array(likelihoods) if likelihoods and len(likelihoods) == len(converged) else None
+    numbers = tuple(member.number for member in converged)
+    return Candidate(point, indices, numbers, len(members), evidence, held_out)

@@ -150,7 +150,9 @@ def _subsample_groups(cohort: Cohort, max_size: int, rng: np.random.Generator) -
     return cohort.take(np.concatenate(groups))
 
 
-def make_number_record(tests: GroupTests, forced: int | None, chosen: int | None) -> PatternCountRecord:
+def make_number_record(
+    tests: GroupTests, forced: int | None, chosen: int | None, decided_by: str = "agreement"
+) -> PatternCountRecord:
     """Return the number of patterns by agreement and by the test, and why they differ.
 
     Parameters
@@ -160,6 +162,8 @@ def make_number_record(tests: GroupTests, forced: int | None, chosen: int | None
         Number that the study asks for, if it names a single one.
     chosen : int or None
         Number of patterns of the model; None if there is none, or only an index of the mean difference.
+    decided_by : {'agreement', 'likelihood'}
+        How settings were compared.
 
     Returns
     -------
@@ -172,6 +176,7 @@ def make_number_record(tests: GroupTests, forced: int | None, chosen: int | None
         forced=forced,
         why="" if chosen is None else explain_disagreement(tests, chosen, forced is not None),
         test=_make_test_record(estimate),
+        decided_by=decided_by,
     )
 
 

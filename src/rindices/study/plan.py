@@ -13,7 +13,7 @@ from rindices.tables.cohort import Cohort
 
 STACK_SIZE = 5
 """Members per set. They share matrix products and fit a core's cache. Results depend on it, so it never changes."""
-_KEY_VERSION = 1
+_KEY_VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,25 @@ def _estimate_surreal_seconds(people: PreparedPeople, work: MemberSet) -> float:
     return seconds * measure_speed()
 
 
+def _resolve_trajectory(changes: RecipeChanges, correlated: bool) -> RecipeValues:
+    from rindices.learners.trajectory.members import SHAPES
+
+    choices = ("auto", *SHAPES)
+    values = {"shape": "auto"} | dict(changes)
+    if unknown := [name for name in values if name != "shape"]:
+        raise StudyError(f"the recipe default has no {unknown[0]}: {did_you_mean(unknown[0], ['shape'])}")
+    if values["shape"] not in choices:
+        raise StudyError(f"shape is {values['shape']!r}: give one of {', '.join(choices)}.")
+    return values
+
+
+def _train_trajectory(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    from rindices.learners.trajectory.members import fit_trajectory_members
+
+    shape = json.loads(work.values)["shape"]
+    return fit_trajectory_members(people, work.point.n_patterns, work.numbers, work.seed, shape)
+
+
 def _train_contrastive(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.ensemble import fit_linear_members
 
@@ -199,6 +218,16 @@ def _describe_warm_training(values: RecipeValues, member_steps: Sequence[int]) -
 register_recipe(
     StudyRecipe(
         name="default",
+        description="disease patterns along which each region changes at its own stage, by maximum likelihood, with "
+        "shape and number chosen by the likelihood of people left out",
+        resolve_values=_resolve_trajectory,
+        train_members=_train_trajectory,
+        get_subsample_share=_get_contrastive_share,
+    )
+)
+register_recipe(
+    StudyRecipe(
+        name="adversarial",
         description="Surreal-GAN's transformation, inverse and discriminator, started at the solution of a linear "
         "model of disease patterns and judged by the discriminator on people left out",
         resolve_values=lambda changes, correlated: _resolve_surreal("default", changes, correlated),

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from rindices._typing import FloatArray
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, describe_os_error
-from rindices.learners.ensemble import Member
+from rindices.learners.ensemble import HeldOutLikelihood, Member
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
@@ -66,7 +66,13 @@ class RunStore:
             arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{index}.patterns"] = member.patterns
         states = [
-            [member.number, str(member.outcome), member.steps, _replace_nonfinite(member.evidence)]
+            [
+                member.number,
+                str(member.outcome),
+                member.steps,
+                _replace_nonfinite(member.evidence),
+                None if member.held_out is None else list(member.held_out),
+            ]
             for member in members
         ]
         regions = int(members[0].patterns.shape[2])
@@ -161,13 +167,22 @@ def _read_progress(checkpoint: Path, work: MemberSet) -> float:
         return 0.0
 
 
+_MemberRecord = tuple[
+    int,
+    TrainingOutcome,
+    int,
+    tuple[float, float, float | None] | None,
+    tuple[str, float | None, float | None] | None,
+]
+
+
 class _MemberSetMetadata(BaseModel):
-    """Metadata of a member set: number, outcome, steps and evidence of each member."""
+    """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member."""
 
     key: str
     kind: str
     regions: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
-    members: list[tuple[int, TrainingOutcome, int, tuple[float, float, float | None] | None]]
+    members: list[_MemberRecord]
 
 
 def _load_members(path: Path, work: MemberSet) -> list[Member]:
@@ -179,10 +194,11 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
     indices = range(len(metadata.members))
     arrays = read_arrays(path, {f"{index}.{name}": shape for index in indices for name, shape in shapes.items()})
     members = []
-    for index, (number, outcome, steps, record) in enumerate(metadata.members):
+    for index, (number, outcome, steps, record, likelihoods) in enumerate(metadata.members):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
         evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
-        members.append(Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence))
+        held_out = None if likelihoods is None else HeldOutLikelihood(*likelihoods)
+        members.append(Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out))
     return members
 
 

@@ -71,10 +71,11 @@ def fit_linear_start(
         People of the member.
     n_patterns : int
         M.
-    kind : {'ica', 'likelihood'}
-        ``ica``: plain contrastive ICA, the controls' covariance, uniform and independent severities. ``likelihood``:
-        the contrastive learner's likelihood, normal variation shared by controls and patients, and severities with
-        their marginals and correlation. A random start uses ``ica``, and of it the covariance only.
+    kind : {'ica', 'contrastive', 'likelihood'}
+        ``ica``: plain contrastive ICA, the controls' covariance, uniform and independent severities. ``contrastive``:
+        the contrastive learner's likelihood, the controls' covariance, and severities with their marginals and
+        correlation. ``likelihood``: also with normal variation shared by controls and patients. A random start uses
+        ``ica``, and of it the covariance only.
     conditioning : str
         See `Recipe`.
     seed : int
@@ -98,7 +99,7 @@ def fit_linear_start(
         )
     centre = seen[labels == 0].mean(axis=0)
     controls, patients = seen[labels == 0] - centre, seen[labels == 1] - centre
-    fit_model = _fit_likelihood_model if kind == "likelihood" else _fit_ica_model
+    fit_model = _FIT_BY_KIND[kind]
     try:
         with limit_blas_threads():
             target = ReferenceTarget.choose(controls, reference)
@@ -110,7 +111,7 @@ def fit_linear_start(
         ) from error
     unit = compute_unit_severity(patients @ compute_severity_weights(model.patterns, model.noise))
     mean, covariance = model.mean / unit, model.covariance / np.outer(unit, unit)
-    prior = (fit_prior_to_moments if kind == "likelihood" else make_independent_prior)(mean, covariance)
+    prior = (make_independent_prior if kind == "ica" else fit_prior_to_moments)(mean, covariance)
     whitening_covariance = control_covariance if conditioning == "controls" else model.noise
     return LinearStart(subsample, model.patterns * unit, model.noise, prior, whitening_covariance)
 
@@ -137,6 +138,21 @@ def _fit_likelihood_model(
 ) -> FactorModel:
     patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
     return fit_factor_model(controls, patients, patterns, noise, target)
+
+
+def _fit_contrastive_model(
+    controls: FloatArray,
+    patients: FloatArray,
+    noise: FloatArray,
+    n_patterns: int,
+    seed: int,
+    target: ReferenceTarget | None,
+) -> FactorModel:
+    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
+    return FactorModel(patterns, noise, *estimate_severity_moments(patients, patterns, noise))
+
+
+_FIT_BY_KIND = {"ica": _fit_ica_model, "contrastive": _fit_contrastive_model, "likelihood": _fit_likelihood_model}
 
 
 def compute_inverse_weights(z: FloatArray, change: FloatArray, noise: FloatArray) -> FloatArray:

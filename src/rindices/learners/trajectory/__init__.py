@@ -1,0 +1,1 @@
+"""Disease patterns as curves: each region changes at its own stage of the severity."""

@@ -1,0 +1,90 @@
+"""``DiseaseTrajectories``: patterns that unfold region after region, as a scikit-learn estimator."""
+
+import numpy as np
+
+from rindices._typing import BoolArray, FloatArray
+from rindices.errors import InputError
+from rindices.learners.base import Learner, RandomState
+from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.learners.trajectory.members import SHAPES, fit_trajectory_members
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.selection.choose import find_agreeing_members
+
+
+class DiseaseTrajectories(Learner):
+    """Severities of disease patterns that are curves: each region changes at its own stage.
+
+    The model is solved by maximum likelihood. R-indices are posterior means of the severities z, from 0 to 1, averaged
+    over members that are fitted to random four fifths of the people.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+        Seed of the members' people.
+    members : int, default=5
+        Number of members.
+    shape : {'auto', 'straight', 'curved'}, default='auto'
+        Straight: all regions of a pattern change together. Curved: each in its own stage. ``auto`` chooses by the
+        likelihood of people that members have not seen.
+    reference : array-like of shape (R, R), default=None
+        Correlations of the regions in a reference population of healthy people.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Change of each region at full severity, in control standard deviations; atrophy is negative.
+    trajectories_ : ndarray of shape (Q, M, R)
+        Change of each region at the severities 0.25, 0.5, 0.75 and 1.
+    shape_ : str
+        The shape that was chosen.
+    members_ : list of Member
+    n_features_in_ : int
+        R.
+
+    Examples
+    --------
+    >>> r = DiseaseTrajectories(n_patterns=3, random_state=0).fit(X, y).transform(X)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_patterns: int = 3,
+        random_state: RandomState = None,
+        members: int = 5,
+        shape: str = "auto",
+        reference: FloatArray | None = None,
+    ) -> None:
+        super().__init__(n_patterns, random_state)
+        self.members = members
+        self.shape = shape
+        self.reference = reference
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        if self.shape not in ("auto", *SHAPES):
+            raise InputError(f"shape is {self.shape!r}; give one of auto, {', '.join(SHAPES)}.")
+        if not isinstance(self.members, int | np.integer) or self.members < 1:
+            raise InputError(f"members is {self.members!r}; give a whole number from 1.")
+        people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
+        numbers = range(int(self.members))
+        self.members_ = fit_trajectory_members(
+            people, int(self.n_patterns), numbers, self._draw_seed(), self.shape, evidence=False
+        )
+        indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
+        consensus = find_agreeing_members(indices)
+        self._consensus = [
+            (self.members_[k], order) for k, order in zip(consensus.agreeing, consensus.orders, strict=True)
+        ]
+        held_out = self.members_[0].held_out
+        assert held_out is not None
+        self.shape_ = held_out.shape
+        self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self._consensus], axis=0)
+        self.patterns_ = self.trajectories_[SEVERITY_LEVELS.index(1.0)]
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(np.mean([member.head.infer(prepared)[:, order] for member, order in self._consensus], axis=0))

@@ -1,0 +1,324 @@
+"""Maximum likelihood of patterns that are curves, by expectation maximisation (EM).
+
+Controls are e ~ N(0, C). Patients are h_1(z_1) + ... + h_M(z_M) + e, with severities z of uniform marginals and a
+Gaussian copula. h_m is a curve in R dimensions with h_m(0) = 0, made of K straight steps
+(`severity_points.compute_step_basis`). This is the paper's f(x, z) = x + change(z), solved by likelihood instead of
+adversarial training. A straight pattern with any distribution of severities is the case in which all regions follow the
+same steps.
+
+The prior of a region's K steps in pattern m is N(0, tau_jm Q_m). Each tau is learnt, which makes patterns sparse.
+Q_m = rho d d' + (1 - rho) diag(d^2), with d the common steps of the pattern. With rho = 1 all regions follow the common
+steps (shape ``straight``), and d is learnt; with rho < 1 each region may deviate from them (``curved``).
+
+People enter only through sums over people (`PatientSums`, `ControlSums`), so the same arithmetic can run where people
+cannot be pooled. Shape letters: N people, R regions, M patterns, K steps, G points of z.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
+from scipy.special import ndtri
+
+from rindices._typing import FloatArray
+from rindices.learners.contrastive.sparse_patterns import invert_positive_definite
+from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
+from rindices.learners.severity_posterior import SeverityPosterior
+
+RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9}
+"""Share of the prior variance of a region's steps that is common to the regions of a pattern."""
+MAX_ITERATIONS = 40
+"""Largest number of M steps."""
+_MIN_GAIN = 1e-3  # in the mean log-likelihood of held-out patients
+_PATIENCE = 5  # M steps without that gain after which EM ends
+_MAX_VARIANCE_CHANGE = 10.0  # factor by which a prior variance changes at most in one step
+_CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
+_MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
+_MIN_PRIOR_VARIANCE = 1e-10
+_EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
+_CHUNK_SIZE = 2_000  # patients whose posteriors are in memory at once
+
+
+class TrajectoryModel(NamedTuple):
+    """Patterns as curves, normal variation, and the copula of the severities.
+
+    Attributes
+    ----------
+    steps : (M, K, R)
+        Change of each region in each step of z, in control standard deviations.
+    noise : (R, R)
+        C, the covariance of normal variation.
+    correlation : (M, M)
+        Of the Gaussian copula of z.
+    common : (M, K)
+        d, the common steps of each pattern.
+    """
+
+    steps: FloatArray
+    noise: FloatArray
+    correlation: FloatArray
+    common: FloatArray
+
+    @property
+    def flat_steps(self) -> FloatArray:
+        """The steps as (M * K, R)."""
+        return self.steps.reshape(-1, self.steps.shape[2])
+
+    def compute_weights(self) -> FloatArray:
+        """Return C^-1 times the steps, (R, M * K)."""
+        return np.asarray(np.linalg.solve(self.noise, self.flat_steps.T))
+
+    def make_posterior(self) -> SeverityPosterior:
+        """Return the posterior of the severities."""
+        return SeverityPosterior.build(self.steps, self.compute_weights(), self.correlation)
+
+
+class ControlSums(NamedTuple):
+    """Sums over controls: their number, x x' (R, R) and |x|^4."""
+
+    number: int
+    scatter: FloatArray
+    fourth_power: float
+
+    @classmethod
+    def compute(cls, controls: FloatArray) -> Self:
+        """Sum over controls (N, R), given as shifts from their mean."""
+        return cls(len(controls), controls.T @ controls, _sum_fourth_powers(controls))
+
+
+class PatientSums(NamedTuple):
+    """Sums over patients under the current model.
+
+    Attributes
+    ----------
+    number : int
+    point_weights : (G,)
+        Sum of the posterior probabilities of each point.
+    cross : (R, M * K)
+        Sum of x E[basis]'.
+    scatter : (R, R)
+        Sum of x x'.
+    fourth_power : float
+        Sum of |r|^4, with r what the expected change leaves of a patient.
+    """
+
+    number: int
+    point_weights: FloatArray
+    cross: FloatArray
+    scatter: FloatArray
+    fourth_power: float
+
+    @classmethod
+    def compute(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
+        """Sum over patients (N, R), given as shifts from the controls' mean."""
+        posterior, weights, steps = model.make_posterior(), model.compute_weights(), model.flat_steps
+        point_weights, cross = np.zeros(len(posterior.points)), np.zeros(steps.T.shape)
+        fourth_power = 0.0
+        for start in range(0, len(patients), _CHUNK_SIZE):
+            part = patients[start : start + _CHUNK_SIZE]
+            probabilities, _ = posterior.compute_probabilities(part @ weights)
+            expected = probabilities @ posterior.basis
+            point_weights += probabilities.sum(axis=0)
+            cross += part.T @ expected
+            fourth_power += _sum_fourth_powers(part - expected @ steps)
+        return cls(len(patients), point_weights, cross, patients.T @ patients, fourth_power)
+
+
+@dataclass(frozen=True)
+class TrajectoryFit:
+    """Result of `fit_trajectories`.
+
+    Attributes
+    ----------
+    model : TrajectoryModel
+    n_iterations : int
+        Number of M steps.
+    held_out : float
+        Mean log-likelihood of the held-out patients; NaN without any.
+    """
+
+    model: TrajectoryModel
+    n_iterations: int
+    held_out: float = float("nan")
+
+
+def fit_trajectories(
+    controls: FloatArray,
+    patients: FloatArray,
+    start: TrajectoryModel,
+    shape: str,
+    target: ReferenceTarget | None = None,
+    held_out: FloatArray | None = None,
+    n_iterations: int = MAX_ITERATIONS,
+) -> TrajectoryFit:
+    """Maximise the likelihood from a start.
+
+    Parameters
+    ----------
+    controls, patients : (N, R)
+        Shifts from the controls' mean, in control standard deviations.
+    start : TrajectoryModel
+    shape : {'straight', 'curved'}
+    target : ReferenceTarget, optional
+        Correlations of a reference population, for C.
+    held_out : (N, R), optional
+        Other patients. EM ends when they do not become more likely any more, and the model under which they are most
+        likely is returned: in small samples, further steps would fit chance.
+    n_iterations : int
+        Number of M steps; the largest number if there are held-out patients.
+
+    Returns
+    -------
+    TrajectoryFit
+    """
+    control_sums, rho = ControlSums.compute(controls), RHO_BY_SHAPE[shape]
+    model, variances = start, _initialise_variances(start)
+    best = TrajectoryFit(start, 0, _compute_mean_likelihood(held_out, start))
+    for iteration in range(1, n_iterations + 1):
+        sums = PatientSums.compute(patients, model)
+        model, variances = update_model(model, variances, sums, control_sums, rho, target)
+        likelihood = _compute_mean_likelihood(held_out, model)
+        if not likelihood < best.held_out + _MIN_GAIN:  # also without held-out patients
+            best = TrajectoryFit(model, iteration, likelihood)
+        elif iteration - best.n_iterations >= _PATIENCE:
+            break
+    return best
+
+
+def update_model(
+    model: TrajectoryModel,
+    variances: FloatArray,
+    sums: PatientSums,
+    control_sums: ControlSums,
+    rho: float,
+    target: ReferenceTarget | None = None,
+) -> tuple[TrajectoryModel, FloatArray]:
+    """Take one M step, from sums over people alone.
+
+    Parameters
+    ----------
+    model : TrajectoryModel
+    variances : (M, R)
+        tau.
+    sums, control_sums
+        Of the patients under ``model``, and of the controls.
+    rho : float
+    target : ReferenceTarget, optional
+
+    Returns
+    -------
+    model : TrajectoryModel
+    variances : (M, R)
+    """
+    posterior = model.make_posterior()
+    gram = (posterior.basis * sums.point_weights[:, None]).T @ posterior.basis
+    common = _update_common_steps(model, sums, gram) if rho == 1.0 else model.common
+    steps, variances = _update_steps(model._replace(common=common), variances, sums, gram, rho)
+    flat = steps.reshape(len(gram), -1)
+    explained = sums.cross @ flat
+    scatter = control_sums.scatter + sums.scatter - explained - explained.T + flat.T @ gram @ flat
+    number = control_sums.number + sums.number
+    noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
+    if target is not None:
+        noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
+    correlation = _estimate_correlation(posterior.points, sums)
+    return TrajectoryModel(steps, noise, correlation, common), variances
+
+
+def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
+    """Return the log-likelihood (N,) of each patient (N, R), up to a constant that no model changes."""
+    posterior, weights, root = model.make_posterior(), model.compute_weights(), np.linalg.cholesky(model.noise)
+    parts = []
+    for start in range(0, len(patients), _CHUNK_SIZE):
+        part = patients[start : start + _CHUNK_SIZE]
+        white = solve_triangular(root, part.T, lower=True)
+        parts.append(posterior.compute_probabilities(part @ weights)[1] - 0.5 * (white**2).sum(axis=0))
+    return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
+
+
+def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel) -> float:
+    if patients is None or not len(patients):
+        return float("nan")
+    return float(compute_log_likelihood(patients, model).mean())
+
+
+def _initialise_variances(model: TrajectoryModel) -> FloatArray:
+    """Return prior variances (M, R), the same for all regions of a pattern."""
+    mean = (model.steps**2).sum(axis=1).mean(axis=1) / (model.common**2).sum(axis=1)
+    return np.repeat(mean[:, None], model.steps.shape[2], axis=1)
+
+
+def _update_steps(
+    model: TrajectoryModel, variances: FloatArray, sums: PatientSums, gram: FloatArray, rho: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the posterior mean of the steps (M, K, R) and updated variances (M, R), one pattern after the other.
+
+    Errors of the steps are correlated between regions as in C: regions without disease predict the error of regions
+    with disease. In the basis that diagonalises both the information on the K steps and their prior, a pattern is K
+    independent problems of size R. Variances are updated by MacKay's rule, the squared steps over the number of steps
+    that the data determine; it converges in a third of the iterations that the rule of EM needs.
+    """
+    steps, variances = model.steps.copy(), variances.copy()
+    for m, common in enumerate(model.common):
+        root, unexplained = _isolate_pattern(m, steps, sums, gram)
+        prior = rho * np.outer(common, common) + (1.0 - rho) * np.diag(common**2)
+        scales, basis = np.linalg.eigh(root.T @ prior @ root)
+        raw = basis.T @ solve_triangular(root, unexplained, lower=True)
+        kept = np.flatnonzero(scales > _EIGENVALUE_CUT * scales[-1])
+        shrunk, squares, determined = np.zeros_like(raw), np.zeros(raw.shape[1]), np.zeros(raw.shape[1])
+        for k in kept:
+            tau = variances[m] * scales[k]
+            inverse = invert_positive_definite(np.diag(tau) + model.noise)
+            shrunk[k] = (raw[k] @ inverse) * tau
+            squares += shrunk[k] ** 2 / scales[k]
+            determined += np.clip(np.diag(inverse) * tau, 0.0, 1.0)
+        change = squares / np.maximum(determined, 1e-12) / variances[m]
+        variances[m] *= np.clip(change, 1.0 / _MAX_VARIANCE_CHANGE, _MAX_VARIANCE_CHANGE)
+        np.maximum(variances[m], _MIN_PRIOR_VARIANCE, out=variances[m])
+        steps[m] = solve_triangular(root.T, basis @ shrunk, lower=False)
+    return steps, variances
+
+
+def _update_common_steps(model: TrajectoryModel, sums: PatientSums, gram: FloatArray) -> FloatArray:
+    """Return the most likely common steps (M, K) of straight patterns; none is negative."""
+    common = model.common.copy()
+    for m, before in enumerate(model.common):
+        pattern = before @ model.steps[m] / (before @ before)
+        weights = np.linalg.solve(model.noise, pattern)
+        root, unexplained = _isolate_pattern(m, model.steps, sums, gram)
+        target = solve_triangular(root, unexplained @ weights / (pattern @ weights), lower=True)
+        solution = nnls(root.T, target)[0]
+        if solution.sum() > 0:
+            common[m] = np.maximum(solution, _MIN_STEP_SHARE * solution.mean())
+    return common
+
+
+def _isolate_pattern(m: int, steps: FloatArray, sums: PatientSums, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the Cholesky factor (K, K) of the information on a pattern's steps, and their right-hand side (K, R).
+
+    The right-hand side is the sum of E[basis] x', less what the other patterns explain.
+    """
+    _, n_steps, n_regions = steps.shape
+    rows = slice(m * n_steps, (m + 1) * n_steps)
+    others = steps.copy()
+    others[m] = 0.0
+    unexplained = sums.cross[:, rows].T - gram[rows] @ others.reshape(-1, n_regions)
+    information = gram[rows, rows]
+    ridge = 1e-9 * np.trace(information) * np.eye(n_steps)
+    return np.linalg.cholesky(information + ridge), unexplained
+
+
+def _estimate_correlation(points: FloatArray, sums: PatientSums) -> FloatArray:
+    """Return the correlations (M, M) of the copula, from the posterior probabilities of the points (G, M)."""
+    normal = ndtri(points)
+    second_moment = (normal * sums.point_weights[:, None]).T @ normal
+    sd = np.sqrt(np.diag(second_moment))
+    correlation = _CORRELATION_SHRINKAGE * second_moment / np.outer(sd, sd)
+    np.fill_diagonal(correlation, 1.0)
+    return np.asarray(correlation)
+
+
+def _sum_fourth_powers(people: FloatArray) -> float:
+    return float(np.square(np.square(people).sum(axis=1)).sum())

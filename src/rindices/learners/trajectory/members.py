@@ -1,0 +1,150 @@
+"""Ensemble members of the trajectory learner, and their choice between straight and curved patterns.
+
+Each member is fitted to its own random four fifths of controls and of patients. The likelihood of the patients that it
+has not seen tells which shape, and which number of patterns, describes other people best.
+
+Shape letters: S members, N people, R regions, M patterns, K steps.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rindices._typing import FloatArray
+from rindices.learners.contrastive.estimator import initialise_contrastive_head
+from rindices.learners.contrastive.linear_start import LinearStart, fit_linear_start
+from rindices.learners.contrastive.severity_prior import QUANTILE_GRID
+from rindices.learners.ensemble import HeldOutLikelihood, Member, SplitHalfAgreement, compute_split_half_agreement
+from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, TrajectoryHead
+from rindices.learners.normal_variation import ReferenceTarget
+from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.learners.severity_points import N_STEPS
+from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
+from rindices.learners.trajectory.expectation_maximisation import (
+    MAX_ITERATIONS,
+    TrajectoryFit,
+    TrajectoryModel,
+    fit_trajectories,
+)
+from rindices.threads import limit_blas_threads
+
+SHAPES = ("straight", "curved")
+"""Shapes of patterns, the simpler one first."""
+_MIN_STEP_SHARE = 0.02  # of the mean step, at the start
+
+
+def fit_trajectory_members(
+    people: PreparedPeople,
+    n_patterns: int,
+    numbers: Sequence[int],
+    seed: int,
+    shape: str = "auto",
+    evidence: bool = True,
+) -> list[Member]:
+    """Fit members, each on its own random four fifths of controls and of patients.
+
+    Parameters
+    ----------
+    people : PreparedPeople
+    n_patterns : int
+        M.
+    numbers : sequence of int
+        Numbers of the members.
+    seed : int
+        Members of one number see the same people, whatever the number of patterns.
+    shape : {'auto', 'straight', 'curved'}
+        ``auto``: the shape under which the patients that members have not seen are more likely, on average.
+    evidence : bool
+        Whether to measure the agreement of fits on disjoint halves.
+
+    Returns
+    -------
+    list of Member
+    """
+    cohort = _ShiftedPeople(people, n_patterns)
+    shapes = SHAPES if shape == "auto" else (shape,)
+    rngs = [np.random.default_rng([seed, number]) for number in numbers]
+    fits = [_fit_shapes(cohort, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), shapes, rng) for rng in rngs]
+    likelihoods = {name: np.array([fit[name].held_out for fit in fits]) for name in shapes}
+    chosen = max(shapes, key=lambda name: float(likelihoods[name].mean()))
+    members = []
+    for number, rng, fit in zip(numbers, rngs, fits, strict=True):
+        head, curves = cohort.make_head(fit[chosen].model)
+        held_out = HeldOutLikelihood(chosen, *(fit[name].held_out if name in fit else None for name in SHAPES))
+        n_iterations = max(1, fit[chosen].n_iterations)
+        halves = _measure_split_half_agreement(cohort, chosen, n_iterations, rng) if evidence else None
+        members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, held_out))
+    return members
+
+
+class _ShiftedPeople:
+    """People as shifts, and the head that makes them."""
+
+    def __init__(self, people: PreparedPeople, n_patterns: int) -> None:
+        self.values, self.y, self.reference = people
+        self.n_patterns = n_patterns
+        self.head: ContrastiveHead = initialise_contrastive_head(people.X, people.y == 1, n_patterns, straighten=True)
+        self.shifts = self.head.prepare(people.X)
+
+    def fit_start(self, subsample: Subsample, rng: np.random.Generator) -> LinearStart:
+        """Return the linear model of the people of a subsample."""
+        seed = int(rng.integers(2**31 - 1))
+        return fit_linear_start(
+            self.shifts, self.y, subsample, self.n_patterns, "contrastive", "controls", seed, self.reference
+        )
+
+    @limit_blas_threads()
+    def fit(
+        self, subsample: Subsample, start: LinearStart, shape: str, n_iterations: int | None = None
+    ) -> TrajectoryFit:
+        """Fit patterns of a shape to the people of a subsample; without a number, the others tell when to end."""
+        shifts, y = self.shifts[subsample.seen], self.y[subsample.seen]
+        target = ReferenceTarget.choose(shifts[y == 0], self.reference)
+        held_out = None if n_iterations else self.shifts[subsample.unseen][self.y[subsample.unseen] == 1]
+        return fit_trajectories(
+            shifts[y == 0],
+            shifts[y == 1],
+            make_trajectory_start(start),
+            shape,
+            target,
+            held_out,
+            n_iterations or MAX_ITERATIONS,
+        )
+
+    def make_head(self, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
+        """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations."""
+        preparation = replace(self.head, weights=model.compute_weights()).to_arrays()
+        head = TrajectoryHead(**preparation, steps=model.steps, correlation=model.correlation)
+        return head, head.compute_curves(np.array(SEVERITY_LEVELS))
+
+
+def make_trajectory_start(start: LinearStart) -> TrajectoryModel:
+    """Return a linear model as curves: each pattern times the steps of its severity's quantiles."""
+    levels = np.linspace(0.0, 1.0, N_STEPS + 1)
+    quantiles = np.stack([np.interp(levels, QUANTILE_GRID, row) for row in start.prior.quantiles])
+    common = np.diff(quantiles, axis=1)
+    common = np.maximum(common, _MIN_STEP_SHARE * common.mean(axis=1, keepdims=True))
+    correlation = start.prior.factor @ start.prior.factor.T
+    return TrajectoryModel(common[:, :, None] * start.patterns.T[:, None, :], start.noise, correlation, common)
+
+
+def _fit_shapes(
+    cohort: _ShiftedPeople, subsample: Subsample, shapes: Sequence[str], rng: np.random.Generator
+) -> dict[str, TrajectoryFit]:
+    """Return the fit of each shape to the people of a subsample."""
+    start = cohort.fit_start(subsample, rng)
+    return {shape: cohort.fit(subsample, start, shape) for shape in shapes}
+
+
+def _measure_split_half_agreement(
+    cohort: _ShiftedPeople, shape: str, n_iterations: int, rng: np.random.Generator
+) -> SplitHalfAgreement:
+    """Return the agreement, on all patients, of two fits that have no person in common."""
+    patients = cohort.values[cohort.y == 1]
+    first, second = (
+        cohort.make_head(cohort.fit(half, cohort.fit_start(half, rng), shape, n_iterations).model)[0].infer(patients)
+        for half in split_into_halves(cohort.y, rng)
+    )
+    return compute_split_half_agreement(first, second)
