@@ -1,37 +1,51 @@
 """Points of the severities z over which posterior distributions are summed.
 
-Up to three patterns the points are a full grid, above that they are quasi-random (Sobol). Both are fixed, so results
-do not depend on a seed. Shape letters: G points, M patterns, K steps of a curve.
+Up to three patterns the points are a full grid, above that they are quasi-random. Both are fixed, so results do not
+depend on a seed. This module needs numpy alone, because applying a model does.
+Shape letters: G points, M patterns, K steps of a curve.
 """
 
 from functools import cache
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats.qmc import Sobol
 
 from rindices._typing import FloatArray
 
 N_STEPS = 5
 """K, the number of equal steps of z in which a curve may change its direction."""
 _LEVELS_BY_PATTERNS = {1: 60, 2: 21, 3: 11}
-_LOG2_SOBOL_POINTS = 11
-_SOBOL_SEED = 0
-_MIN_DISTANCE = 1e-4  # of quasi-random points from 0 and 1, where the copula is not defined
 
 
 @cache
 def make_severity_points(n_patterns: int) -> FloatArray:
-    """Return the points (G, M), each coordinate in the open interval from 0 to 1."""
+    """Return the points (G, M), each coordinate in the open interval from 0 to 1.
+
+    The quasi-random points are a Kronecker sequence: multiples, modulo 1, of powers of the root of x^(M+1) = x + 1.
+    Their number doubles with each pattern.
+    """
     if n_levels := _LEVELS_BY_PATTERNS.get(n_patterns):
         levels = (np.arange(n_levels) + 0.5) / n_levels
         points = np.array(list(product(levels, repeat=n_patterns)))
     else:
-        drawn = Sobol(n_patterns, scramble=True, rng=_SOBOL_SEED).random_base2(_LOG2_SOBOL_POINTS)
-        points = np.clip(drawn, _MIN_DISTANCE, 1 - _MIN_DISTANCE)
+        root = 2.0
+        for _ in range(100):
+            root = (1.0 + root) ** (1.0 / (n_patterns + 1))
+        multiples = np.arange(1, 2 ** (7 + n_patterns) + 1)[:, None] * root ** -np.arange(1.0, n_patterns + 1)
+        points = np.clip((0.5 + multiples) % 1.0, 1e-6, 1.0 - 1e-6)
     points.setflags(write=False)
     return points
+
+
+@cache
+def make_normal_points(n_patterns: int) -> FloatArray:
+    """Return the points (G, M) as quantiles of the standard normal distribution."""
+    levels, positions = np.unique(make_severity_points(n_patterns), return_inverse=True)
+    quantiles = np.array([NormalDist().inv_cdf(level) for level in levels.tolist()])
+    normal = quantiles[positions].reshape(-1, n_patterns)
+    normal.setflags(write=False)
+    return normal
 
 
 def compute_step_basis(z: FloatArray, n_steps: int = N_STEPS) -> FloatArray:
@@ -53,8 +67,8 @@ def compute_step_basis(z: FloatArray, n_steps: int = N_STEPS) -> FloatArray:
     return np.clip(z[:, :, None] * n_steps - np.arange(n_steps), 0.0, 1.0).reshape(len(z), -1)
 
 
-def compute_log_copula(z: FloatArray, correlation: FloatArray) -> FloatArray:
-    """Return the log density (G,) of a Gaussian copula with correlations (M, M) at points z (G, M)."""
-    normal = ndtri(z)
+def compute_log_copula(correlation: FloatArray) -> FloatArray:
+    """Return the log density (G,) of a Gaussian copula with correlations (M, M) at the points of M patterns."""
+    normal = make_normal_points(len(correlation))
     excess = np.linalg.inv(correlation) - np.eye(len(correlation))
     return np.asarray(-0.5 * (((normal @ excess) * normal).sum(axis=1) + np.linalg.slogdet(correlation)[1]))

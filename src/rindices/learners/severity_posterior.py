@@ -46,7 +46,7 @@ class SeverityPosterior(NamedTuple):
         basis = compute_step_basis(points, n_steps)
         gram = steps.reshape(n_patterns * n_steps, -1) @ weights
         half_size = 0.5 * ((basis @ gram) * basis).sum(axis=1)
-        return cls(points, basis, compute_log_copula(points, correlation) - half_size)
+        return cls(points, basis, compute_log_copula(correlation) - half_size)
 
     def compute_probabilities(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the probability of each point and the log of their sum before normalisation.

@@ -14,17 +14,18 @@ People enter only through sums over people (`PatientSums`, `ControlSums`), so th
 cannot be pooled. Shape letters: N people, R regions, M patterns, K steps, G points of z.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
-from scipy.special import ndtri
 
 from rindices._typing import FloatArray
 from rindices.learners.contrastive.sparse_patterns import invert_positive_definite
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
+from rindices.learners.severity_points import make_normal_points
 from rindices.learners.severity_posterior import SeverityPosterior
 
 RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9}
@@ -38,7 +39,7 @@ _CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
 _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
 _MIN_PRIOR_VARIANCE = 1e-10
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
-_CHUNK_SIZE = 2_000  # patients whose posteriors are in memory at once
+_MAX_PROBABILITIES = 4_000_000  # in memory at once
 
 
 class TrajectoryModel(NamedTuple):
@@ -116,8 +117,7 @@ class PatientSums(NamedTuple):
         posterior, weights, steps = model.make_posterior(), model.compute_weights(), model.flat_steps
         point_weights, cross = np.zeros(len(posterior.points)), np.zeros(steps.T.shape)
         fourth_power = 0.0
-        for start in range(0, len(patients), _CHUNK_SIZE):
-            part = patients[start : start + _CHUNK_SIZE]
+        for part in _split_into_chunks(patients, len(posterior.points)):
             probabilities, _ = posterior.compute_probabilities(part @ weights)
             expected = probabilities @ posterior.basis
             point_weights += probabilities.sum(axis=0)
@@ -223,7 +223,7 @@ def update_model(
     noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
     if target is not None:
         noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
-    correlation = _estimate_correlation(posterior.points, sums)
+    correlation = _estimate_correlation(sums, model.correlation.shape[0])
     return TrajectoryModel(steps, noise, correlation, common), variances
 
 
@@ -231,8 +231,7 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
     """Return the log-likelihood (N,) of each patient (N, R), up to a constant that no model changes."""
     posterior, weights, root = model.make_posterior(), model.compute_weights(), np.linalg.cholesky(model.noise)
     parts = []
-    for start in range(0, len(patients), _CHUNK_SIZE):
-        part = patients[start : start + _CHUNK_SIZE]
+    for part in _split_into_chunks(patients, len(posterior.points)):
         white = solve_triangular(root, part.T, lower=True)
         parts.append(posterior.compute_probabilities(part @ weights)[1] - 0.5 * (white**2).sum(axis=0))
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
@@ -310,14 +309,21 @@ def _isolate_pattern(m: int, steps: FloatArray, sums: PatientSums, gram: FloatAr
     return np.linalg.cholesky(information + ridge), unexplained
 
 
-def _estimate_correlation(points: FloatArray, sums: PatientSums) -> FloatArray:
-    """Return the correlations (M, M) of the copula, from the posterior probabilities of the points (G, M)."""
-    normal = ndtri(points)
+def _estimate_correlation(sums: PatientSums, n_patterns: int) -> FloatArray:
+    """Return the correlations (M, M) of the copula, from the posterior probabilities of the points."""
+    normal = make_normal_points(n_patterns)
     second_moment = (normal * sums.point_weights[:, None]).T @ normal
     sd = np.sqrt(np.diag(second_moment))
     correlation = _CORRELATION_SHRINKAGE * second_moment / np.outer(sd, sd)
     np.fill_diagonal(correlation, 1.0)
     return np.asarray(correlation)
+
+
+def _split_into_chunks(people: FloatArray, n_points: int) -> Iterator[FloatArray]:
+    """Yield people (N, R) in chunks whose posteriors fit into memory."""
+    size = max(1, _MAX_PROBABILITIES // n_points)
+    for start in range(0, len(people), size):
+        yield people[start : start + size]
 
 
 def _sum_fourth_powers(people: FloatArray) -> float:
