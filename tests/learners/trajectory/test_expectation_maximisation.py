@@ -1,0 +1,122 @@
+"""EM for patterns as curves: sums against loops, recovery of known curves, small and large problems."""
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+from sklearn.covariance import ledoit_wolf
+
+from rindices.learners.normal_variation import shrink_scatter
+from rindices.learners.severity_points import compute_step_basis
+from rindices.learners.trajectory.expectation_maximisation import (
+    ControlSums,
+    PatientSums,
+    TrajectoryModel,
+    compute_log_likelihood,
+    fit_trajectories,
+    update_model,
+)
+from rindices.selection.agreement import pattern_c_index
+from tests.learners.trajectory.helpers import N_REGIONS, simulate_unfolding
+
+
+def make_true_start(cohort, correlation: float = 0.0) -> TrajectoryModel:
+    """A start with the right regions, which all change together."""
+    steps = np.zeros((2, 5, N_REGIONS))
+    for m, regions in enumerate(cohort.regions):
+        steps[m][:, list(regions)] = -0.4
+    noise = np.cov(cohort.shifts[cohort.y == 0].T) + 0.1 * np.eye(N_REGIONS)
+    return TrajectoryModel(steps, noise, np.array([[1, correlation], [correlation, 1]]), np.full((2, 5), 0.2))
+
+
+def infer(model: TrajectoryModel, people):
+    return model.make_posterior().compute_means(people @ model.compute_weights())
+
+
+def test_sums_against_a_loop_over_people() -> None:
+    cohort = simulate_unfolding(n_patients=7)
+    patients, model = cohort.shifts[cohort.y == 1], make_true_start(cohort, 0.3)
+    sums = PatientSums.compute(patients, model)
+    posterior, weights = model.make_posterior(), model.compute_weights()
+    cross, fourth, total = np.zeros((N_REGIONS, 10)), 0.0, np.zeros(len(posterior.points))
+    for person in patients:
+        p = posterior.compute_probabilities(person[None] @ weights)[0][0]
+        expected = p @ posterior.basis
+        residual = person - expected @ model.flat_steps
+        cross += np.outer(person, expected)
+        fourth += (residual @ residual) ** 2
+        total += p
+    np.testing.assert_allclose(sums.cross, cross)
+    np.testing.assert_allclose(sums.point_weights, total)
+    assert sums.fourth_power == pytest.approx(fourth)
+    np.testing.assert_allclose(sums.scatter, patients.T @ patients)
+
+
+def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
+    cohort = simulate_unfolding()
+    patients, controls, model = cohort.shifts[cohort.y == 1], cohort.shifts[cohort.y == 0], make_true_start(cohort)
+    variances = np.full((2, N_REGIONS), 0.5)
+    together = update_model(
+        model, variances, PatientSums.compute(patients, model), ControlSums.compute(controls), rho=0.9
+    )[0]
+    parts = [PatientSums.compute(part, model) for part in (patients[:150], patients[150:])]
+    added = PatientSums(*(first + second for first, second in zip(*parts, strict=True)))
+    control_parts = [ControlSums.compute(part) for part in (controls[:40], controls[40:])]
+    added_controls = ControlSums(*(first + second for first, second in zip(*control_parts, strict=True)))
+    apart = update_model(model, variances, added, added_controls, rho=0.9)[0]
+    for first, second in zip(together, apart, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-8, atol=1e-10)
+
+
+def test_shrinkage_from_sums_is_that_of_scikit_learn() -> None:
+    people = simulate_unfolding().shifts[:60]
+    fourth = float(((people**2).sum(axis=1) ** 2).sum())
+    expected = ledoit_wolf(people, assume_centered=True)[0]
+    np.testing.assert_allclose(shrink_scatter(people.T @ people, fourth, len(people)), expected, rtol=1e-10)
+
+
+def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
+    cohort = simulate_unfolding(n_patients=600)
+    controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
+    start = make_true_start(cohort)
+    fits = {shape: fit_trajectories(controls, patients, start, shape).model for shape in ("straight", "curved")}
+    scores = {shape: pattern_c_index(cohort.z[:400], infer(model, patients)).mean for shape, model in fits.items()}
+    assert scores["curved"] > scores["straight"] + 0.015
+    likelihoods = {shape: compute_log_likelihood(others, model).mean() for shape, model in fits.items()}
+    assert likelihoods["curved"] > likelihoods["straight"] + 0.5
+    levels = np.linspace(0, 1, 101)
+    curves = np.einsum("qk,mkr->mqr", compute_step_basis(levels[:, None], 5), fits["curved"].steps)
+    for curve, onsets, regions in zip(curves, cohort.onsets, cohort.regions, strict=True):
+        shares = curve[:, list(regions)] / curve[-1, list(regions)]
+        assert kendalltau((shares > 0.25).argmax(axis=0), onsets).statistic > 0.8
+
+
+def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true() -> None:
+    cohort = simulate_unfolding(last_onset=0.0, n_patients=600)
+    controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
+    start = make_true_start(cohort)
+    straight, curved = (fit_trajectories(controls, patients, start, shape).model for shape in ("straight", "curved"))
+    for steps in straight.steps:
+        assert np.linalg.matrix_rank(steps, tol=1e-6 * np.abs(steps).max()) == 1
+    assert compute_log_likelihood(others, straight).mean() > compute_log_likelihood(others, curved).mean()
+
+
+def test_held_out_patients_end_the_iterations() -> None:
+    cohort = simulate_unfolding(n_controls=60, n_patients=80)
+    controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
+    fit = fit_trajectories(controls, patients[:60], make_true_start(cohort), "curved", held_out=patients[60:])
+    assert fit.held_out == pytest.approx(compute_log_likelihood(patients[60:], fit.model).mean())
+    again = fit_trajectories(controls, patients[:60], make_true_start(cohort), "curved", n_iterations=fit.n_iterations)
+    np.testing.assert_array_equal(again.model.steps, fit.model.steps)
+
+
+def test_correlated_severities() -> None:
+    cohort = simulate_unfolding(last_onset=0.0)
+    rng = np.random.default_rng(3)
+    normal = rng.multivariate_normal(np.zeros(2), [[1, 0.7], [0.7, 1]], 400)
+    z = normal.argsort(axis=0).argsort(axis=0) / 400
+    shifts = cohort.shifts.copy()
+    shifts[150:] = shifts[rng.integers(150, size=400)]
+    for m, regions in enumerate(cohort.regions):
+        shifts[150:, regions] -= 3.0 * z[:, [m]]
+    fit = fit_trajectories(shifts[:150], shifts[150:], make_true_start(cohort), "straight")
+    assert fit.model.correlation[0, 1] == pytest.approx(0.7, abs=0.1)

@@ -1,0 +1,63 @@
+"""Members of the trajectory learner: shape, evidence, heads."""
+
+import numpy as np
+import pytest
+
+from rindices.errors import InputError
+from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.learners.trajectory.members import fit_trajectory_members
+from rindices.selection.agreement import pattern_c_index
+from tests.learners.trajectory.helpers import UnfoldingCohort, simulate_unfolding
+
+
+def prepare(cohort: UnfoldingCohort) -> PreparedPeople:
+    return PreparedPeople(1.0 + 0.1 * cohort.shifts, cohort.y)
+
+
+@pytest.mark.parametrize(("last_onset", "shape"), [(0.8, "curved"), (0.0, "straight")])
+def test_the_right_shape_is_chosen_and_severities_are_found(last_onset: float, shape: str) -> None:
+    cohort = simulate_unfolding(last_onset)
+    people = prepare(cohort)
+    members = fit_trajectory_members(people, 2, [0, 1, 2], seed=0)
+    assert [member.number for member in members] == [0, 1, 2]
+    for member in members:
+        assert member.held_out is not None
+        assert member.held_out.shape == shape
+        assert member.held_out.value == getattr(member.held_out, shape)
+        assert member.evidence is not None
+        assert member.evidence[0] > 0.8
+        assert isinstance(member.head, TrajectoryHead)
+        r = member.head.infer(people.X)
+        assert ((r > 0) & (r < 1)).all()
+        assert pattern_c_index(cohort.z, r[cohort.y == 1]).mean > 0.8
+        np.testing.assert_array_equal(member.patterns, member.head.compute_curves(np.array(SEVERITY_LEVELS)))
+        np.testing.assert_allclose(member.head.compute_curves(np.zeros(1)), 0.0, atol=1e-12)
+
+
+def test_members_do_not_depend_on_the_others_of_their_set_and_arrays_keep_them() -> None:
+    people = prepare(simulate_unfolding(n_controls=60, n_patients=90))
+    both = fit_trajectory_members(people, 2, [3, 4], seed=1, shape="curved", evidence=False)
+    alone = fit_trajectory_members(people, 2, [4], seed=1, shape="curved", evidence=False)
+    np.testing.assert_array_equal(both[1].patterns, alone[0].patterns)
+    head = alone[0].head
+    arrays = head.to_arrays()
+    assert {name: array.shape for name, array in arrays.items()} == TrajectoryHead.shapes(30, 2)
+    np.testing.assert_array_equal(TrajectoryHead.from_arrays(arrays).infer(people.X), head.infer(people.X))
+
+
+def test_curves_of_the_head_are_the_change_that_it_infers() -> None:
+    people = prepare(simulate_unfolding())
+    head = fit_trajectory_members(people, 2, [0], seed=0, shape="curved", evidence=False)[0].head
+    assert isinstance(head, TrajectoryHead)
+    average = people.X[people.y == 0].mean(axis=0, keepdims=True)
+    levels = np.array([0.2, 0.5, 0.8])
+    changed = np.concatenate([head.apply_change(average, change[[0]]) for change in head.compute_curves(levels)])
+    first = head.infer(changed)[:, 0]
+    assert (np.diff(first) > 0.1).all()
+
+
+def test_too_few_patients_are_named() -> None:
+    people = prepare(simulate_unfolding(n_controls=20, n_patients=4))
+    with pytest.raises(InputError, match="patients cannot give"):
+        fit_trajectory_members(people, 6, [0], seed=0)

@@ -1,0 +1,39 @@
+"""Choice by held-out likelihood: the one-standard-error rule."""
+
+import numpy as np
+
+from rindices.selection.choose import Candidate, GridPoint, choose_grid_point
+from rindices.selection.held_out_likelihood import choose_simplest_setting, exceeds_chance
+
+
+def test_a_difference_must_exceed_its_standard_error() -> None:
+    assert exceeds_chance(np.array([0.1, 0.2, 0.3]))
+    assert not exceeds_chance(np.array([-1.0, 1.2, 0.0]))
+    assert exceeds_chance(np.array([0.1]))
+    assert not exceeds_chance(np.array([0.0, 0.0]))
+
+
+def test_the_simplest_of_the_likely_settings_is_chosen() -> None:
+    base = np.array([-50.0, -48.0, -52.0, -49.0])  # members differ by their people, settings by member
+    small, right = base - 0.5, base
+    large = base + np.array([0.1, -0.08, 0.05, -0.04])
+    assert choose_simplest_setting([small, right, large]) == 1
+    assert choose_simplest_setting([small, right, base + 0.2]) == 2
+    assert choose_simplest_setting([right]) == 0
+
+
+def test_likelihood_decides_before_agreement_and_ties_are_listed() -> None:
+    rng = np.random.default_rng(0)
+
+    def make(n_patterns: int, likelihood: np.ndarray | None, noise: float) -> Candidate:
+        truth = rng.random((40, n_patterns))
+        indices = np.stack([truth + noise * rng.random((40, n_patterns)) for _ in range(4)])
+        return Candidate(GridPoint(n_patterns), indices, (0, 1, 2, 3), 4, held_out=likelihood)
+
+    base = np.array([-50.0, -48.0, -52.0, -49.0])
+    candidates = [make(4, base + np.array([0.1, -0.12, 0.1, -0.1]), 0.0), make(3, base, 0.1), make(2, base - 1, 0.0)]
+    result = choose_grid_point(candidates, 0)
+    assert result.best == 1
+    assert result.ties == (0,)
+    without = [candidate._replace(held_out=None) for candidate in candidates]
+    assert choose_grid_point(without, 0).best != 1
