@@ -8,7 +8,13 @@ from rindices.learners.severity_points import make_severity_points
 from rindices.learners.severity_posterior import SeverityPosterior
 
 
-@pytest.mark.parametrize("n_patterns", [1, 2, 4])
+def compute_means_by_points(posterior: SeverityPosterior, numbers: np.ndarray) -> np.ndarray:
+    log_density = numbers @ posterior.basis.T + posterior.offset
+    density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    return density @ posterior.points / density.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n_patterns", [1, 2])
 def test_against_bayes_rule_for_each_point(n_patterns: int) -> None:
     rng = np.random.default_rng(0)
     n_regions, n_steps = 6, 5
@@ -20,7 +26,7 @@ def test_against_bayes_rule_for_each_point(n_patterns: int) -> None:
     people = rng.normal(-1, 1, (3, n_regions))
     posterior = SeverityPosterior.build(steps, weights, correlation)
     means = posterior.compute_means(people @ weights)
-    log_sums = posterior.compute_probabilities(people @ weights)[1]
+    log_sums = posterior.summarise(people @ weights).log_sum
 
     points = make_severity_points(n_patterns)
     copula = multivariate_normal(np.zeros(n_patterns), correlation)
@@ -37,3 +43,28 @@ def test_against_bayes_rule_for_each_point(n_patterns: int) -> None:
         np.testing.assert_allclose(mean, density @ points / density.sum(), rtol=1e-9)
         healthy = multivariate_normal(np.zeros(n_regions), noise).logpdf(person)
         np.testing.assert_allclose(log_sum, np.log(density.mean()) - healthy, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_patterns", [1, 2, 3, 4, 5])
+def test_products_of_factors_against_sums_over_all_points(n_patterns: int) -> None:
+    rng = np.random.default_rng(1)
+    steps = rng.normal(-0.5, 0.4, (n_patterns, 5, 12))
+    correlation = np.full((n_patterns, n_patterns), 0.5) + 0.5 * np.eye(n_patterns)
+    posterior = SeverityPosterior.build(steps, steps.reshape(-1, 12).T, correlation)
+    numbers = rng.normal(-2, 2, (40, 12)) @ steps.reshape(-1, 12).T
+    by_factors, by_points = posterior.summarise(numbers), posterior._summarise_by_points(numbers)
+    for name, values in by_points._asdict().items():
+        np.testing.assert_allclose(getattr(by_factors, name), values, rtol=1e-9, atol=1e-12, err_msg=name)
+    np.testing.assert_allclose(posterior.compute_means(numbers), compute_means_by_points(posterior, numbers), rtol=1e-9)
+
+
+def test_people_far_from_everyone_are_summed_point_by_point() -> None:
+    rng = np.random.default_rng(2)
+    steps = rng.normal(
+        -2.0, 0.5, (3, 5, 12)
+    )  # overlapping patterns: the most likely levels are not those of each alone
+    posterior = SeverityPosterior.build(steps, steps.reshape(-1, 12).T, np.eye(3))
+    numbers = np.concatenate([rng.normal(0, 1, (3, 12)), rng.normal(-3000, 1, (2, 12))]) @ steps.reshape(-1, 12).T
+    means = posterior.compute_means(numbers)
+    assert np.isfinite(means).all()
+    np.testing.assert_allclose(means, compute_means_by_points(posterior, numbers), rtol=1e-9)

@@ -91,6 +91,14 @@ class ShiftHead(Head):
         shifts = apply_log_transform((values - self.control_mean) / self.control_scale, float(self.share))
         return np.asarray((shifts - self.shift_mean) / self.shift_scale)
 
+    @abstractmethod
+    def finish(self, numbers: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of the result of `project` (N, K)."""
+
+    def infer(self, values: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of prepared people (N, R)."""
+        return self.finish(self.project(values))
+
     def project(self, values: FloatArray) -> FloatArray:
         """Return ``prepare(values) @ weights`` (N, K), with fewer passes over N."""
         factor, offset, weights, shift = self._folded_arrays
@@ -147,9 +155,9 @@ class ContrastiveHead(ShiftHead):
 
     kind: ClassVar[str] = "contrastive"
 
-    def infer(self, values: FloatArray) -> FloatArray:
-        """Return R-indices (N, M) of prepared people (N, R)."""
-        return self.project(values)
+    def finish(self, numbers: FloatArray) -> FloatArray:
+        """Return the result of `project` (N, M) as it is."""
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -177,9 +185,9 @@ class TrajectoryHead(ShiftHead):
         """Posterior of the severities, given a person's numbers ``project(values)``."""
         return SeverityPosterior.build(self.steps, self.weights, self.correlation)
 
-    def infer(self, values: FloatArray) -> FloatArray:
-        """Return R-indices (N, M) of prepared people (N, R)."""
-        return self.posterior.compute_means(self.project(values))
+    def finish(self, numbers: FloatArray) -> FloatArray:
+        """Return the posterior means (N, M) of the severities, of the result of `project` (N, M * K)."""
+        return self.posterior.compute_means(numbers)
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""
@@ -286,13 +294,20 @@ HEADS_BY_KIND: dict[str, type[MemberHead]] = {
 def make_inference_function(heads: Sequence[MemberHead]) -> Callable[[FloatArray], FloatArray]:
     """Return a function that computes the R-indices of S heads at once, (N, R) -> (N, S * M).
 
-    The contrastive members of one study prepare people in the same way. Preparation is then done once, and the weights
-    are joined into one matrix.
+    The members of one study prepare people in the same way, except those of a GAN. Preparation is then done once, and
+    the weights are joined into one matrix.
     """
-    linear = [head for head in heads if isinstance(head, ContrastiveHead)]
-    if len(linear) == len(heads) and all(linear[0].has_same_preparation(head) for head in linear):
-        return replace(linear[0], weights=np.concatenate([head.weights for head in linear], axis=1)).infer
-    return lambda values: np.concatenate([head.infer(values) for head in heads], axis=1)
+    shifted = [head for head in heads if isinstance(head, ShiftHead)]
+    if len(shifted) < len(heads) or not all(shifted[0].has_same_preparation(head) for head in shifted):
+        return lambda values: np.concatenate([head.infer(values) for head in heads], axis=1)
+    project = replace(shifted[0], weights=np.concatenate([head.weights for head in shifted], axis=1)).project
+    ends = np.cumsum([head.weights.shape[1] for head in shifted])[:-1]
+
+    def infer(values: FloatArray) -> FloatArray:
+        numbers = np.split(project(values), ends, axis=1)
+        return np.concatenate([head.finish(part) for head, part in zip(shifted, numbers, strict=True)], axis=1)
+
+    return infer
 
 
 def leaky_relu(x: FloatArray) -> FloatArray:

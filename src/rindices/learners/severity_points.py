@@ -1,6 +1,6 @@
 """Points of the severities z over which posterior distributions are summed.
 
-Up to three patterns the points are a full grid, above that they are quasi-random. Both are fixed, so results do not
+Up to five patterns the points are a full grid, above that they are quasi-random. Both are fixed, so results do not
 depend on a seed. This module needs numpy alone, because applying a model does.
 Shape letters: G points, M patterns, K steps of a curve.
 """
@@ -15,7 +15,13 @@ from rindices._typing import FloatArray
 
 N_STEPS = 5
 """K, the number of equal steps of z in which a curve may change its direction."""
-_LEVELS_BY_PATTERNS = {1: 60, 2: 21, 3: 11}
+_LEVELS_BY_PATTERNS = {1: 60, 2: 21, 3: 11, 4: 8, 5: 6}
+
+
+def make_severity_levels(n_patterns: int) -> FloatArray | None:
+    """Return the levels (L,) of each coordinate of the grid; None where the points are quasi-random."""
+    n_levels = _LEVELS_BY_PATTERNS.get(n_patterns)
+    return None if n_levels is None else (np.arange(n_levels) + 0.5) / n_levels
 
 
 @cache
@@ -25,8 +31,8 @@ def make_severity_points(n_patterns: int) -> FloatArray:
     The quasi-random points are a Kronecker sequence: multiples, modulo 1, of powers of the root of x^(M+1) = x + 1.
     Their number doubles with each pattern.
     """
-    if n_levels := _LEVELS_BY_PATTERNS.get(n_patterns):
-        levels = (np.arange(n_levels) + 0.5) / n_levels
+    levels = make_severity_levels(n_patterns)
+    if levels is not None:
         points = np.array(list(product(levels, repeat=n_patterns)))
     else:
         root = 2.0

@@ -1,15 +1,95 @@
 """Posterior distribution of the severities of a person, given patterns that are curves.
 
-A person's shifts x enter through the M * K numbers x @ C^-1 @ steps alone, so the sums over the points of z are short.
-Shape letters: N people, R regions, M patterns, K steps, G points of z.
+A person's shifts x enter through the M * K numbers x @ C^-1 @ steps alone. On a grid of levels the density is a product
+of one factor for each pattern and of a table that is the same for everyone, so sums over all points are matrix products
+with few exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G points of z.
 """
 
+from functools import reduce
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.learners.severity_points import compute_log_copula, compute_step_basis, make_severity_points
+from rindices.learners.severity_points import (
+    compute_log_copula,
+    compute_step_basis,
+    make_severity_levels,
+    make_severity_points,
+)
+
+_MIN_TOTAL = 1e-200  # a smaller sum of products has lost digits; such people are summed point by point
+
+
+class PosteriorSummary(NamedTuple):
+    """Posterior of the severities of N people.
+
+    Attributes
+    ----------
+    basis : (N, M * K)
+        Expectation of the basis of the steps.
+    log_sum : (N,)
+        Log-likelihood of each person, relative to a control.
+    point_weights : (G,)
+        Sum over people of the probability of each point.
+    """
+
+    basis: FloatArray
+    log_sum: FloatArray
+    point_weights: FloatArray
+
+
+class _Grid(NamedTuple):
+    """Parts of the density on a grid that are the same for everyone. P = L^(M-1) are the points of all but the last.
+
+    Attributes
+    ----------
+    levels : (L,)
+    basis : (L, K)
+        Of the steps at each level.
+    other_points : (P, M - 1)
+        Severities of all patterns but the last.
+    own : (M, L)
+        Log density that depends on one pattern alone.
+    table : (P, L)
+        Density that depends on several patterns; its largest value is 1.
+    scale : float
+        Log of what the table was divided by.
+    """
+
+    levels: FloatArray
+    basis: FloatArray
+    other_points: FloatArray
+    own: FloatArray
+    table: FloatArray
+    scale: float
+
+
+class _GridSums(NamedTuple):
+    """Density of N people on a grid, and its sums.
+
+    Attributes
+    ----------
+    others : (P, N)
+        Product of the factors of all patterns but the last.
+    last_factor : (L, N)
+        Factor of the last pattern.
+    joint : (P, N)
+        Density, summed over the last pattern.
+    last : (L, N)
+        Density, summed over all patterns but the last.
+    total : (N,)
+        Density, summed over all.
+    log_scale : (N,)
+        Log of what the density was divided by.
+    """
+
+    others: FloatArray
+    last_factor: FloatArray
+    joint: FloatArray
+    last: FloatArray
+    total: FloatArray
+    log_scale: FloatArray
 
 
 class SeverityPosterior(NamedTuple):
@@ -23,11 +103,14 @@ class SeverityPosterior(NamedTuple):
         How far each step has been taken at each point.
     offset : (G,)
         Log density of the prior, minus half the squared size of the change.
+    grid : _Grid or None
+        Where the points are a grid.
     """
 
     points: FloatArray
     basis: FloatArray
     offset: FloatArray
+    grid: _Grid | None
 
     @classmethod
     def build(cls, steps: FloatArray, weights: FloatArray, correlation: FloatArray) -> Self:
@@ -45,23 +128,41 @@ class SeverityPosterior(NamedTuple):
         points = make_severity_points(n_patterns)
         basis = compute_step_basis(points, n_steps)
         gram = steps.reshape(n_patterns * n_steps, -1) @ weights
-        half_size = 0.5 * ((basis @ gram) * basis).sum(axis=1)
-        return cls(points, basis, compute_log_copula(correlation) - half_size)
+        offset = compute_log_copula(correlation) - 0.5 * ((basis @ gram) * basis).sum(axis=1)
+        return cls(points, basis, offset, _make_grid(n_patterns, n_steps, gram, offset))
 
-    def compute_probabilities(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the probability of each point and the log of their sum before normalisation.
+    def compute_means(self, numbers: FloatArray) -> FloatArray:
+        """Return the posterior means of the severities, (N, M * K) -> (N, M)."""
+        if self.grid is None:
+            return np.asarray(self._compute_probabilities(numbers)[0] @ self.points)
+        sums = _sum_over_grid(numbers, self.grid)
+        is_rare = ~(sums.total > _MIN_TOTAL)
+        sums.total[is_rare] = 1.0
+        means = np.concatenate([self.grid.other_points.T @ sums.joint, self.grid.levels[None] @ sums.last])
+        means /= sums.total
+        if is_rare.any():
+            means[:, is_rare] = (self._compute_probabilities(numbers[is_rare])[0] @ self.points).T
+        return means.T
 
-        Parameters
-        ----------
-        numbers : (N, M * K)
-            People's shifts @ weights.
+    def summarise(self, numbers: FloatArray) -> PosteriorSummary:
+        """Return the sums that EM needs, of people's shifts @ weights (N, M * K)."""
+        if self.grid is None:
+            return self._summarise_by_points(numbers)
+        grid, sums = self.grid, _sum_over_grid(numbers, self.grid)
+        if not (sums.total > _MIN_TOTAL).all():
+            return self._summarise_by_points(numbers)
+        other_basis = compute_step_basis(grid.other_points, grid.basis.shape[1])
+        basis = np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last]) / sums.total
+        point_weights = (sums.others @ (sums.last_factor / sums.total).T) * grid.table
+        log_sum = np.log(sums.total) + sums.log_scale - np.log(len(self.points))
+        return PosteriorSummary(basis.T, log_sum, point_weights.ravel())
 
-        Returns
-        -------
-        probabilities : (N, G)
-        log_sum : (N,)
-            Log-likelihood of each person, relative to a control.
-        """
+    def _summarise_by_points(self, numbers: FloatArray) -> PosteriorSummary:
+        probabilities, log_sum = self._compute_probabilities(numbers)
+        return PosteriorSummary(probabilities @ self.basis, log_sum, probabilities.sum(axis=0))
+
+    def _compute_probabilities(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the probability of each point (N, G), and the log of their mean before normalisation (N,)."""
         density = numbers @ self.basis.T
         density += self.offset
         top = density.max(axis=1, keepdims=True)
@@ -71,6 +172,38 @@ class SeverityPosterior(NamedTuple):
         density /= total
         return density, (top + np.log(total))[:, 0] - np.log(len(self.points))
 
-    def compute_means(self, numbers: FloatArray) -> FloatArray:
-        """Return the posterior means of the severities, (N, M * K) -> (N, M)."""
-        return np.asarray(self.compute_probabilities(numbers)[0] @ self.points)
+
+def _make_grid(n_patterns: int, n_steps: int, gram: FloatArray, offset: FloatArray) -> _Grid | None:
+    """Return the grid of a model; None where the points are quasi-random."""
+    levels = make_severity_levels(n_patterns)
+    if levels is None:
+        return None
+    basis = compute_step_basis(levels[:, None], n_steps)
+    blocks = [slice(m * n_steps, (m + 1) * n_steps) for m in range(n_patterns)]
+    own = np.stack([-0.5 * ((basis @ gram[block, block]) * basis).sum(axis=1) for block in blocks])
+    shared = offset.reshape((len(levels),) * n_patterns) - reduce(np.add.outer, own)
+    scale = float(shared.max())
+    table = np.exp(shared - scale).reshape(-1, len(levels))
+    other_points = make_severity_points(n_patterns)[:: len(levels), :-1]
+    return _Grid(levels, basis, np.ascontiguousarray(other_points), own, table, scale)
+
+
+def _sum_over_grid(numbers: FloatArray, grid: _Grid) -> _GridSums:
+    """Return the density of people, given as shifts @ weights (N, M * K), and its sums; people are the last axis."""
+    n_steps, people = grid.basis.shape[1], numbers.T
+    factors, log_scale = [], np.full(people.shape[1], grid.scale)
+    for m, own in enumerate(grid.own):
+        density = grid.basis @ people[m * n_steps : (m + 1) * n_steps]
+        density += own[:, None]
+        top = density.max(axis=0)
+        density -= top
+        factors.append(np.exp(density, out=density))
+        log_scale += top
+    others = np.ones((1, people.shape[1]))
+    for factor in factors[:-1]:
+        others = (others[:, None] * factor).reshape(-1, people.shape[1])
+    joint = grid.table @ factors[-1]
+    joint *= others
+    last = grid.table.T @ others
+    last *= factors[-1]
+    return _GridSums(others, factors[-1], joint, last, last.sum(axis=0), log_scale)

@@ -39,7 +39,7 @@ def test_sums_against_a_loop_over_people() -> None:
     posterior, weights = model.make_posterior(), model.compute_weights()
     cross, fourth, total = np.zeros((N_REGIONS, 10)), 0.0, np.zeros(len(posterior.points))
     for person in patients:
-        p = posterior.compute_probabilities(person[None] @ weights)[0][0]
+        p = posterior._compute_probabilities(person[None] @ weights)[0][0]
         expected = p @ posterior.basis
         residual = person - expected @ model.flat_steps
         cross += np.outer(person, expected)

@@ -118,11 +118,10 @@ class PatientSums(NamedTuple):
         point_weights, cross = np.zeros(len(posterior.points)), np.zeros(steps.T.shape)
         fourth_power = 0.0
         for part in _split_into_chunks(patients, len(posterior.points)):
-            probabilities, _ = posterior.compute_probabilities(part @ weights)
-            expected = probabilities @ posterior.basis
-            point_weights += probabilities.sum(axis=0)
-            cross += part.T @ expected
-            fourth_power += _sum_fourth_powers(part - expected @ steps)
+            summary = posterior.summarise(part @ weights)
+            point_weights += summary.point_weights
+            cross += part.T @ summary.basis
+            fourth_power += _sum_fourth_powers(part - summary.basis @ steps)
         return cls(len(patients), point_weights, cross, patients.T @ patients, fourth_power)
 
 
@@ -233,7 +232,7 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
     parts = []
     for part in _split_into_chunks(patients, len(posterior.points)):
         white = solve_triangular(root, part.T, lower=True)
-        parts.append(posterior.compute_probabilities(part @ weights)[1] - 0.5 * (white**2).sum(axis=0))
+        parts.append(posterior.summarise(part @ weights).log_sum - 0.5 * (white**2).sum(axis=0))
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
