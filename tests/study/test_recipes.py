@@ -94,7 +94,7 @@ def test_an_unknown_recipe_suggests_another() -> None:
 
 
 def test_every_recipe_is_complete() -> None:
-    assert list(RECIPES) == ["default", "contrastive", "mean-difference", "paper"]
+    assert list(RECIPES) == ["default", "adversarial", "contrastive", "mean-difference", "paper"]
     for name, recipe in RECIPES.items():
         values = recipe.resolve_values({}, False)
         json.dumps(values, allow_nan=False)
@@ -111,8 +111,17 @@ def test_a_recipe_without_values_refuses_changes() -> None:
         resolve_recipe(ModelConfig(recipe="paper", recipe_changes={"orthogonality": 0.2}))
 
 
-def test_how_training_of_the_default_recipe_went() -> None:
-    recipe, values = RECIPES["default"], {"held_steps": 400}
+def test_the_default_recipe_has_a_shape_and_nothing_else() -> None:
+    assert resolve_recipe(ModelConfig()) == ("default", {"shape": "auto"})
+    assert resolve_recipe(ModelConfig(recipe_changes={"shape": "curved"}))[1] == {"shape": "curved"}
+    with pytest.raises(StudyError, match="shape is 'round': give one of auto, straight, curved"):
+        resolve_recipe(ModelConfig(recipe_changes={"shape": "round"}))
+    with pytest.raises(StudyError, match="the recipe default has no max_steps"):
+        resolve_recipe(ModelConfig(recipe_changes={"max_steps": 10}))
+
+
+def test_how_training_of_the_adversarial_recipe_went() -> None:
+    recipe, values = RECIPES["adversarial"], {"held_steps": 400}
     summary = "2 members needed no training after their start (the discriminator was at chance), 1 were trained further"
     assert recipe.summarise_training(values, [400, 500, 400]) == summary
     assert recipe.describe_training(values, [400, 500, 400]) == ""
