@@ -69,8 +69,8 @@ def test_a_second_scan_adds_no_person() -> None:
 
 @pytest.mark.parametrize("kind", list(NULL_COHORTS))
 def test_misleading_cohorts_without_disease(kind: str) -> None:
-    findings = [run_group_tests(simulate_null_cohort(kind, seed), seed).finding for seed in range(3)]
-    assert findings.count(Finding.NO_DIFFERENCE) >= 2
+    findings = [run_group_tests(simulate_null_cohort(kind, seed), seed).finding for seed in range(2)]
+    assert findings == [Finding.NO_DIFFERENCE] * 2
 
 
 def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
