@@ -16,6 +16,7 @@ from rindices.errors import RindicesError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
+from tests.cohorts import simulate_few_regions
 
 PEOPLE = 6_000
 COMMENT = "x" * 30
@@ -25,9 +26,9 @@ COMMENT = "x" * 30
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model and a table of people with a column of comments, about 7 MB."""
     folder = tmp_path_factory.mktemp("apply")
-    model = ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
+    model = ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
     model.save(folder / "m.safetensors")
-    cohort = ri.simulate_cohort(replace(TASKS["tiny"], n_controls=PEOPLE - 100, n_patients=100), seed=1).cohort
+    cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 100, n_patients=100), seed=1).cohort
     comments = pd.Series(COMMENT, index=range(PEOPLE), name="comment")
     frame = pd.concat([cohort.people[["participant_id"]], comments, cohort.covariates, cohort.volumes.round(2)], axis=1)
     frame.to_csv(folder / "people.csv", index=False)
@@ -109,7 +110,7 @@ def test_text_in_chunks_needs_no_pyarrow(folder: Path, tmp_path: Path) -> None:
 
 
 def test_apply_never_overwrites_its_inputs(tmp_path: Path) -> None:
-    simulated = ri.simulate_cohort("tiny", seed=1)
+    simulated = simulate_few_regions("tiny", seed=1)
     write_cohort(simulated, tmp_path)
     model, people = tmp_path / "model.safetensors", tmp_path / "participants.tsv"
     ri.fit(simulated.cohort, 2, members=2, recipe="contrastive", workers=1).save(model)

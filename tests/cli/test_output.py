@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import rindices as ri
 from rindices.cli.main import run
 from rindices.experiments.simulate import write_cohort
 from tests.analysis.helpers import make_visits
+from tests.cohorts import simulate_few_regions
 
 FILES = {
     "simulate": ["volumes.csv", "participants.tsv", "truth.tsv", "patterns.tsv"],
@@ -27,7 +27,7 @@ FILES = {
 def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Return the arguments of each command on small tables, without --out."""
     folder = tmp_path_factory.mktemp("tables")
-    simulated = ri.simulate_cohort("tiny", 0)
+    simulated = simulate_few_regions("tiny", 0)
     write_cohort(simulated, folder)
     people = simulated.cohort.people
     people.assign(r1=simulated.cohort.volumes["MUSE_47"] / 4e3).to_csv(folder / "r.tsv", sep="\t", index=False)

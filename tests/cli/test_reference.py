@@ -12,6 +12,7 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.experiments.simulate import write_cohort
 from rindices.model.normal_reference import NormalReference
+from tests.cohorts import simulate_few_regions
 from tests.report.helpers import get_section_text
 
 COVARIATES = ["--covariates", "age,sex,icv"]
@@ -27,13 +28,13 @@ def invoke(*arguments: object, code: int = 0) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small study, a table of healthy people of three sites, and a reference whose regions are exchanged."""
     folder = tmp_path_factory.mktemp("reference")
-    write_cohort(ri.simulate_cohort("tiny", seed=1), folder)
-    healthy = ri.simulate_cohort("null", seed=9, sites=3).cohort.take(np.arange(300))
+    write_cohort(simulate_few_regions("tiny", seed=1), folder)
+    healthy = simulate_few_regions("null", seed=9, sites=3).cohort.take(np.arange(300))
     table = pd.concat([healthy.people, healthy.covariates, healthy.volumes], axis=1).drop(columns="group")
     table["participant_id"] = "healthy-" + table["participant_id"].astype(str)
     table.to_csv(folder / "healthy.csv", index=False)
     learnt = NormalReference.fit(healthy, "wrong.csv")
-    order = np.random.default_rng(0).permutation(139)
+    order = np.random.default_rng(0).permutation(len(learnt.regions))
     wrong = NormalReference(learnt.regions, learnt.correlation[np.ix_(order, order)], 300, name="wrong.csv")
     wrong.save(folder / "wrong.safetensors")
     return folder
@@ -48,7 +49,7 @@ def fit(folder: Path, reference: object, out: str, *more: object, code: int = 0)
 def test_a_reference_is_a_small_file_without_people(folder: Path) -> None:
     file = folder / "healthy.safetensors"
     shown = json.loads(invoke("reference", folder / "healthy.csv", *COVARIATES, "--out", file, "--json"))
-    assert (shown["people"], shown["sites"], shown["regions"], shown["adjust"]) == (300, 3, 139, "log")
+    assert (shown["people"], shown["sites"], shown["regions"], shown["adjust"]) == (300, 3, 36, "log")
     assert b"healthy-" not in file.read_bytes()
     assert "300" in invoke("reference", folder / "healthy.csv", *COVARIATES, "--out", file)
     assert "another ending" in invoke("reference", folder / "healthy.csv", "--out", folder / "healthy.csv", code=2)
@@ -99,7 +100,7 @@ def test_references_that_cannot_be_used_are_named_by_check_and_fit(folder: Path)
     NormalReference(("MUSE_1", "MUSE_2"), np.eye(2), 30, name="two.csv").save(folder / "two.safetensors")
     study = [folder / "volumes.csv", "--participants", folder / "participants.tsv", "--group", "group", *COVARIATES]
     for reference, message in [
-        ("two.safetensors", "the reference two.csv lacks 139 regions of the study"),
+        ("two.safetensors", "the reference two.csv lacks 36 regions of the study"),
         ("participants.tsv", "no regions"),
         ("nowhere.csv", "nowhere.csv"),
     ]:
@@ -112,8 +113,8 @@ def test_references_that_cannot_be_used_are_named_by_check_and_fit(folder: Path)
 
 
 def test_python_takes_a_reference(folder: Path) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    healthy = NormalReference.fit(ri.simulate_cohort("null", seed=9).cohort)
+    cohort = simulate_few_regions("tiny", seed=1).cohort
+    healthy = NormalReference.fit(simulate_few_regions("null", seed=9).cohort)
     model = ri.fit(cohort, 3, recipe="contrastive", members=2, workers=1, reference=healthy)
     assert model.card.reference is not None
     assert model.card.reference.people == healthy.people

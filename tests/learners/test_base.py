@@ -212,7 +212,9 @@ def make_binary_labels(x, y):
     return (y != largest).astype(int)
 
 
-@every_learner
+@pytest.mark.parametrize(
+    "learner", [pytest.param(learner, marks=[pytest.mark.slow] * (learner is PaperGAN)) for learner in LEARNERS]
+)  # PaperGAN is SurrealGAN with another recipe
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks_pass(learner):
     """Labels other than 0 and 1 raise an error on purpose, so they are recoded first."""

@@ -18,6 +18,7 @@ import rindices as ri
 from rindices.model.export import export_onnx
 from rindices.preprocess.residualise import CategoricalCovariate, Residualiser
 from rindices.tables.cohort import Cohort
+from tests.cohorts import simulate_few_regions
 
 HERE = Path(__file__).parent
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "r_indices.mjs"
@@ -26,7 +27,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def training() -> Cohort:
-    return ri.simulate_cohort("tiny", seed=0).cohort
+    return simulate_few_regions("tiny", seed=0).cohort
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_contrastive_model(model: ri.FittedModel, tmp_path: Path) -> None:
     names = export_onnx(model, tmp_path / "m.onnx")
     assert names["outputs"] == ["r_indices", "low", "high", "novelty"]
     assert set(names["inputs"]) == {*model.regions, *model.covariates}
-    new = ri.simulate_cohort("tiny", seed=1).cohort
+    new = simulate_few_regions("tiny", seed=1).cohort
     new.volumes.iloc[:5] *= 0.3  # below the floor of the logarithm
     assert_equal(run_graph(tmp_path / "m.onnx", list_columns(new)), model.assess_chunk(new).table, 3)
 
@@ -133,7 +134,7 @@ def test_a_covariate_with_one_category(tmp_path: Path, model: ri.FittedModel) ->
     single = Residualiser((CategoricalCovariate("sex", ("F",)),), np.zeros(0), np.zeros((0, len(model.regions))))
     changed = replace(model, preprocessing=replace(model.preprocessing, residualiser=single))
     export_onnx(changed, tmp_path / "m.onnx")
-    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    cohort = simulate_few_regions("tiny", seed=0).cohort
     cohort = replace(cohort, covariates=pd.DataFrame({"sex": ["F"] * len(cohort)}))
     assert_equal(run_graph(tmp_path / "m.onnx", list_columns(cohort)), changed.assess_chunk(cohort).table, 3)
 
@@ -158,7 +159,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["contrastive", "schema2-paper", "brain_aging_5rindices"])
 def test_onnxruntime_web(kind: str, web: Path, model: ri.FittedModel, request: pytest.FixtureRequest) -> None:
-    cohort = small_cohort() if kind == "schema2-paper" else ri.simulate_cohort("tiny", seed=1).cohort
+    cohort = small_cohort() if kind == "schema2-paper" else simulate_few_regions("tiny", seed=1).cohort
     if kind == "schema2-paper":
         model = ri.load(HERE / "fixtures" / f"{kind}.safetensors")
     elif kind.startswith("brain"):

@@ -17,11 +17,12 @@ from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.learners.inference import SurrealHead
 from rindices.model.index_tables import write_indices
 from rindices.model.safetensors_io import read_metadata
+from tests.cohorts import simulate_few_regions
 
 
 @pytest.fixture(scope="module")
 def simulated() -> SimulatedCohort:
-    return ri.simulate_cohort("tiny", seed=0)
+    return simulate_few_regions("tiny", seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,7 @@ def test_people_without_covariates(simulated: SimulatedCohort, tmp_path: Path) -
         2,
         members=1,
         recipe="contrastive",
+        workers=1,
     ).save(tmp_path / "m.safetensors")
     people = pd.read_csv(tmp_path / "participants.tsv", sep="\t").drop(columns="group")
     people.loc[4, "age"] = np.nan

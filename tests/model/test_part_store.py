@@ -16,6 +16,7 @@ import pytest
 
 import rindices as ri
 from rindices.model.part_store import RECORDS_FOLDER
+from tests.cohorts import simulate_few_regions
 
 FILES = 6
 
@@ -33,7 +34,7 @@ def command(*arguments: object, workers: int = 1) -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, and a table of some files: each file is a chunk."""
     path = tmp_path_factory.mktemp("parts")
-    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    cohort = simulate_few_regions("tiny", seed=0).cohort
     for number in (1, 2):
         model = ri.fit(cohort, 1, members=1, recipe="contrastive", workers=1, seed=number)
         model.save(path / f"model{number}.safetensors")

@@ -17,12 +17,13 @@ from safetensors.numpy import save as to_bytes
 import rindices as ri
 from rindices.errors import ModelError
 from rindices.model.schemas import SCHEMA_VERSION
+from tests.cohorts import simulate_few_regions
 
 
 @pytest.fixture(scope="module")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("model") / "m.safetensors"
-    ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1).save(path)
+    ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1).save(path)
     return path.read_bytes()
 
 

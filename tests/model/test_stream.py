@@ -16,19 +16,20 @@ from rindices.model.stream import StreamResult, apply_stream
 from rindices.tables.io.chunks import ChunkSize, list_table_files
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validation.validate import TableRequest
+from tests.cohorts import simulate_few_regions
 
 PEOPLE = 700
 
 
 @pytest.fixture(scope="module")
 def model() -> ri.FittedModel:
-    return ri.fit(ri.simulate_cohort("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
+    return ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
 
 
 @pytest.fixture(scope="module")
 def people() -> pd.DataFrame:
     """Regions and covariates of people side by side, ids in no order; a few are older than anyone in training."""
-    cohort = ri.simulate_cohort(replace(TASKS["tiny"], n_controls=PEOPLE - 300, n_patients=300), seed=1).cohort
+    cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 300, n_patients=300), seed=1).cohort
     frame = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
     frame.loc[::50, "age"] = 99.0
     return frame.sample(frac=1, random_state=0).reset_index(drop=True)
@@ -130,7 +131,7 @@ def test_sessions_are_part_of_the_key_of_a_row(at: Path, model: ri.FittedModel, 
 
 
 def test_sites_are_harmonised_in_every_chunk(tmp_path: Path) -> None:
-    made = ri.simulate_cohort("tiny", seed=0).cohort
+    made = simulate_few_regions("tiny", seed=0).cohort
     sites = np.resize(["x", "y", "z"], len(made)).astype(object)
     cohort = replace(made, people=made.people.assign(site=sites))
     model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1)

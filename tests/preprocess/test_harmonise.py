@@ -21,6 +21,7 @@ from rindices.model.safetensors_io import read_metadata, write_safetensors
 from rindices.preprocess.harmonise import Harmoniser, estimate_site_effect
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import Cohort
+from tests.cohorts import simulate_few_regions
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -238,7 +239,7 @@ def test_small_sites_get_a_warning() -> None:
 
 
 def test_it_is_saved_in_the_model_file(tmp_path: Path) -> None:
-    simulated = ri.simulate_cohort("tiny", 0, sites=2)
+    simulated = simulate_few_regions("tiny", 0, sites=2)
     model = ri.fit(simulated.cohort, 2, members=2, recipe="contrastive", workers=1)
     model.save(tmp_path / "m.safetensors")
     again = ri.load(tmp_path / "m.safetensors")
@@ -255,7 +256,7 @@ def test_it_is_saved_in_the_model_file(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "m.safetensors"
-    cohort = ri.simulate_cohort("tiny", 0, sites=2).cohort
+    cohort = simulate_few_regions("tiny", 0, sites=2).cohort
     ri.fit(cohort, 2, members=1, recipe="contrastive", workers=1).save(path)
     return path
 
@@ -276,7 +277,7 @@ def test_a_damaged_file_is_refused(saved: Path, tmp_path: Path, damage: dict) ->
 
 
 def test_commands_harmonise_and_add_sites(tmp_path: Path) -> None:
-    write_cohort(ri.simulate_cohort("tiny", 0, sites=3), tmp_path)
+    write_cohort(simulate_few_regions("tiny", 0, sites=3), tmp_path)
     people = pd.read_csv(tmp_path / "participants.tsv", sep="\t")
     old, new = people[people["site"] != "site3"], people[people["site"] == "site3"]
     volumes = pd.read_csv(tmp_path / "volumes.csv")
@@ -292,7 +293,8 @@ def test_commands_harmonise_and_add_sites(tmp_path: Path) -> None:
 
     model, out = tmp_path / "out/model.safetensors", str(tmp_path / "r.tsv")
     options = ["--group", "group", "--site", "site", "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
-    result = run("fit", *tables("old"), *options, "--out", str(tmp_path / "out"), "--workers", "1", "--json")
+    quick = ["--workers", "1", "--no-report", "--json"]
+    result = run("fit", *tables("old"), *options, "--out", str(tmp_path / "out"), *quick)
     assert result.exit_code == 0, result.output  # type: ignore[attr-defined]
     shown = json.loads(run("model", "show", str(model), "--json").stdout)  # type: ignore[attr-defined]
     assert shown["harmonise"]["sites"] == ["site1", "site2"]
@@ -302,7 +304,7 @@ def test_commands_harmonise_and_add_sites(tmp_path: Path) -> None:
     assert isinstance(refused.exception, PreprocessingError)  # type: ignore[attr-defined]
     applied = run(*apply, "--new-sites", "controls", "--group", "group", "--json")
     assert json.loads(applied.stdout)["people"] == len(new)  # type: ignore[attr-defined]
-    unharmonised = run("fit", *tables("old"), *options, "--harmonise", "none", "--out", str(tmp_path / "no"), "--json")
+    unharmonised = run("fit", *tables("old"), *options, "--harmonise", "none", "--out", str(tmp_path / "no"), *quick)
     assert unharmonised.exit_code == 0  # type: ignore[attr-defined]
     assert 'harmonise = "none"' in (tmp_path / "no/study.toml").read_text()
     assert ri.load(tmp_path / "no/model.safetensors").preprocessing.harmoniser is None

@@ -19,6 +19,7 @@ from rindices.report import geometry, page
 from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.patterns import compute_confidence_interval
 from rindices.study.exceptions import NoPatternError
+from tests.cohorts import simulate_few_regions
 from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data, remove_random_data
 
 
@@ -131,7 +132,7 @@ def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path, monkeypatch
     monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])  # pictures take time
     for name in ("associations.tsv", "associations.json", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
-    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    cohort = simulate_few_regions("tiny", seed=0).cohort
     ri.fit(cohort, 2, recipe="contrastive", members=2, workers=1, out=tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.tsv")) == [
         "effects.tsv",
@@ -220,7 +221,7 @@ def empty(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that held a finished study, in which a cohort without disease was then fitted."""
     folder = tmp_path_factory.mktemp("empty") / "results"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
-    cohort = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=120), seed=1).cohort
+    cohort = simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=120), seed=1).cohort
     with pytest.raises(NoPatternError):
         ri.fit(cohort, [2, 3], recipe="contrastive", members=2, workers=1, out=folder)
     return folder

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import rindices as ri
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from tests.cohorts import simulate_few_regions
 from tests.report.helpers import Page, read_figure_data, remove_random_data
 
 MARKERS = {"id": "Qperson", "path": "Qpath", "site": "Qsite", "label": "Qlabel"}
@@ -27,7 +27,7 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def write_tables(folder: Path, task: str) -> list[object]:
     """Write a study with a marker in every id, path, site and label, and with many reasons for warnings."""
-    write_cohort(ri.simulate_cohort(TASKS[task], seed=1), folder)
+    write_cohort(simulate_few_regions(TASKS[task], seed=1), folder)
     volumes = pd.read_csv(folder / "volumes.csv")
     people = pd.read_csv(folder / "participants.tsv", sep="\t")
     names = [f"{MARKERS['id']}{number:03d}" for number in range(len(people))]

@@ -6,14 +6,23 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import write_cohort
-from tests.study.helpers import STUDY, run
+from tests.cohorts import simulate_few_regions
+from tests.study.helpers import LONG_STUDY, STUDY, run
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("study")
-    write_cohort(ri.simulate_cohort("tiny", seed=1), path)
+    write_cohort(simulate_few_regions("tiny", seed=1), path)
     (path / "study.toml").write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="session")
+def long_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long_study")
+    write_cohort(ri.simulate_cohort("tiny", seed=1), path)
+    (path / "study.toml").write_text(LONG_STUDY)
     return path
 
 

@@ -1,15 +1,19 @@
 """A small study, and how to run it as users do."""
 
+import io
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from unittest import mock
 
 import psutil
+
+from rindices.cli.main import run as run_program
 
 STUDY = """
 [data]
@@ -19,19 +23,25 @@ group = "group"
 covariates = ["age", "sex", "icv"]
 
 [model]
-patterns = [2, 3]
-members = 10
+patterns = [1, 2]
+members = 6
 recipe = "contrastive"
 
 [run]
 seed = 3
 """
+LONG_STUDY = STUDY.replace("patterns = [1, 2]", "patterns = [2, 3]").replace("members = 6", "members = 10")
+"""With all regions, it takes long enough to be killed at random moments."""
 
 
-def command(*arguments: object, report: bool = False) -> list[str]:
+def list_arguments(*arguments: object, report: bool = False) -> list[str]:
     if arguments[0] == "fit" and not report:  # studies are run many times here; their page is tested elsewhere
         arguments = (*arguments, "--no-report")
-    return [sys.executable, "-c", "from rindices.cli.main import run; run()", *map(str, arguments)]
+    return [str(argument) for argument in arguments]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from rindices.cli.main import run; run()", *list_arguments(*arguments)]
 
 
 def restore_interrupts() -> None:
@@ -39,8 +49,26 @@ def restore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def run_apart(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
 def run(*arguments: object, report: bool = False) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments, report=report), capture_output=True, text=True, check=False)
+    """Run a command in this process, which saves the seconds of the imports; a fit has one worker if none is given."""
+    words = list_arguments(*arguments, report=report)
+    if words[0] == "fit" and "--workers" not in words:
+        words += ["--workers", "1"]
+    printed, messages, handler = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
+    code = 0
+    try:
+        with mock.patch.object(sys, "argv", ["rindices", *words]), redirect_stdout(printed), redirect_stderr(messages):
+            run_program()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    return subprocess.CompletedProcess(words, code, printed.getvalue(), messages.getvalue())
 
 
 def outputs(path: Path) -> tuple[bytes, ...]:
@@ -90,12 +118,10 @@ def scheduler(folder: Path, workers: int = 2) -> Iterator[tuple[str, psutil.Proc
         address = re.search(r'"address": "([^"]+)"', name.read_text())
         assert address is not None
         yield address[1], psutil.Process(started[0].pid), [psutil.Process(each.pid) for each in started[1:]]
-    finally:
+    finally:  # workers that are asked to end wait for their scheduler, which may be gone
+        alive = [psutil.Process(process.pid) for process in started if process.poll() is None]
+        for each in [*alive, *(child for parent in alive for child in parent.children(recursive=True))]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
         for process in started:
-            process.terminate()
-        for process in started:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.wait()

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import rindices as ri
+from tests.cohorts import simulate_few_regions
 
 
 def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
     made = ri.simulate_cohort("basic", seed=1)
-    model = ri.fit(made.cohort, [2, 3], members=4, recipe="contrastive")
+    model = ri.fit(made.cohort, [2, 3], members=4, recipe="contrastive", workers=1)
     assert model.selection is not None
     number = model.selection["number_of_patterns"]
     assert (number["by_agreement"], number["by_test"], number["why"]) == (3, 3, "")
@@ -24,9 +25,9 @@ def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("patterns", [1, 2, 3, 4])
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
-    made = ri.simulate_cohort("small", seed=0)
+    made = simulate_few_regions("small", seed=0)
     r = (
-        ri.fit(made.cohort, patterns, members=4, recipe="contrastive")
+        ri.fit(made.cohort, patterns, members=4, recipe="contrastive", workers=1)
         .apply(made.cohort)
         .filter(regex=r"^r\d+$")
         .to_numpy()

@@ -13,12 +13,13 @@ from rindices.experiments.trust_cohorts import simulate_alike_cohort
 from rindices.study.cohort_fit import check_settings, find_largest_number, fit_cohort
 from rindices.study.config import ModelConfig
 from rindices.study.store import RunStore
+from tests.cohorts import simulate_few_regions
 
 CONTRASTIVE = ModelConfig(recipe="contrastive", members=4)
 
 
 def test_patterns_are_tried_around_the_number_of_the_test(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort("basic", seed=1).cohort
+    cohort = simulate_few_regions("small", seed=1).cohort
     model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
     selection = model.selection
     assert selection is not None
@@ -45,13 +46,13 @@ def test_patients_who_are_alike_get_one_index_along_the_mean_difference(tmp_path
 
 
 def test_the_recipe_of_the_mean_difference_needs_no_number(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    cohort = simulate_few_regions("tiny", seed=1).cohort
     recipe = ModelConfig(recipe="mean-difference", members=4)
     model = fit_cohort(cohort, recipe, 0, RunStore(tmp_path), 1)
     assert (model.n_patterns, model.card.finding) == (1, "mean_difference")
     with pytest.raises(StudyError, match="the recipe mean-difference has one index: leave out --patterns"):
         check_settings(cohort, recipe.model_copy(update={"patterns": (2,)}))
-    null = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
+    null = simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
     with pytest.raises(ri.NoPatternError):
         fit_cohort(null, recipe, 0, RunStore(tmp_path), 1)
     forced = recipe.model_copy(update={"patterns": (1,)})
@@ -59,7 +60,7 @@ def test_the_recipe_of_the_mean_difference_needs_no_number(tmp_path: Path) -> No
 
 
 def test_no_difference_is_an_error_with_its_figures(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
+    cohort = simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
     with pytest.raises(ri.NoPatternError, match=r"would have been found with a power of 80%") as caught:
         fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
     selection = caught.value.selection

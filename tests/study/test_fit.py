@@ -13,6 +13,7 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from tests.cohorts import simulate_few_regions
 
 CONTRASTIVE: dict[str, Any] = {"members": 4, "recipe": "contrastive", "workers": 1}
 
@@ -41,7 +42,7 @@ def drop_notes(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def test_python_and_command_write_the_same_files(tmp_path: Path) -> None:
-    write_cohort(ri.simulate_cohort("tiny", seed=1), tmp_path)
+    write_cohort(simulate_few_regions("tiny", seed=1), tmp_path)
     done = fit_by_command(tmp_path, tmp_path / "command", "--patterns", 2)
     assert done.exit_code == 0, done.output
     with pytest.warns(ri.StudyWarning, match="small cohort|fewer than were ever simulated") as caught:
@@ -58,7 +59,7 @@ def test_python_and_command_write_the_same_files(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def null_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("null")
-    write_cohort(ri.simulate_cohort(replace(TASKS["null"], n_controls=80, n_patients=100), 0), folder)
+    write_cohort(simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=100), 0), folder)
     return folder
 
 

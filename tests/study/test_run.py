@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,13 +23,15 @@ from rindices.study.cohort_fit import fit_cohort
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import StudyObserver
 from rindices.study.store import RunStore
-from tests.study.helpers import BRIEF, command, outputs, restore_interrupts, run
+from rindices.tables.cohort import Cohort
+from tests.cohorts import simulate_few_regions
+from tests.study.helpers import BRIEF, command, outputs, restore_interrupts, run, wait_for
 
 
 def test_a_study_from_its_file(undisturbed: Path) -> None:
     selection = json.loads((undisturbed / "selection.json").read_text())
-    assert [g["setting"]["n_patterns"] for g in selection["grid"]] == [2, 3]
-    assert selection["chosen"]["members"] == {"trained": 10, "converged": 10}
+    assert [g["setting"]["n_patterns"] for g in selection["grid"]] == [1, 2]
+    assert selection["chosen"]["members"] == {"trained": 6, "converged": 6}
     table = pd.read_csv(undisturbed / "r_indices.tsv", sep="\t")
     assert list(table.columns[:2]) == ["participant_id", "group"]
     assert len(table) == 180
@@ -51,25 +54,27 @@ def killed_and_resumed(folder: Path, out: Path, times: int) -> int:
 
 
 @pytest.mark.slow
-def test_killed_thrice_and_resumed(folder: Path, undisturbed: Path) -> None:
-    assert killed_and_resumed(folder, folder / "killed", 3) > 0
-    assert outputs(folder / "killed") == outputs(undisturbed)
-
-
-@pytest.mark.slow
-def test_killed_twenty_times_and_resumed(folder: Path, undisturbed: Path) -> None:
-    for round_ in range(4):  # fresh folders, so that there is something left to kill
-        killed_and_resumed(folder, folder / f"killed{round_}", 5)
-        assert outputs(folder / f"killed{round_}") == outputs(undisturbed)
+@pytest.mark.parametrize(
+    ("rounds", "times"), [(1, 3), (4, 5)]
+)  # fresh folders, so that there is something left to kill
+def test_killed_at_random_and_resumed(long_folder: Path, rounds: int, times: int) -> None:
+    plain = long_folder / f"plain{times}"
+    assert run("fit", long_folder / "study.toml", "--out", plain).returncode == 0
+    kills = 0
+    for round_ in range(rounds):  # fresh folders, so that there is something left to kill
+        out = long_folder / f"killed{times}-{round_}"
+        kills += killed_and_resumed(long_folder, out, times)
+        assert outputs(out) == outputs(plain)
+    assert kills > 0
 
 
 def test_each_setting_is_announced_once(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    cohort = simulate_few_regions("tiny", seed=1).cohort
     announced: list[int] = []
-    model = ModelConfig(patterns=(2, 3), members=15, recipe="contrastive")
+    model = ModelConfig(patterns=(1, 2), members=6, recipe="contrastive")
     observer = StudyObserver(on_setting=lambda point, concordance: announced.append(point.n_patterns))
     fit_cohort(cohort, model, 0, RunStore(tmp_path), 2, observer=observer)
-    assert sorted(announced) == [2, 3]
+    assert sorted(announced) == [1, 2]
 
 
 def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:
@@ -80,21 +85,19 @@ def test_interrupted_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed
         text=True,
         preexec_fn=restore_interrupts,
     )
-    while not list(out.glob("runs/[!.]*.safetensors")):
-        time.sleep(0.05)
+    wait_for(lambda: process.poll() is not None or list(out.glob("runs/[!.]*.safetensors")))
     process.send_signal(signal.SIGINT)
     message = process.communicate()[1]
     assert process.returncode == 3, message
     assert "run the same command again" in message
     assert "Traceback" not in message
-    finished = len(list(out.glob("runs/[!.]*.safetensors")))
-    assert 0 < finished < 4
+    assert not (out / "model.safetensors").exists()
     assert run("fit", folder / "study.toml", "--out", out).returncode == 0
     assert outputs(out) == outputs(undisturbed)
 
 
 def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    cohort = simulate_few_regions("tiny", seed=1).cohort
     model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=1, recipe_changes=BRIEF)
     first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
@@ -108,8 +111,8 @@ BRIEF_DEFAULT = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_ev
 
 
 def test_recipe_default_through_the_store(tmp_path: Path) -> None:
-    made = ri.simulate_cohort("small", seed=1)
-    model = ModelConfig(patterns=(3,), members=6, recipe_changes=BRIEF_DEFAULT)
+    made = simulate_few_regions("small", seed=1)
+    model = ModelConfig(patterns=(3,), members=2, recipe_changes=BRIEF_DEFAULT)
     first = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
     names = ["r1", "r2", "r3"]
@@ -128,7 +131,7 @@ def test_recipe_default_through_the_store(tmp_path: Path) -> None:
 
 
 def test_an_unstable_study_ends_with_the_mean_difference(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    cohort = simulate_few_regions("tiny", seed=1).cohort
     bars = {"max_steps": 40, "min_steps": 40}
     model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
     selection = fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1).selection
@@ -137,20 +140,33 @@ def test_an_unstable_study_ends_with_the_mean_difference(tmp_path: Path) -> None
     assert [(record.setting.n_patterns, record.why) for record in selection.grid] == [(2, "0 of 2 members converged")]
 
 
-@pytest.mark.parametrize("size", [(80, 100), (150, 200), (492, 900)])
+CONTRASTIVE: dict[str, Any] = {"members": 6, "recipe": "contrastive", "workers": 1}
+SIZES = [(80, 100), (150, 200), (492, 900)]
+
+
+def simulate_nothing(size: tuple[int, int], seed: int = 1) -> Cohort:
+    return simulate_few_regions(replace(TASKS["null"], n_controls=size[0], n_patients=size[1]), seed).cohort
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_no_pattern_where_there_is_none(size: tuple[int, int], tmp_path: Path) -> None:
     """Members that share people agree even on noise; the evidence of disjoint halves does not."""
-    nothing = replace(TASKS["null"], n_controls=size[0], n_patients=size[1])
     for seed in range(2):
-        cohort = ri.simulate_cohort(nothing, seed).cohort
+        cohort = simulate_nothing(size, seed)
         with pytest.raises(StudyError, match="no difference between patients and controls was detected"):
-            ri.fit(cohort, [1, 2, 3, 5], members=6, recipe="contrastive", seed=seed, runs=tmp_path / str(seed))
+            ri.fit(
+                cohort, [1, 2, 3, 5], members=6, recipe="contrastive", seed=seed, workers=1, runs=tmp_path / str(seed)
+            )
     for forced in (1, 3):  # a number that is asked for is tried, and then agreement has its say
         with pytest.raises(ri.NoPatternError) as caught:
-            ri.fit(cohort, forced, members=6, recipe="contrastive", seed=1)
+            ri.fit(cohort, forced, seed=1, **CONTRASTIVE)
         assert [record.stable for record in caught.value.selection.grid] == [False]
+
+
+@pytest.mark.parametrize("size", [SIZES[0], *(pytest.param(size, marks=pytest.mark.slow) for size in SIZES[1:])])
+def test_trained_members_do_not_agree_on_noise(size: tuple[int, int]) -> None:
     with pytest.raises(ri.NoPatternError):
-        ri.fit(cohort, 3, members=5, seed=1, recipe_changes=BRIEF_DEFAULT)
+        ri.fit(simulate_nothing(size), 3, members=5, seed=1, workers=1, recipe_changes=BRIEF_DEFAULT)
 
 
 def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None:
@@ -171,14 +187,13 @@ def test_interrupted_training_keeps_its_state(folder: Path) -> None:
         text=True,
         preexec_fn=restore_interrupts,
     )
-    while not list(out.glob("runs/[!.]*.checkpoint")):  # kept every so many steps
-        time.sleep(0.05)
+    wait_for(lambda: process.poll() is not None or list(out.glob("runs/[!.]*.checkpoint")))  # kept every so many steps
     (state,) = out.glob("runs/[!.]*.checkpoint")
     last, start = state.stat().st_mtime_ns, time.monotonic()
     process.send_signal(signal.SIGINT)
     message = process.communicate()[1]
     assert process.returncode == 3, message
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60  # the training would take far longer
     assert state.stat().st_mtime_ns > last
 
 

@@ -76,8 +76,10 @@ def small_disk(path: Path, how: str) -> Iterator[Path]:
 @pytest.mark.parametrize(
     "engine", [["--workers", 1], pytest.param(["--engine", "dask", "--workers", 2], marks=pytest.mark.slow)]
 )
-def test_a_full_disk(folder: Path, tmp_path: Path, engine: list[object]) -> None:
-    with small_disk(tmp_path / "disk", "size=316k") as disk:
+def test_a_full_disk(folder: Path, undisturbed: Path, tmp_path: Path, engine: list[object]) -> None:
+    kilobytes = [len(content) // 1024 + 4 for _, content in sorted(sets(undisturbed).items())]
+    room = kilobytes[0] + kilobytes[1] + 80  # two of four sets, and the prepared people
+    with small_disk(tmp_path / "disk", f"size={room}k") as disk:
         done = run("fit", folder / "study.toml", "--out", disk, *engine)
         assert done.returncode == 1
         assert re.search(r"error: cannot write \S+ \(No space left on device\): make room and run again\.", done.stderr)

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from rindices._typing import BoolArray, FloatArray, IntArray
 
 _N_SWEEPS = 20  # rounds of exchanges between two sets of labels
+_DRAWS_AT_ONCE = 20  # drawn together, which is faster than one after another and gives the same labels
 _POLYNOMIAL_DEGREE = 3  # of the polynomial in a covariate's rank, so that odds may be nonlinear in age
 _INVERSE_REGULARISATION = 10.0  # of the ridge penalty that keeps odds finite if groups hardly overlap
 
@@ -84,9 +85,9 @@ def draw_permuted_labels(
         Labels with as many patients per stratum as observed.
     """
     exchange = _LabelExchange(patient, scheme)
-    hidden = exchange.redraw(patient, rng)
-    for _ in range(n_draws):
-        yield exchange.redraw(hidden, rng)
+    (hidden,) = exchange.redraw(patient, 1, rng)
+    for start in range(0, n_draws, _DRAWS_AT_ONCE):
+        yield from exchange.redraw(hidden, min(_DRAWS_AT_ONCE, n_draws - start), rng)
 
 
 def estimate_overlap(
@@ -112,26 +113,32 @@ class _LabelExchange:
         sizes = [np.bincount(self._strata[mask], minlength=self._strata.max() + 1) for mask in (~patient, patient)]
         n_pairs = np.minimum(*sizes)
         self._controls, self._patients = (_list_first_rows(size, n_pairs) for size in sizes)
+        self._n_numbers = [int(size.sum()) for size in (*sizes, n_pairs)]  # random numbers of a sweep
         spread = [np.ptp(self._log_odds[self._strata == stratum]) for stratum in range(len(n_pairs))]
         self._is_free = max(spread) == 0  # then every order of the labels of a stratum is equally likely
 
-    def redraw(self, patient: BoolArray, rng: np.random.Generator) -> BoolArray:
-        """Return labels (N,) that are many exchanges away."""
-        labels = patient.copy()
+    def redraw(self, patient: BoolArray, n_draws: int, rng: np.random.Generator) -> BoolArray:
+        """Return labels (D, N); each draw is many exchanges away from those of the patients (N,)."""
+        labels = np.tile(patient, (n_draws, 1))
         if self._is_free:
-            labels[self._shuffle(np.arange(len(labels)), rng)] = patient[np.argsort(self._strata, kind="stable")]
+            order = self._shuffle(np.ones_like(labels), rng.random(labels.shape))
+            np.put_along_axis(labels, order, patient[np.argsort(self._strata, kind="stable")][None], axis=1)
             return labels
-        for _ in range(_N_SWEEPS):
-            controls = self._shuffle(np.flatnonzero(~labels), rng)[self._controls]
-            patients = self._shuffle(np.flatnonzero(labels), rng)[self._patients]
-            odds = np.exp(self._log_odds[patients] - self._log_odds[controls])
-            swap = rng.uniform(size=len(odds)) < 1.0 / (1.0 + odds)
-            labels[controls[swap]], labels[patients[swap]] = True, False
+        numbers = rng.random((n_draws, _N_SWEEPS, sum(self._n_numbers)))
+        splits = np.cumsum(self._n_numbers)[:-1]
+        for sweep in range(_N_SWEEPS):
+            for_controls, for_patients, for_pairs = np.split(numbers[:, sweep], splits, axis=1)
+            controls = self._shuffle(~labels, for_controls)[:, self._controls]
+            patients = self._shuffle(labels, for_patients)[:, self._patients]
+            swap = for_pairs < 1.0 / (1.0 + np.exp(self._log_odds[patients] - self._log_odds[controls]))
+            np.put_along_axis(labels, controls, swap, axis=1)
+            np.put_along_axis(labels, patients, ~swap, axis=1)
         return labels
 
-    def _shuffle(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
-        """Return rows ordered by stratum, and at random within each."""
-        return rows[np.argsort(self._strata[rows] + rng.uniform(size=len(rows)))]
+    def _shuffle(self, mask: BoolArray, numbers: FloatArray) -> IntArray:
+        """Return the rows in a mask (D, N) ordered by stratum, and within each by random numbers (D, K)."""
+        rows = np.nonzero(mask)[1].reshape(numbers.shape)
+        return np.take_along_axis(rows, np.argsort(self._strata[rows] + numbers, axis=1), axis=1)
 
 
 def _list_first_rows(sizes: IntArray, numbers: IntArray) -> IntArray:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import rindices as ri
 from rindices.learners.prepared_people import PreparedPeople
@@ -11,6 +12,7 @@ from rindices.study.engines.base import run_plan
 from rindices.study.engines.local import LocalEngine
 from rindices.study.plan import make_plan
 from rindices.study.store import RunStore
+from tests.cohorts import simulate_few_regions
 from tests.study.helpers import BRIEF, outputs, run
 
 
@@ -20,15 +22,16 @@ def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) 
     assert outputs(folder / "two") == outputs(undisturbed)
 
 
-def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path, workers: int) -> None:
+    cohort = simulate_few_regions("tiny", seed=1).cohort
     X = ri.Preprocessing.fit(cohort).transform(cohort)
-    model = ModelConfig(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=7, recipe_changes=BRIEF)
+    model = ModelConfig(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=6, recipe_changes=BRIEF)
     plan = make_plan(model, 0, cohort.fingerprint())
     written = []
-    for workers in (1, 2, 4):
-        store = RunStore(tmp_path / str(workers))
-        run_plan(plan, PreparedPeople(X, cohort.is_patient.astype(np.intp)), store, LocalEngine(workers))
+    for number in (1, workers):
+        store = RunStore(tmp_path / str(number))
+        run_plan(plan, PreparedPeople(X, cohort.is_patient.astype(np.intp)), store, LocalEngine(number))
         written.append({path.name: path.read_bytes() for path in store.folder.glob("[!.]*.safetensors")})
     assert len(written[0]) == 4
-    assert written[0] == written[1] == written[2]
+    assert written[0] == written[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED
-from tests.study.helpers import STUDY, command, outputs, run
+from tests.study.helpers import LONG_STUDY, command, outputs, run
 
 START = SHARED.parent / "slurm" / "start-slurm"
 SLURM = """engine = "slurm"
@@ -54,8 +54,12 @@ def finished(out: Path) -> int:
     return len(list(out.glob("runs/[!.]*.safetensors")))
 
 
-def test_a_study_over_two_jobs_one_of_which_is_cancelled(slurm: None, folder: Path) -> None:
-    out, longer = folder / "slurm", STUDY.replace("members = 10", "members = 20")  # it must outlast a new job's start
+def test_a_study_over_two_jobs_one_of_which_is_cancelled(slurm: None, long_folder: Path) -> None:
+    folder = long_folder
+    out, longer = (
+        folder / "slurm",
+        LONG_STUDY.replace("members = 10", "members = 20"),
+    )  # it must outlast a new job's start
     (folder / "slurm.toml").write_text(longer + SLURM)
     (folder / "longer.toml").write_text(longer)
     assert run("fit", folder / "longer.toml", "--out", folder / "longer").returncode == 0

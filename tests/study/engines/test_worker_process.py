@@ -14,13 +14,14 @@ from rindices.study.engines.base import TrainingJob
 from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess
 from rindices.study.plan import MemberSet, make_plan
 from rindices.study.store import RunStore
+from tests.cohorts import simulate_few_regions
 from tests.study.helpers import LONG, newest_states
 
 
 @pytest.fixture
 def order(tmp_path: Path) -> TrainingJob:
     """A training that takes far longer than a test."""
-    cohort = ri.simulate_cohort("tiny", seed=1).cohort
+    cohort = simulate_few_regions("tiny", seed=1).cohort
     (work,) = make_plan(ModelConfig(**LONG), 0, cohort.fingerprint())
     X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     return TrainingJob(work, tmp_path, RunStore(tmp_path).save_people(PreparedPeople(X, y)))
@@ -46,7 +47,7 @@ def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) 
     else:
         assert process._process.stdin is not None
         process._process.stdin.close()
-    thread.join(30)
+    thread.join(120)
     process.stop()
     assert ended == [TrainingPausedError]
     assert state.stat().st_mtime_ns > last

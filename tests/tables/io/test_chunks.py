@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import rindices as ri
 from rindices.errors import Findings, Problem, ProblemCode, Severity, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.io.chunks import (
@@ -25,6 +24,7 @@ from rindices.tables.io.chunks import (
 from rindices.tables.io.text import Dialect, read_lines
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validation.validate import TableRequest, ValidationResult, validate_table
+from tests.cohorts import simulate_few_regions
 
 pytest.importorskip("pyarrow")
 SCHEMA_ROWS, PEOPLE, ROWS = 200, 600, 100
@@ -34,7 +34,7 @@ SIZE = ChunkSize(ROWS, 300, 100_000)
 
 @pytest.fixture(scope="module")
 def people() -> pd.DataFrame:
-    cohort = ri.simulate_cohort(replace(TASKS["tiny"], n_controls=PEOPLE - 100, n_patients=100), seed=1).cohort
+    cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 100, n_patients=100), seed=1).cohort
     return pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
 
 
