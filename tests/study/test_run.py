@@ -107,18 +107,42 @@ def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     assert not list((tmp_path / "a").glob("[!.]*.checkpoint"))
 
 
-BRIEF_DEFAULT = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_every": 10}
+BRIEF_ADVERSARIAL = {"start_steps": 40, "held_steps": 10, "max_steps": 20, "check_every": 10}
 
 
 def test_recipe_default_through_the_store(tmp_path: Path) -> None:
     made = simulate_few_regions("small", seed=1)
-    model = ModelConfig(patterns=(3,), members=2, recipe_changes=BRIEF_DEFAULT)
+    model = ModelConfig(patterns=(2, 3), members=4)
+    first = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
+    again = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
+    names = ["r1", "r2", "r3"]
+    r = first.apply(made.cohort)[names].to_numpy()
+    np.testing.assert_array_equal(r, again.apply(made.cohort)[names])
+    assert first.card["recipe"] == {"recipe": "default", "values": {"shape": "auto"}}
+    assert first.heads[0].kind == "trajectory"
+    assert ((r > 0) & (r < 1)).all()
+    assert pattern_c_index(made.truth, r[made.cohort.is_patient]).mean > 0.85
+    selection = first.selection
+    assert selection is not None
+    assert selection.number_of_patterns is not None
+    assert selection.number_of_patterns.decided_by == "likelihood"
+    best = next(row.held_out for row in selection.grid if row.setting.n_patterns == 3)
+    assert best is not None
+    assert (best.below_best, best.below_best_se) == (0.0, 0.0)
+    assert all(row.held_out is not None and row.held_out.below_best >= 0 for row in selection.grid)
+    first.save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(ri.load(tmp_path / "model.safetensors").apply(made.cohort)[names], r)
+
+
+def test_recipe_adversarial_through_the_store(tmp_path: Path) -> None:
+    made = simulate_few_regions("small", seed=1)
+    model = ModelConfig(recipe="adversarial", patterns=(3,), members=2, recipe_changes=BRIEF_ADVERSARIAL)
     first = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(made.cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
     names = ["r1", "r2", "r3"]
     r = first.apply(made.cohort)[names]
     np.testing.assert_array_equal(r, again.apply(made.cohort)[names])
-    assert first.card["recipe"]["recipe"] == "default"
+    assert first.card["recipe"]["recipe"] == "adversarial"
     assert first.card["recipe"]["values"]["start"] == "likelihood"
     assert first.card["agreement_between"] == "disjoint halves"
     assert all(steps in (10, 20) for steps in first.card["member_steps"])
@@ -166,7 +190,15 @@ def test_no_pattern_where_there_is_none(size: tuple[int, int], tmp_path: Path) -
 @pytest.mark.parametrize("size", [SIZES[0], *(pytest.param(size, marks=pytest.mark.slow) for size in SIZES[1:])])
 def test_trained_members_do_not_agree_on_noise(size: tuple[int, int]) -> None:
     with pytest.raises(ri.NoPatternError):
-        ri.fit(simulate_nothing(size), 3, members=5, seed=1, workers=1, recipe_changes=BRIEF_DEFAULT)
+        ri.fit(
+            simulate_nothing(size),
+            3,
+            members=5,
+            seed=1,
+            workers=1,
+            recipe="adversarial",
+            recipe_changes=BRIEF_ADVERSARIAL,
+        )
 
 
 def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rindices.errors import StudyError, did_you_mean, join_names
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ RecipeChanges = Mapping[str, float | int | bool | str]
 """Values of a recipe to change, by name."""
 PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 DEFAULT_WEIGHT = 0.2
+_N_TIMED_PEOPLE = 400
+_FITS_PER_MEMBER = 6.0  # in units of a straight fit, both shapes and the fits to halves
 MEAN_DIFFERENCE = "mean-difference"
 """Recipe of the index that a study ends with where patients differ from controls but not from each other."""
 
@@ -167,6 +171,19 @@ def _train_trajectory(people: PreparedPeople, work: MemberSet, checkpoint: Path 
     return fit_trajectory_members(people, work.point.n_patterns, work.numbers, work.seed, shape)
 
 
+def _estimate_trajectory_seconds(people: PreparedPeople, work: MemberSet) -> float:
+    """Time one straight fit to a few people; a member has two fits of each shape, on other numbers of people."""
+    import time
+
+    from rindices.learners.trajectory.members import fit_trajectory_members
+
+    rows = range(0, len(people.X), max(1, len(people.X) // _N_TIMED_PEOPLE))
+    start = time.perf_counter()
+    fit_trajectory_members(people.take(np.array(rows)), work.point.n_patterns, [0], 0, "straight", evidence=False)
+    size = max(1.0, len(people.X) / len(rows))
+    return (time.perf_counter() - start) * _FITS_PER_MEMBER * (1.0 + size) / 2.0
+
+
 def _train_contrastive(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.ensemble import fit_linear_members
 
@@ -222,6 +239,7 @@ register_recipe(
         "shape and number chosen by the likelihood of people left out",
         resolve_values=_resolve_trajectory,
         train_members=_train_trajectory,
+        estimate_seconds=_estimate_trajectory_seconds,
         get_subsample_share=_get_contrastive_share,
     )
 )
