@@ -1,53 +1,106 @@
 """The theoretical limit on simulated cohorts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import beta, multivariate_normal, norm
 
+from rindices._typing import FloatArray
 from rindices.errors import InputError
 from rindices.experiments.benchmark import BenchmarkPlan, run_benchmark
+from rindices.experiments.bounds import supervised_c_index
 from rindices.experiments.figures import format_markdown
 from rindices.experiments.oracle import compute_oracle_severities, score_oracle
 from rindices.experiments.reference import AGE_CENTRE, LOG_ICV_CENTRE, load_reference
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.tasks import TASKS
+from rindices.experiments.tasks import TASKS, SimulationTask
+from rindices.learners.baselines.supervised import cross_validate_supervised
+from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
 
 SMALL = replace(TASKS["hard"], n_controls=10, n_patients=6, patterns=TASKS["hard"].patterns[:2], noise=0.2)
+NEW_TASKS = ("staged09", "together", "personal")
 
 
-def test_posterior_means_against_a_plain_sum_over_all_regions() -> None:
-    simulated = simulate_cohort(SMALL, seed=3)
+def compute_density(z: Sequence[float], task: SimulationTask, covariate_covariance: FloatArray) -> Any:
+    """Return the normal density of log volumes around the mean of healthy people, at the severities z."""
+    reference = load_reference()
+    change, scale, noise = np.zeros(139), np.ones(139), np.zeros(139)
+    sd = np.sqrt(np.diag(reference.root @ reference.root.T))
+    for k, pattern in enumerate(task.patterns):
+        for onset, name in zip(np.linspace(0, task.last_onset, len(pattern)), pattern, strict=True):
+            r = reference.regions.index(name)
+            following = z[(k + 1) % len(z)]
+            loss = task.rate * np.clip((z[k] - onset) / (1 - onset), 0, 1)
+            loss *= (1 + task.interaction * following) / (1 + task.interaction / 2)
+            variance = (task.noise * loss / (1 - loss)) ** 2
+            change[r] += np.log(1 - loss) - variance / 2
+            scale[r] -= task.dependence * np.log(1 - loss) / sd[r]
+            noise[r] += variance
+    root = scale[:, None] * reference.root
+    return multivariate_normal(change, covariate_covariance + root @ root.T + np.diag(noise))
+
+
+@pytest.mark.parametrize("adjusted", [True, False])
+@pytest.mark.parametrize(
+    "task",
+    [SMALL, replace(SMALL, interaction=1.0), replace(SMALL, dependence=0.25)],
+    ids=["hard", "together", "personal"],
+)
+def test_posterior_means_against_a_plain_sum_over_all_regions(task: SimulationTask, adjusted: bool) -> None:
+    simulated = simulate_cohort(task, seed=3)
     cohort = simulated.cohort.take(np.flatnonzero(simulated.cohort.is_patient))
     reference, n_levels = load_reference(), 5
-    covariance = reference.root @ reference.root.T
+    people = cohort.covariates if adjusted else reference.draw(100_000, np.random.default_rng(0))[1]
+    design = np.column_stack(
+        [
+            np.ones(len(people)),
+            people["age"] - AGE_CENTRE,
+            people["sex"] == "M",
+            np.log(people["icv"]) - LOG_ICV_CENTRE,
+        ]
+    ).astype(float)
+    mean = design if adjusted else design.mean(axis=0)
+    spread = np.zeros((4, 4)) if adjusted else np.cov(design.T)
+    logs = np.log(cohort.volumes.to_numpy()) - mean @ reference.coefficients
+    copula = multivariate_normal(np.zeros(2), [[1.0, task.correlation], [task.correlation, 1.0]])
     middle = (np.arange(n_levels) + 0.5) / n_levels
-    expected = []
-    for person in range(len(cohort)):
-        known = cohort.covariates.iloc[person]
-        design = [1.0, known["age"] - AGE_CENTRE, float(known["sex"] == "M"), np.log(known["icv"]) - LOG_ICV_CENTRE]
-        logs = np.log(cohort.volumes.iloc[person].to_numpy()) - design @ reference.coefficients
-        weights, points = [], []
-        for u in product(middle, repeat=2):
-            z = beta.ppf(u, *SMALL.beta)
-            change, noise = np.zeros(139), np.zeros(139)
-            for severity, pattern in zip(z, SMALL.patterns, strict=True):
-                for onset, name in zip(np.linspace(0, SMALL.last_onset, len(pattern)), pattern, strict=True):
-                    loss = SMALL.rate * np.clip((severity - onset) / (1 - onset), 0, 1)
-                    variance = (SMALL.noise * loss / (1 - loss)) ** 2
-                    change[cohort.regions.index(name)] += np.log(1 - loss) - variance / 2
-                    noise[cohort.regions.index(name)] += variance
-            copula = np.array([[1.0, SMALL.correlation], [SMALL.correlation, 1.0]])
-            normal = norm.ppf(u)
-            prior = multivariate_normal(np.zeros(2), copula).pdf(normal) / norm.pdf(normal).prod()
-            weights.append(np.log(prior) + multivariate_normal(change, covariance + np.diag(noise)).logpdf(logs))
-            points.append(z)
-        weight = np.exp(np.array(weights) - max(weights))
-        expected.append(weight @ np.array(points) / weight.sum())
-    np.testing.assert_allclose(compute_oracle_severities(simulated, SMALL, True, n_levels), expected, atol=1e-6)
+    weights, points = [], []
+    for u in product(middle, repeat=2):
+        z, normal = beta.ppf(u, *task.beta), norm.ppf(u)
+        density = compute_density(z, task, reference.coefficients.T @ spread @ reference.coefficients)
+        weights.append(copula.logpdf(normal) - norm.logpdf(normal).sum() + density.logpdf(logs))
+        points.append(z)
+    weight = np.exp(np.array(weights) - np.max(weights, axis=0))
+    expected = weight.T @ np.array(points) / weight.sum(axis=0)[:, None]
+    tolerance = 1e-6 if adjusted else 5e-3  # the covariates of other people stand for the unknown ones
+    severities = compute_oracle_severities(simulated, task, adjusted, n_levels)
+    np.testing.assert_allclose(severities, expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("adjusted", [True, False])
+@pytest.mark.parametrize("name", NEW_TASKS)
+def test_the_oracle_is_better_than_ridge_the_contrastive_learner_and_a_wrong_task(name: str, adjusted: bool) -> None:
+    task = replace(TASKS[name], n_controls=300, n_patients=400)
+    simulated = simulate_cohort(task, seed=1)
+    truth, cohort = simulated.truth, simulated.cohort
+    X = Preprocessing.fit(cohort, adjust=None if adjusted else "none").transform(cohort)
+    patients = X[cohort.is_patient]
+    severities = compute_oracle_severities(simulated, task, adjusted, n_levels=9)
+    score = pattern_c_index(truth, severities).mean
+    assert (truth - severities).mean() == pytest.approx(0.0, abs=0.02)
+    assert np.polyfit(severities.ravel(), truth.ravel(), 1)[0] == pytest.approx(1.0, abs=0.06)
+    contrastive = ContrastiveICA(3, random_state=0).fit(X, cohort.is_patient.astype(int)).transform(patients)
+    assert score > pattern_c_index(truth, contrastive).mean
+    assert score > supervised_c_index(truth, cross_validate_supervised(patients, truth, "ridge", 5, 0)).test
+    wrong = compute_oracle_severities(simulated, TASKS["basic"], adjusted, n_levels=9)
+    assert score > pattern_c_index(truth, wrong).mean + 0.005
+    assert np.mean((truth - severities) ** 2) < 0.9 * np.mean((truth - wrong) ** 2)
 
 
 @pytest.mark.parametrize("adjusted", [True, False])

@@ -1,5 +1,6 @@
 """Simulated cohorts have the severities and losses of the paper."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.decomposition import NMF
 
 import rindices as ri
 from rindices.errors import SimulationError
+from rindices.experiments.reference import FittedHealthyReference, load_reference
 from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.experiments.tasks import PAPER_TASKS, TASKS
 from tests.tables.helpers import N, write_table
@@ -54,14 +56,80 @@ def test_severities_have_their_distribution(task: str) -> None:
     assert np.sin(np.pi / 2 * tau) == pytest.approx(spec.correlation, abs=0.04)  # Gaussian copula
 
 
-def test_staged_regions_shrink_one_after_another() -> None:
-    healthy, ill = ri.simulate_cohort("null", seed=0), ri.simulate_cohort("staged", seed=0)
+@pytest.mark.parametrize(("task", "onset"), [("staged", 0.6), ("staged09", 0.9)])
+def test_staged_regions_shrink_one_after_another(task: str, onset: float) -> None:
+    healthy, ill = ri.simulate_cohort("null", seed=0), ri.simulate_cohort(task, seed=0)
     patients = ill.cohort.is_patient
     loss = 1 - (ill.cohort.volumes / healthy.cohort.volumes)[patients]
-    first, last = TASKS["staged"].patterns[0][0], TASKS["staged"].patterns[0][-1]
-    mild = (ill.truth[:, 0] > 0.05) & (ill.truth[:, 0] < 0.55)
+    first, last = TASKS[task].patterns[0][0], TASKS[task].patterns[0][-1]
+    mild = (ill.truth[:, 0] > 0.05) & (ill.truth[:, 0] < onset)
     assert (loss.loc[:, first].to_numpy()[mild] > 0.005).all()
     assert (np.abs(loss.loc[:, last].to_numpy()[mild]) < 1e-3).all()
+
+
+@pytest.mark.parametrize("task", ["staged09", "together", "personal"])
+def test_other_courses_have_the_people_and_severities_of_the_basic_task(task: str) -> None:
+    basic, other = ri.simulate_cohort("basic", seed=4), ri.simulate_cohort(task, seed=4)
+    np.testing.assert_array_equal(other.truth, basic.truth)
+    unaffected = ~basic.cohort.volumes.columns.isin(np.concatenate(TASKS["basic"].patterns))
+    pd.testing.assert_frame_equal(other.cohort.volumes.loc[:, unaffected], basic.cohort.volumes.loc[:, unaffected])
+    controls = basic.cohort.is_control
+    pd.testing.assert_frame_equal(other.cohort.volumes[controls], basic.cohort.volumes[controls])
+    pd.testing.assert_frame_equal(other.cohort.covariates, basic.cohort.covariates)
+    assert not other.cohort.volumes.equals(basic.cohort.volumes)
+    assert other.cohort.volumes.to_numpy().min() > 0
+
+
+@pytest.mark.parametrize("task", [*PAPER_TASKS, "corr05", "beta31", "staged", "hard"])
+def test_volumes_of_plain_tasks_equal_the_formula_bit_for_bit(task: str) -> None:
+    spec, ill = TASKS[task], ri.simulate_cohort(task, seed=6)
+    expected, _ = load_reference().draw(1392, np.random.default_rng([6, 0]))
+    rng = np.random.default_rng([6, 1])
+    rng.normal(size=(900, 3))  # the severities
+    patients = np.flatnonzero(ill.cohort.is_patient)
+    for severity, pattern in zip(ill.truth.T, spec.patterns, strict=True):
+        onset = np.linspace(0, spec.last_onset, len(pattern))
+        expressed = np.clip((severity[:, None] - onset) / (1 - onset), 0, 1)
+        loss = expressed * rng.normal(1, spec.noise, size=expressed.shape) * spec.rate
+        before = expected.loc[patients, list(pattern)].to_numpy()
+        expected.loc[patients, list(pattern)] = before - before * loss
+    np.testing.assert_array_equal(ill.cohort.volumes, expected.to_numpy().round(2))
+
+
+def test_patterns_strengthen_each_other() -> None:
+    healthy, ill = ri.simulate_cohort("null", seed=2), ri.simulate_cohort("together", seed=2)
+    loss = 1 - (ill.cohort.volumes / healthy.cohort.volumes)[ill.cohort.is_patient]
+    alone = ["MUSE_31", TASKS["together"].patterns[1][2], TASKS["together"].patterns[2][0]]  # in one pattern each
+    for k, name in enumerate(alone):
+        own, following = ill.truth[:, k], ill.truth[:, (k + 1) % 3]
+        scaled = loss[name].to_numpy() / (0.3 * own * (1 + following) / 1.5)
+        strong = own > 0.2
+        assert scaled[strong].mean() == pytest.approx(1, abs=0.01)
+        assert scaled[strong].std() == pytest.approx(0.05, rel=0.1)
+        assert np.mean(loss[name]) == pytest.approx(0.15, abs=0.01)  # as in the basic task
+
+
+def test_regions_that_are_small_in_a_person_lose_more() -> None:
+    healthy, ill = ri.simulate_cohort("null", seed=2), ri.simulate_cohort("personal", seed=2)
+    patients, reference = ill.cohort.is_patient, load_reference()
+    expected = np.log(healthy.cohort.volumes) - reference.predict_logs(healthy.cohort.covariates)
+    deviation = (expected["MUSE_31"] / expected["MUSE_31"].std())[patients].to_numpy()
+    change = np.log(ill.cohort.volumes / healthy.cohort.volumes)["MUSE_31"][patients].to_numpy()
+    average = np.log(1 - 0.3 * ill.truth[:, 0])
+    strong = ill.truth[:, 0] > 0.2
+    slope, level = np.polyfit(deviation[strong], (change / average)[strong], 1)
+    assert (slope, level) == (pytest.approx(-0.25, abs=0.01), pytest.approx(1, abs=0.01))
+
+
+def test_change_depends_on_the_person_in_other_healthy_people_too(shared: Path) -> None:
+    ixi = ri.read_cohort(shared / "ixi/volumes.csv", shared / "ixi/demographics.csv", covariates=["Age", "Sex", "icv"])
+    for source in ({"healthy": ixi}, {"reference": FittedHealthyReference.fit(ixi)}):
+        healthy, basic, ill = (ri.simulate_cohort(t, seed=1, **source).cohort for t in ("null", "basic", "personal"))
+        volume = np.log(healthy.volumes["MUSE_31"])[ill.is_patient]
+        more = np.log(ill.volumes["MUSE_31"] / basic.volumes["MUSE_31"])[ill.is_patient]
+        assert kendalltau(volume, more)[0] > 0.3
+    with pytest.raises(SimulationError, match="values of 0 or less"):
+        ri.simulate_cohort("personal", healthy=replace(ixi, volumes=ixi.volumes.assign(MUSE_31=0.0)))
 
 
 def score_nmf(simulated: SimulatedCohort) -> float:

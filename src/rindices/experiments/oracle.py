@@ -1,29 +1,65 @@
 """The theoretical limit on simulated cohorts: posterior means of the severities under the true generator.
 
-The oracle knows everything but the severities: the patterns, their rates, onsets and noise, the distribution of
-severities, and the distribution of healthy people given their covariates. No learner can rank severities better on
-average. Regions outside all patterns say what is normal in a person; given them, the regions of patterns are normal
-around the change that severities z make, and the posterior is summed over a grid of z.
+The oracle knows everything but the severities: the patterns, their rates, onsets, noise and interaction, how the change
+depends on the person, the distribution of severities, and the distribution of healthy people. No learner can rank
+severities better on average.
+
+Healthy log volumes are c + e: the effect c of the covariates and the deviation e of the person. Given severities z,
+the log volumes of a patient are c + change(z) + scale(z) * e. The scale is 1, unless the change depends on the person.
+It is then 1 - dependence * change / sd, because the change of a region is multiplied by 1 - dependence * e / sd. So
+log volumes are normal given z in every task, with a mean and a covariance that depend on z. The posterior mean is a sum
+over a grid of z. Regions outside all patterns do not change. The regions of patterns are conditioned on them once, and
+only the regions of patterns remain in the sum.
+
+There are two approximations besides the grid. The noise of the loss enters log volumes to second order.
+If covariates are not known, c is taken as normal, with the mean and the covariance of many people.
 
 Shape letters: N people, R regions, P regions of any pattern, M patterns, L levels of a grid, G = L^M points.
 """
 
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 from scipy.stats import beta, norm
 
 from rindices._typing import FloatArray, IntArray
-from rindices.experiments.reference import AGE_CENTRE, LOG_ICV_CENTRE, HealthyReference, load_reference
-from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
+from rindices.experiments.reference import HealthyReference, load_reference
+from rindices.experiments.simulate import SimulatedCohort, express_severities, simulate_cohort
 from rindices.experiments.tasks import TASKS, SimulationTask
 
 N_LEVELS = 15
-_N_DRAWS = 20_000  # people whose mean and covariance stand for those of unadjusted people
+_N_DRAWS = 20_000  # people whose mean and covariance stand for the effects of unknown covariates
 _DRAW_SEED = 4711
 _CHUNK_SIZE = 400  # points of the grid at once
+
+
+@dataclass(frozen=True)
+class _HealthyParts:
+    """Distribution of the two parts of healthy log volumes, effects of covariates and deviations of people."""
+
+    mean: FloatArray  # (N, R) or (R,), of the sum
+    covariate_covariance: FloatArray  # (R, R); 0 if the covariates are known
+    deviation_covariance: FloatArray  # (R, R)
+
+
+@dataclass(frozen=True)
+class _ConditionalParts:
+    """Distribution of the two parts in the regions of patterns, given the other regions; axis 2 is the part."""
+
+    mean: FloatArray  # (N, 2, P)
+    covariance: FloatArray  # (2, P, 2, P)
+
+
+@dataclass(frozen=True)
+class _GridChanges:
+    """Effect of the severities at each point of a grid on the log volumes of the regions of patterns."""
+
+    change: FloatArray  # (G, P), in a person without deviation
+    scale: FloatArray  # (G, P), factor of the person's deviation
+    noise: FloatArray  # (G, P), variance
 
 
 def compute_oracle_severities(
@@ -36,6 +72,7 @@ def compute_oracle_severities(
     simulated : SimulatedCohort
         Simulated with the generator of the package, without sites.
     task : SimulationTask
+        What the oracle takes as true; the task of the cohort gives the limit.
     adjusted : bool
         Whether age, sex and head size of each person are known.
     n_levels : int
@@ -47,13 +84,15 @@ def compute_oracle_severities(
     """
     cohort = simulated.cohort.take(np.flatnonzero(simulated.cohort.is_patient))
     logs = np.log(cohort.volumes.to_numpy(dtype=float))
-    mean, covariance = _describe_healthy_people(load_reference(), cohort.covariates if adjusted else None)
+    reference = load_reference()
+    healthy = _describe_healthy_people(reference, cohort.covariates if adjusted else None)
     affected = [np.array([cohort.regions.index(name) for name in pattern]) for pattern in task.patterns]
     rows = np.unique(np.concatenate(affected))
-    residuals, spread = _condition_on_rest(logs - mean, covariance, rows)
+    conditional = _condition_on_rest(logs - healthy.mean, healthy, rows)
     levels, log_prior = _make_grid(task, n_levels)
-    change, noise = _compute_changes(levels, task, [np.searchsorted(rows, regions) for regions in affected], len(rows))
-    return _average_over_posterior(residuals, spread, levels, log_prior, change, noise)
+    sd = np.sqrt(np.diag(healthy.deviation_covariance))[rows]
+    changes = _compute_changes(levels, task, [np.searchsorted(rows, regions) for regions in affected], sd)
+    return _average_over_posterior((logs - healthy.mean)[:, rows], conditional, levels, log_prior, changes)
 
 
 def score_oracle(task: str, seed: int, adjusted: bool) -> tuple[FloatArray, FloatArray]:
@@ -62,31 +101,26 @@ def score_oracle(task: str, seed: int, adjusted: bool) -> tuple[FloatArray, Floa
     return simulated.truth, compute_oracle_severities(simulated, TASKS[task], adjusted)
 
 
-def _describe_healthy_people(
-    reference: HealthyReference, covariates: pd.DataFrame | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return mean (N, R) or (R,) and covariance (R, R) of log volumes, given covariates or not."""
-    if covariates is None:
-        volumes, _ = reference.draw(_N_DRAWS, np.random.default_rng(_DRAW_SEED))
-        logs = np.log(volumes.to_numpy())
-        return logs.mean(axis=0), np.cov(logs.T)
-    design = np.column_stack(
-        [
-            np.ones(len(covariates)),
-            covariates["age"].to_numpy() - AGE_CENTRE,
-            (covariates["sex"] == "M").to_numpy(dtype=float),
-            np.log(covariates["icv"].to_numpy()) - LOG_ICV_CENTRE,
-        ]
-    )
-    return design @ reference.coefficients, reference.root @ reference.root.T
+def _describe_healthy_people(reference: HealthyReference, covariates: pd.DataFrame | None) -> _HealthyParts:
+    """Return the distribution of log volumes, given the covariates of people or not."""
+    deviations = reference.residual_covariance
+    if covariates is not None:
+        return _HealthyParts(reference.predict_logs(covariates), np.zeros_like(deviations), deviations)
+    _, drawn = reference.draw(_N_DRAWS, np.random.default_rng(_DRAW_SEED))
+    effects = reference.predict_logs(drawn)
+    return _HealthyParts(effects.mean(axis=0), np.cov(effects.T), deviations)
 
 
-def _condition_on_rest(residuals: FloatArray, covariance: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return residuals (N, P) of some regions given all others, and their covariance (P, P)."""
-    others = np.setdiff1d(np.arange(len(covariance)), rows)
-    weights = np.linalg.solve(covariance[np.ix_(others, others)], covariance[np.ix_(others, rows)])
-    spread = covariance[np.ix_(rows, rows)] - covariance[np.ix_(rows, others)] @ weights
-    return residuals[:, rows] - residuals[:, others] @ weights, spread
+def _condition_on_rest(residuals: FloatArray, healthy: _HealthyParts, rows: IntArray) -> _ConditionalParts:
+    """Return both parts in some regions, given the log volumes of all others as residuals (N, R) from the mean."""
+    parts = (healthy.covariate_covariance, healthy.deviation_covariance)
+    others = np.setdiff1d(np.arange(residuals.shape[1]), rows)
+    among_others = sum(part[np.ix_(others, others)] for part in parts)
+    with_others = np.concatenate([part[np.ix_(others, rows)] for part in parts], axis=1)  # (R - P, 2P)
+    weights = np.linalg.solve(among_others, with_others)
+    covariance = block_diag(*(part[np.ix_(rows, rows)] for part in parts)) - with_others.T @ weights
+    mean = residuals[:, others] @ weights
+    return _ConditionalParts(mean.reshape(-1, 2, len(rows)), covariance.reshape(2, len(rows), 2, len(rows)))
 
 
 def _make_grid(task: SimulationTask, n_levels: int) -> tuple[FloatArray, FloatArray]:
@@ -101,34 +135,45 @@ def _make_grid(task: SimulationTask, n_levels: int) -> tuple[FloatArray, FloatAr
 
 
 def _compute_changes(
-    levels: FloatArray, task: SimulationTask, affected: list[IntArray], n_regions: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the change of log volumes (G, P) at each point of a grid (G, M), and the variance of its noise (G, P)."""
-    change, noise = np.zeros((len(levels), n_regions)), np.zeros((len(levels), n_regions))
-    for severity, regions in zip(levels.T, affected, strict=True):
-        onset = np.linspace(0, task.last_onset, len(regions))
-        loss = task.rate * np.clip((severity[:, None] - onset) / (1 - onset), 0, 1)
+    levels: FloatArray, task: SimulationTask, affected: list[IntArray], sd: FloatArray
+) -> _GridChanges:
+    """Return the effect of severities (G, M) on regions whose healthy deviations have standard deviations (P,)."""
+    change, correction, noise = np.zeros((3, len(levels), len(sd)))
+    all_expressed = express_severities(levels, [len(regions) for regions in affected], task)
+    for regions, expressed in zip(affected, all_expressed, strict=True):
+        loss = task.rate * expressed
         variance = (task.noise * loss / (1 - loss)) ** 2
-        change[:, regions] += np.log1p(-loss) - 0.5 * variance
+        change[:, regions] += np.log1p(-loss)
+        correction[:, regions] += 0.5 * variance
         noise[:, regions] += variance
-    return change, noise
+    return _GridChanges(change - correction, 1 - task.dependence * change / sd, noise)
 
 
 def _average_over_posterior(
     residuals: FloatArray,
-    spread: FloatArray,
+    conditional: _ConditionalParts,
     levels: FloatArray,
     log_prior: FloatArray,
-    change: FloatArray,
-    noise: FloatArray,
+    changes: _GridChanges,
 ) -> FloatArray:
-    """Return posterior means (N, M) of severities on a grid (G, M)."""
+    """Return posterior means (N, M) of severities on a grid (G, M), from residuals (N, P) of log volumes."""
     log_density = np.empty((len(levels), len(residuals)))
+    residuals = residuals - conditional.mean[:, 0]
+    deviations = conditional.mean[:, 1]
     for start in range(0, len(levels), _CHUNK_SIZE):
         part = slice(start, start + _CHUNK_SIZE)
-        roots = np.linalg.cholesky(spread + noise[part][:, :, None] * np.eye(len(spread)))
+        roots = np.linalg.cholesky(_sum_covariances(conditional.covariance, changes.scale[part], changes.noise[part]))
         for point, root in enumerate(roots, start=start):
-            white = solve_triangular(root, (residuals - change[point]).T, lower=True, check_finite=False)
+            expected = changes.change[point] + changes.scale[point] * deviations
+            white = solve_triangular(root, (residuals - expected).T, lower=True, check_finite=False)
             log_density[point] = -0.5 * (white**2).sum(axis=0) - np.log(np.diag(root)).sum() + log_prior[point]
     weights = np.exp(log_density - log_density.max(axis=0))
     return np.asarray((weights.T @ levels) / weights.sum(axis=0)[:, None])
+
+
+def _sum_covariances(parts: FloatArray, scale: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return covariances (G, P, P) of effects + scale * deviations + noise, from those of both parts (2, P, 2, P)."""
+    between = scale[:, :, None] * parts[1, :, 0, :]  # of scaled deviations and effects
+    scaled = scale[:, :, None] * parts[1, :, 1, :] * scale[:, None, :]
+    total = parts[0, :, 0, :] + between + between.transpose(0, 2, 1) + scaled
+    return np.asarray(total + noise[:, :, None] * np.eye(noise.shape[1]))

@@ -41,6 +41,11 @@ class HealthyReference:
     male: float  # share of men
     icv: FloatArray  # (4,): log intracranial volume at the centre, per year, for men, residual standard deviation
 
+    @property
+    def residual_covariance(self) -> FloatArray:
+        """Covariance of log volumes given the covariates, (R, R)."""
+        return np.asarray(self.root @ self.root.T)
+
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv`` of new people."""
         age = np.interp(rng.uniform(size=number), np.linspace(0, 1, len(self.age)), self.age)
@@ -52,6 +57,22 @@ class HealthyReference:
         sex = np.where(male == 1, "M", "F")
         covariates = pd.DataFrame({"age": age.round(2), "sex": sex.astype(object), "icv": np.exp(log_icv).round(1)})
         return pd.DataFrame(np.exp(logs), columns=list(self.regions)), covariates
+
+    def predict_logs(self, covariates: pd.DataFrame) -> FloatArray:
+        """Return the mean log volumes (N, R) of people with these covariates (N, C)."""
+        return np.asarray(build_reference_design(covariates) @ self.coefficients)
+
+
+def build_reference_design(covariates: pd.DataFrame) -> FloatArray:
+    """Return the design (N, 4) of `HealthyReference`: intercept, age, male sex and log intracranial volume, centred."""
+    return np.column_stack(
+        [
+            np.ones(len(covariates)),
+            covariates["age"].to_numpy() - AGE_CENTRE,
+            (covariates["sex"] == "M").to_numpy(dtype=float),
+            np.log(covariates["icv"].to_numpy()) - LOG_ICV_CENTRE,
+        ]
+    )
 
 
 @dataclass(frozen=True, eq=False)

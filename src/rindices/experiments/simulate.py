@@ -1,6 +1,7 @@
 """Cohorts with known severities: simulated atrophy in healthy people (section 4.2 of the paper)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from scipy.stats import beta, norm
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.atomic import atomic_path
 from rindices.errors import SimulationError, did_you_mean
-from rindices.experiments.reference import HealthyGenerator, load_reference
+from rindices.experiments.reference import HealthyGenerator, HealthyReference, load_reference
 from rindices.experiments.tasks import TASKS, SimulationTask
+from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -32,7 +34,9 @@ class SimulatedCohort:
     severities : DataFrame
         (patients, 1 + M): ``participant_id`` and ``s1`` to ``sM``, in the order of the cohort's patients.
     patterns : DataFrame
-        (R, 1 + M): ``region`` and, for each pattern, the share of volume lost at severity 1.
+        (R, 1 + M): ``region`` and, for each pattern, the share of volume lost at severity 1. It is the loss at a
+        severity of 0.5 of the next pattern if patterns interact, and the loss of a region of average size if the
+        change depends on the person.
     """
 
     cohort: Cohort
@@ -61,8 +65,8 @@ def simulate_cohort(
     Parameters
     ----------
     task : str or SimulationTask
-        ``basic overlap scarce noise mild`` (the paper), ``corr03 corr05 corr07 beta13 beta31 beta22 staged hard small
-        tiny`` (stress), ``null`` (patients are controls), or a task of your own.
+        ``basic overlap scarce noise mild`` (the paper), ``corr03 corr05 corr07 beta13 beta31 beta22 staged staged09
+        hard together personal small tiny`` (stress), ``null`` (patients are controls), or a task of your own.
     seed : int
         The same seed gives the same healthy people for every task, so tasks compare person by person.
     healthy : Cohort, optional
@@ -89,15 +93,19 @@ def simulate_cohort(
         If there is no such task, or if ``healthy`` has too few people or standardised values.
     """
     spec = _resolve_task(task)
+    generator = reference or load_reference()
     # one random stream per purpose, so that adding sites does not change the severities
     people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
-    volumes, people, covariates = _draw_healthy_people(spec, healthy, reference or load_reference(), people_rng)
+    volumes, people, covariates = _draw_healthy_people(spec, healthy, generator, people_rng)
     patient = _assign_patients(len(volumes), spec, healthy is not None, people_rng)
     patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
     severities = _draw_severities(spec, int(patient.sum()), disease_rng)
     measured = volumes.to_numpy(dtype=float).copy()
     rates = np.full(measured.shape[1], spec.rate) if rates is None else rates
     measured[patient] = _apply_patterns(measured[patient], severities, patterns, rates, spec, disease_rng)
+    if spec.dependence:
+        deviations = _compute_deviations(volumes, covariates, generator if healthy is None else None)[patient]
+        measured[patient] *= _compute_personal_factors(deviations, severities, patterns, rates, spec)
     people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
     if sites:
         site = site_rng.integers(sites, size=len(people))
@@ -122,6 +130,37 @@ def _draw_severities(task: SimulationTask, number: int, rng: np.random.Generator
     return np.asarray(beta.ppf(norm.cdf(normal), *task.beta))
 
 
+def express_severities(severities: FloatArray, sizes: Sequence[int], task: SimulationTask) -> list[FloatArray]:
+    """Return how far each region of each pattern is affected, as a share of its rate of loss.
+
+    Region r of pattern k, which begins at the severity o_r, is affected to the share
+
+        clip((s_k - o_r) / (1 - o_r), 0, 1) * (1 + interaction * s_(k+1)) / (1 + interaction / 2),
+
+    in which the last pattern is followed by the first. The divisor keeps the mean of the basic task if severities are
+    uniform and independent. The share is below 2, so that volumes stay positive at rates below 0.5.
+
+    Parameters
+    ----------
+    severities : (N, M)
+    sizes : sequence of int
+        Number of regions of each pattern.
+    task : SimulationTask
+
+    Returns
+    -------
+    list of (N, size)
+        One array per pattern.
+    """
+    following = np.roll(severities, -1, axis=1)
+    growth = (1 + task.interaction * following) / (1 + task.interaction / 2)
+    all_expressed = []
+    for severity, factor, size in zip(severities.T, growth.T, sizes, strict=True):
+        onset = np.linspace(0, task.last_onset, size)
+        all_expressed.append(np.clip((severity[:, None] - onset) / (1 - onset), 0, 1) * factor[:, None])
+    return all_expressed
+
+
 def _apply_patterns(
     volumes: FloatArray,
     severities: FloatArray,
@@ -132,12 +171,45 @@ def _apply_patterns(
 ) -> FloatArray:
     """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M) and rates (R,)."""
     changed = volumes.copy()
-    for regions, severity in zip(patterns, severities.T, strict=True):
-        onset = np.linspace(0, task.last_onset, len(regions))
-        expressed = np.clip((severity[:, None] - onset) / (1 - onset), 0, 1)
+    all_expressed = express_severities(severities, [len(regions) for regions in patterns], task)
+    for regions, expressed in zip(patterns, all_expressed, strict=True):
         loss = expressed * rng.normal(1, task.noise, size=expressed.shape) * rates[regions]
         changed[:, regions] -= changed[:, regions] * loss
     return changed
+
+
+def _compute_deviations(
+    volumes: pd.DataFrame, covariates: pd.DataFrame, generator: HealthyGenerator | None
+) -> FloatArray:
+    """Return the deviations (N, R) of healthy log volumes from their mean given the covariates, in standard deviations.
+
+    Mean and standard deviation are those of the generator of the package; for other people they are estimated.
+    """
+    values = volumes.to_numpy(dtype=float)
+    if (values <= 0).any():
+        raise SimulationError("the table has values of 0 or less, which have no logarithm: give volumes.")
+    if isinstance(generator, HealthyReference):
+        residuals = np.log(values) - generator.predict_logs(covariates)
+        return np.asarray(residuals / np.sqrt(np.diag(generator.residual_covariance)))
+    adjusted = Residualiser.fit(np.log(values), covariates, log=True).transform(np.log(values), covariates)
+    spread = adjusted.std(axis=0)
+    return np.asarray((adjusted - adjusted.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
+def _compute_personal_factors(
+    deviations: FloatArray, severities: FloatArray, patterns: list[IntArray], rates: FloatArray, task: SimulationTask
+) -> FloatArray:
+    """Return the factors (N, R) by which people's volumes differ from those of average people with their severities.
+
+    The change of log volume without noise, log(1 - loss), is multiplied by 1 - dependence * e with the deviation e of
+    the region before disease: a region that is small in a person loses more. Log volumes after disease are then linear
+    in e, and stay normal given the severities.
+    """
+    logs = np.zeros_like(deviations)
+    all_expressed = express_severities(severities, [len(regions) for regions in patterns], task)
+    for regions, expressed in zip(patterns, all_expressed, strict=True):
+        logs[:, regions] += np.log1p(-expressed * rates[regions])
+    return np.asarray(np.exp(-task.dependence * deviations * logs))
 
 
 def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:

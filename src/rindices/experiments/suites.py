@@ -38,7 +38,7 @@ def get_suite_tasks(suite: str, data: Path | None = None, adjusted: bool = False
     Parameters
     ----------
     suite : {'paper', 'stress', 'real'}
-        The five tasks of the paper; ten further tasks; simulated patterns in real people.
+        The five tasks of the paper; thirteen further tasks; simulated patterns in real people.
     data : Path, optional
         Folder with the real tables (``ixi``, ``fcon1000``, ``upstream``), for ``real``.
     adjusted : bool

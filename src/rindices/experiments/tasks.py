@@ -48,11 +48,15 @@ class SimulationTask:
     correlation: float = 0.0  # between severities, in a Gaussian copula
     beta: tuple[float, float] = (1.0, 1.0)  # marginal distribution of severities; Beta(1, 1) is uniform
     last_onset: float = 0.0  # regions begin to lose volume at severities from 0 to this value; with 0, all at once
+    interaction: float = 0.0  # growth of a pattern's loss with the severity of the next pattern; with 0, none
+    dependence: float = 0.0  # growth of the change of log volume per sd by which the region was small before; 0: none
 
 
 _BASIC_TASK = SimulationTask()
 PAPER_TASKS = ("basic", "overlap", "scarce", "noise", "mild")
-STRESS_TASKS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22", "staged", "hard", "small", "tiny")
+_SEVERITY_TASKS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22")  # other distributions of severities
+_COURSE_TASKS = ("staged", "staged09", "hard", "together", "personal")  # other changes with severity
+STRESS_TASKS = (*_SEVERITY_TASKS, *_COURSE_TASKS, "small", "tiny")
 TASKS = MappingProxyType(
     {
         "basic": _BASIC_TASK,
@@ -67,7 +71,10 @@ TASKS = MappingProxyType(
         "beta31": replace(_BASIC_TASK, beta=(3.0, 1.0)),
         "beta22": replace(_BASIC_TASK, beta=(2.0, 2.0)),
         "staged": replace(_BASIC_TASK, last_onset=0.6),
+        "staged09": replace(_BASIC_TASK, last_onset=0.9),
         "hard": replace(_BASIC_TASK, correlation=0.5, beta=(1.0, 3.0), last_onset=0.6),
+        "together": replace(_BASIC_TASK, interaction=1.0),
+        "personal": replace(_BASIC_TASK, dependence=0.25),  # no loss of a region that is larger by 4 sd
         "small": replace(_BASIC_TASK, n_controls=150, n_patients=200),
         "tiny": replace(_BASIC_TASK, n_controls=80, n_patients=100),
         "null": replace(_BASIC_TASK, patterns=()),
