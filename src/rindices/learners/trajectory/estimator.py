@@ -41,6 +41,8 @@ class DiseaseTrajectories(Learner):
     shape_ : str
         The shape that was chosen.
     members_ : list of Member
+    consensus_ : list of tuple
+        Each member that agrees, and the order of its patterns that matches ``patterns_``.
     n_features_in_ : int
         R.
 
@@ -74,17 +76,17 @@ class DiseaseTrajectories(Learner):
         )
         indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
         consensus = find_agreeing_members(indices)
-        self._consensus = [
+        self.consensus_ = [
             (self.members_[k], order) for k, order in zip(consensus.agreeing, consensus.orders, strict=True)
         ]
         held_out = self.members_[0].held_out
         assert held_out is not None
         self.shape_ = held_out.shape
-        self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self._consensus], axis=0)
+        self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self.consensus_], axis=0)
         self.patterns_ = self.trajectories_[SEVERITY_LEVELS.index(1.0)]
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))
 
     def _infer(self, prepared: FloatArray) -> FloatArray:
-        return np.asarray(np.mean([member.head.infer(prepared)[:, order] for member, order in self._consensus], axis=0))
+        return np.asarray(np.mean([member.head.infer(prepared)[:, order] for member, order in self.consensus_], axis=0))
