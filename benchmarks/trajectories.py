@@ -1,8 +1,8 @@
 """Number, shape and order of regions by the default learner, where all three are known.
 
 Usage: ``python benchmarks/trajectories.py [--cohorts 5] [--workers 2] [--choice-only | --order-only]``. Simulated
-cohorts, adjusted for age, sex and head size, seeds 0 and up; constants were chosen on seeds 400 and up. Members see four
-fifths of the people; five members a setting.
+cohorts, adjusted for age, sex and head size, seeds 0 and up; constants were chosen on seeds 400 and up. Members see
+four fifths of the people; five members a setting.
 
 - Choice: 2, 3 and 4 patterns, straight and curved, are compared by the likelihood of people that members have not seen.
 - Order: with three patterns, Kendall's tau between the true onsets of the regions of each pattern and the severity at
