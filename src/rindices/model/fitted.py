@@ -19,11 +19,9 @@ from rindices.errors import (
     ProblemCode,
     Severity,
     describe_os_error,
-    did_you_mean,
-    format_count,
-    join_names,
 )
 from rindices.learners.inference import MemberHead, make_inference_function
+from rindices.model.apply_checks import check_regions, check_results, check_scale
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
 from rindices.model.records import ModelCard, SelectionRecord
@@ -32,15 +30,12 @@ from rindices.model.schemas import SCHEMA_VERSION, read_model_parts
 from rindices.model.summed_regions import RegionSums, add_summed_regions
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, SESSION, Cohort
-from rindices.tables.validation.units import is_model_unit
 
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
     "heterogeneous disease-related imaging patterns. ICLR 2022."
 )
-_MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
 class ApplyResult(NamedTuple):
@@ -150,7 +145,7 @@ class FittedModel:
         ApplyResult
         """
         combined, notes = add_summed_regions(cohort, self.sums)
-        self._check_regions(combined)
+        check_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
         result = self._infer(combined, is_whole_table=True)
         problems = [*make_table_warning(result.counted), *self._note_missing_outputs(), *notes, *problems]
@@ -193,11 +188,11 @@ class FittedModel:
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
-                self._check_scale(prepare_rows(np.arange(len(volumes))))
+                check_scale(prepare_rows(np.arange(len(volumes))), self.regions)
             indices, variance, distances = self._compute_indices(inputs)
             novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance)
-        _check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
+        check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         tail = {} if novelty.tail is None else {"novelty": novelty.tail}
         flags = {"novel": novelty.novel, "novel_because": novelty.texts}
@@ -223,7 +218,7 @@ class FittedModel:
             If a site has too few controls.
         """
         combined, _ = add_summed_regions(cohort, self.sums)
-        self._check_regions(combined)
+        check_regions(combined, self.regions, self.card.unit)
         return replace(self, preprocessing=self.preprocessing.with_sites(combined, least))
 
     def infer(self, values: FloatArray) -> FloatArray:
@@ -251,6 +246,41 @@ class FittedModel:
         (S, N, M)
         """
         return self._align_members(apply_in_blocks(self._infer_block, values))
+
+    def trajectories(self) -> pd.DataFrame:
+        """Return how each region changes along the severity of each pattern.
+
+        Returns
+        -------
+        DataFrame
+            One row per pattern, region and severity (0, 0.1, ... 1): ``pattern``, ``region``, ``label``, ``severity``,
+            ``change`` in standard deviations of controls, and its 95 % interval over members, ``low`` and ``high``. A
+            model without curves (recipes other than ``default``, imported models) has its ``patterns`` interpolated
+            between 0, 0.25, 0.5, 0.75 and 1.
+        """
+        from rindices.model.trajectories import make_trajectory_table  # needs scipy, which applying does not
+
+        return make_trajectory_table(self)
+
+    def region_order(self) -> pd.DataFrame:
+        """Return the order in which the regions of each pattern change, earliest first.
+
+        Returns
+        -------
+        DataFrame
+            One row per pattern and region that clearly belongs to it: ``pattern``, ``region``, ``label``, ``change`` at
+            full severity, ``onset``, the severity at which a quarter of that change is reached, its 95 % interval over
+            members, ``onset_low`` and ``onset_high``, and ``rank``. In straight patterns all regions change together:
+            they have the same onset and rank 1.
+
+        Raises
+        ------
+        ModelError
+            If the patterns of the model are not curves.
+        """
+        from rindices.model.trajectories import make_region_order
+
+        return make_region_order(self)
 
     def _compute_indices(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """Return R-indices and their variance among members (N, M), and distances from training (N,), in one pass."""
@@ -337,43 +367,10 @@ class FittedModel:
         """Read a model; see `load`."""
         return cls(**read_model_parts(Path(path)))
 
-    def _check_regions(self, cohort: Cohort) -> None:
-        missing = [name for name in self.regions if name not in cohort.volumes]
-        extra = [name for name in cohort.regions if name not in set(self.regions)]
-        if missing:
-            hint = did_you_mean(missing[0], extra) if extra else f"the model needs {len(self.regions)} regions"
-            raise ModelError(f"{len(missing)} regions are missing: {join_names(missing)} ({hint}).")
-        if extra:
-            raise ModelError(
-                f"{len(extra)} columns are not regions of this model: {join_names(extra)}. Leave them out: --exclude "
-                f"{','.join(extra)}."
-            )
-        if not is_model_unit(cohort.unit, self.card.unit):
-            raise ModelError(f"the table is in {cohort.unit}, the model was trained on {self.card.unit}: convert it.")
-
-    def _check_scale(self, values: FloatArray) -> None:
-        shift = np.abs(np.median(values, axis=0) - CONTROL_MEAN) / CONTROL_SD
-        shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
-        if shifted.size:
-            names = [f"{self.regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
-            number = f"{shifted.size} regions are scaled differently than in training"
-            raise ModelError(f"{number}: {join_names(names)}. Check their unit.")
-
 
 def _average_members(members: FloatArray) -> FloatArray:
     """Return the mean (N, M) of members (S, N, M), summed in the same order for any N, unlike `numpy.mean`."""
     return np.asarray(reduce(np.add, members) / len(members))
-
-
-def _check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
-    """Refuse results (N,) that are not finite, by the people who have them."""
-    is_finite = reduce(np.logical_and, (np.isfinite(column) for column in columns))
-    if is_finite.all():
-        return
-    people = tuple(str(person) for person in cohort.people[ID].array[~is_finite])
-    what = f"the R-indices of {format_count(len(people), 'person is not a number', 'people are not numbers')}"
-    cure = "Check the values of these people; if it is everyone, the model file is damaged: get it again"
-    raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
 
 
 def load(path: str | PathLike[str]) -> FittedModel:

@@ -1,0 +1,250 @@
+"""Patterns of a model along severity, and the order in which their regions change.
+
+Shape letters: S members, Q severities, M patterns, K steps of a curve, R regions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import FloatArray
+from rindices.errors import ModelError
+from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
+from rindices.learners.subsampling import SUBSAMPLE_SHARE
+from rindices.selection.patterns import compute_confidence_interval, compute_standard_error
+from rindices.tables.layout.muse import region_label
+
+if TYPE_CHECKING:
+    from rindices.model.fitted import FittedModel
+
+TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))
+"""Severities of the rows of `make_trajectory_table`."""
+COURSE_LEVELS = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Severities at which curves may change their direction; those of `make_course_table`."""
+ONSET_SHARE = 0.25
+"""Share of its final change that a region has at its onset."""
+MIN_FINAL_CHANGE = 0.2
+"""Final change, in control standard deviations, below which a region has no onset of its own. A region that hardly
+changes says little about its curve, which then follows the common course of its pattern."""
+_STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
+
+_KEYS = {
+    "pattern": "Pattern, named as its R-index",
+    "region": "Region, named as in the model",
+    "label": "Region, readable",
+}
+TRAJECTORY_COLUMN_DESCRIPTIONS = _KEYS | {
+    "severity": "Severity of the pattern, from 0 to 1",
+    "change": "Change of the region at this severity, in standard deviations of controls; negative is loss",
+    "low": "Lower end of the 95 % interval of the change",
+    "high": "Upper end of the 95 % interval of the change",
+}
+_ONSETS = {
+    "onset": "Severity at which the region has a quarter of its final change, mean over members; empty for a region "
+    "that does not clearly belong to the pattern",
+    "onset_low": "Lower end of the 95 % interval of the onset",
+    "onset_high": "Upper end of the 95 % interval of the onset",
+    "rank": "Position of the region in the order of onsets of its pattern; 1 changes first",
+}
+REGION_ORDER_COLUMN_DESCRIPTIONS = (
+    _KEYS
+    | {"change": "Change of the region at full severity, in standard deviations of controls; negative is loss"}
+    | _ONSETS
+)
+COURSE_COLUMN_DESCRIPTIONS = (
+    _KEYS
+    | _ONSETS
+    | {
+        f"c{100 * level:.0f}": f"Change of the region at severity {level:g}, in standard deviations of controls"
+        for level in COURSE_LEVELS
+    }
+)
+
+
+def list_trajectory_heads(model: FittedModel) -> list[TrajectoryHead]:
+    """Return the members of a model whose patterns are curves; empty unless all members are such."""
+    heads = [head for head in model.heads if isinstance(head, TrajectoryHead)]
+    return heads if len(heads) == len(model.heads) else []
+
+
+def has_curved_patterns(model: FittedModel) -> bool:
+    """Return whether regions of a pattern change at different severities.
+
+    Patterns of the shape ``straight`` have one course for all regions, up to a factor for each region: their steps
+    (K, R) are a matrix of rank 1.
+    """
+    heads = list_trajectory_heads(model)
+    if not heads:
+        return False
+    singular = np.linalg.svd(np.stack([head.steps for head in heads]), compute_uv=False)  # (S, M, K)
+    return bool((singular[..., 1] > _STRAIGHT_TOLERANCE * singular[..., 0]).any())
+
+
+def make_trajectory_table(model: FittedModel) -> pd.DataFrame:
+    """Return the change of each region along severity, one row per pattern, region and severity.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A model without curves has its patterns interpolated between 0 and the severities at which they were recorded.
+
+    Returns
+    -------
+    DataFrame
+        See `TRAJECTORY_COLUMN_DESCRIPTIONS`. The interval is empty if there is a single member.
+    """
+    changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))
+    axes = {"pattern": model.index_names, "region": model.regions, "severity": TRAJECTORY_LEVELS}
+    index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
+    columns = dict(zip(("change", "low", "high"), (array.transpose(1, 2, 0).ravel() for array in changes), strict=True))
+    table = pd.DataFrame(columns, index=index).reset_index()
+    table["label"] = [region_label(region) for region in table["region"]]
+    return table[list(TRAJECTORY_COLUMN_DESCRIPTIONS)]
+
+
+def make_region_order(model: FittedModel) -> pd.DataFrame:
+    """Return the order in which the regions of each pattern change, earliest first.
+
+    Parameters
+    ----------
+    model : FittedModel
+
+    Returns
+    -------
+    DataFrame
+        See `REGION_ORDER_COLUMN_DESCRIPTIONS`. One row per pattern and region that clearly belongs to it: its final
+        change is at least 0.2 standard deviations of controls, and the 95 % interval of that change excludes 0.
+
+    Raises
+    ------
+    ModelError
+        If the patterns of the model are not curves.
+    """
+    table = _make_onset_table(model)
+    table = table[table["onset"].notna()]
+    table = table.assign(strength=-table["change"].abs(), number=table["pattern"].str.removeprefix("r").astype(int))
+    table = table.sort_values(["number", "rank", "strength"], kind="stable")
+    return table[list(REGION_ORDER_COLUMN_DESCRIPTIONS)].reset_index(drop=True)
+
+
+def make_course_table(model: FittedModel) -> pd.DataFrame:
+    """Return onset and change at five severities, one row per pattern and region: content of ``trajectories.tsv``.
+
+    Parameters
+    ----------
+    model : FittedModel
+
+    Returns
+    -------
+    DataFrame
+        See `COURSE_COLUMN_DESCRIPTIONS`.
+
+    Raises
+    ------
+    ModelError
+        If the patterns of the model are not curves.
+    """
+    table = _make_onset_table(model)
+    changes, _, _ = _compute_changes(model, np.array(COURSE_LEVELS))
+    for level, change in zip(COURSE_LEVELS, changes, strict=True):
+        table[f"c{100 * level:.0f}"] = change.ravel()
+    return table[list(COURSE_COLUMN_DESCRIPTIONS)]
+
+
+def compute_progress(model: FittedModel, levels: FloatArray) -> FloatArray:
+    """Return the share (Q, M, R) of its final change that each region has at severities (Q,).
+
+    It is taken on the scale on which disease is additive, as onsets are. A region without any change has NaN.
+    """
+    knots = _compute_knots(_stack_steps(model).mean(axis=0))
+    positions = np.linspace(0.0, 1.0, knots.shape[1])
+    rows = knots.transpose(0, 2, 1).reshape(-1, len(positions))
+    progress = np.stack([np.interp(levels, positions, row) for row in rows])
+    return np.asarray(progress.T.reshape(len(levels), len(knots), -1))
+
+
+def compute_onsets(steps: FloatArray) -> FloatArray:
+    """Return the severity at which each region first has a quarter of its final change.
+
+    Parameters
+    ----------
+    steps : (..., K, R)
+        Change of each region in K equal steps of severity.
+
+    Returns
+    -------
+    (..., R)
+        NaN for a region without any change.
+    """
+    knots = _compute_knots(steps)
+    reached = knots[..., 1:, :] >= ONSET_SHARE
+    step = reached.argmax(axis=-2)[..., None, :]
+    before, after = (np.take_along_axis(knots, step + k, axis=-2)[..., 0, :] for k in (0, 1))
+    onset = (step[..., 0, :] + (ONSET_SHARE - before) / (after - before)) / steps.shape[-2]
+    return np.where(reached.any(axis=-2), onset, np.nan)
+
+
+def _compute_knots(steps: FloatArray) -> FloatArray:
+    """Return the share of the final change before the first and after each of the steps, (..., K + 1, R)."""
+    change = np.concatenate([np.zeros_like(steps[..., :1, :]), steps.cumsum(axis=-2)], axis=-2)
+    final = change[..., -1:, :]
+    return change / np.where(final == 0.0, np.nan, final)
+
+
+def _stack_steps(model: FittedModel) -> FloatArray:
+    """Return the steps of the aligned members (S, M, K, R), on the scale on which disease is additive."""
+    heads = list_trajectory_heads(model)
+    if not heads:
+        raise ModelError(
+            "the patterns of this model are no curves, so their regions have no order: fit with recipe default."
+        )
+    return np.stack([head.steps[list(order)] for head, order in zip(heads, model.orders, strict=True)])
+
+
+def _make_onset_table(model: FittedModel) -> pd.DataFrame:
+    """Return change, onset and rank, one row per pattern and region."""
+    steps = _stack_steps(model)
+    (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
+    member_onsets = compute_onsets(steps)
+    onsets = member_onsets.mean(axis=0)
+    ends = tuple(np.clip(end, 0.0, 1.0) for end in _compute_interval(model, member_onsets, onsets))
+    belongs = (np.abs(change) >= MIN_FINAL_CHANGE) & ~((low <= 0.0) & (high >= 0.0))
+    index = pd.MultiIndex.from_product([model.index_names, model.regions], names=["pattern", "region"])
+    columns = {"onset": onsets, "onset_low": ends[0], "onset_high": ends[1]}
+    arrays = {name: np.where(belongs, array, np.nan).ravel() for name, array in columns.items()}
+    table = pd.DataFrame({"change": change.ravel(), **arrays}, index=index).reset_index()
+    table["label"] = [region_label(region) for region in table["region"]]
+    rounded = table["onset"].round(6)  # regions of straight patterns share one rank
+    table["rank"] = rounded.groupby(table["pattern"]).rank(method="min").astype("Int64")
+    return table
+
+
+def _compute_changes(model: FittedModel, levels: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the change at severities (Q,) and both ends of its interval, each (Q, M, R), in control SDs."""
+    heads = list_trajectory_heads(model)
+    if heads:
+        curves = [head.compute_curves(levels)[:, list(order)] for head, order in zip(heads, model.orders, strict=True)]
+        members = np.stack(curves)
+        change = members.mean(axis=0)
+        return change, *_compute_interval(model, members, change)
+    change = _interpolate(model.patterns, levels)
+    errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
+    return change, *compute_confidence_interval(change, _interpolate(errors, levels), len(model.heads))
+
+
+def _compute_interval(model: FittedModel, members: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member."""
+    if len(members) < 2:
+        return np.full_like(centre, np.nan), np.full_like(centre, np.nan)
+    share = SUBSAMPLE_SHARE if model.card.interval_over == "people" else 1.0
+    return compute_confidence_interval(centre, compute_standard_error(members, share), len(members))
+
+
+def _interpolate(values: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return values (4, M, R) at `SEVERITY_LEVELS` as values at other levels (Q, M, R), from 0 at severity 0."""
+    recorded, flat = (0.0, *SEVERITY_LEVELS), values.reshape(len(values), -1)
+    columns = [np.interp(levels, recorded, np.concatenate([[0.0], column])) for column in flat.T]
+    return np.stack(columns, axis=1).reshape(len(levels), *values.shape[1:])
