@@ -23,3 +23,16 @@ def study(tmp_path_factory: pytest.TempPathFactory, simulated: SimulatedCohort) 
 @pytest.fixture(scope="session")
 def page(study: Path) -> str:
     return ri.write_report(study).read_text("utf-8")
+
+
+@pytest.fixture(scope="session")
+def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of the default recipe in which regions change at different severities."""
+    folder = tmp_path_factory.mktemp("curved") / "results"
+    ri.fit(ri.simulate_cohort("staged", seed=3).cohort, 3, members=3, workers=1, out=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def curved_page(curved_study: Path) -> str:
+    return ri.write_report(curved_study).read_text("utf-8")

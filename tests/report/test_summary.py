@@ -148,7 +148,8 @@ def test_methods_ask_the_recipe(results: StudyResults, monkeypatch: pytest.Monke
 
 def test_methods_can_be_pasted(results: StudyResults) -> None:
     values = {"methods": summary.summarise_methods(results), "adjustment": summary.summarise_adjustment(results)}
-    values |= {"results": results, "cohort": results.cohort, "trust": None, "atlas": None, "citation": "Yang"}
+    values |= {"findings": summary.summarise_findings(results), "trust": None, "atlas": None, "citation": "Yang"}
+    values |= {"results": results, "cohort": results.cohort}
     text = render_section("methods", made_with=results.model.card, **values)
     assert "2 and 3 patterns were tried with 6 ensemble members each, each trained on its own random 80 %" in text
     assert f"chosen by agreement, with a concordance of {results.chosen.agreement.concordance:.3f}" in text

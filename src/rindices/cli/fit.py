@@ -201,6 +201,7 @@ def _print_result(
         files = {"model": str(out / "model.safetensors"), "report": page}
         numbers = {"number_of_patterns": selection["number_of_patterns"], "patterns": selection["patterns"]}
         numbers |= {"finding": selection.finding, "difference": selection["difference"]}
+        numbers |= {"shape": None if chosen.held_out is None else chosen.held_out.shape}
         counts = {"members": chosen["members"], "seconds": seconds}
         print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
         return
@@ -208,21 +209,21 @@ def _print_result(
     is_mean_difference = selection.finding == "mean_difference"
     agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
     weight = chosen.setting.orthogonality
+    tables = ["model.safetensors", "r_indices.tsv", "patterns.tsv", "effects.tsv"]
+    tables += ["trajectories.tsv"] if (out / "trajectories.tsv").exists() else []
     print_facts(
         [
             ("difference", _describe_difference(selection)),
             ("patterns", _ONE_INDEX if is_mean_difference else _format_n_patterns(model.n_patterns, number)),
             ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
+            ("shape", "" if chosen.held_out is None else chosen.held_out.shape),
             ("agreement", f"{agreement}, {chosen.agreement_between}"),
             ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
             *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
             ("reference", _describe_reference(model.card.reference)),
             ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
             ("seconds", f"{seconds:g}"),
-            (
-                "written",
-                f"{out}: model.safetensors, r_indices.tsv, patterns.tsv, effects.tsv, selection.json, study.toml",
-            ),
+            ("written", f"{out}: {', '.join(tables)}, selection.json, study.toml"),
             ("report", page or ""),
         ]
     )

@@ -43,7 +43,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         schema=str(SCHEMA_VERSION),
         fingerprint=_escape_cell(card.fingerprint),
         licence=_escape_cell(card.licence or "_to be written_"),
-        meaning=_describe_scale(card),
+        meaning=_describe_scale(model),
         trained_on=_escape_cell(", ".join(f"{number:,} {group}" for group, number in card.trained_on.items())),
         source=_escape_cell(card.source),
         agreement=_escape_cell(_format_agreement(card)),
@@ -60,8 +60,10 @@ def _escape_cell(text: str) -> str:
     return (text or UNKNOWN_TEXT).replace("|", "\\|").replace("\n", " ")
 
 
-def _describe_scale(card: ModelCard) -> str:
-    if card.trained_on:
+def _describe_scale(model: FittedModel) -> str:
+    if model.heads[0].kind == "trajectory":
+        return "The posterior mean of the severity, from 0 (none of the pattern) to 1 (the most severe patients)."
+    if model.card.trained_on:
         return "0 is the average control, 1 the patients' 98th percentile; values below 0 or above 1 occur."
     return "Values are those of the imported model, on its own scale."
 

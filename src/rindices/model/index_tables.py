@@ -89,7 +89,10 @@ def describe_columns(columns: Sequence[str]) -> dict[str, dict[str, object]]:
         },
         "novel_because": {"Description": "Why: regions with their distance, covariates out of range, another unit"},
     }
-    severity = "Severity of disease pattern {}; 0 is the average control, 1 the most severe patients; not cut there"
+    severity = (
+        "Severity of disease pattern {}; 0 is none, 1 the most severe patients. The posterior mean of the severity in "
+        "models of recipe default; in others 0 is the average control, and values below 0 or above 1 occur"
+    )
     ends = {"low": "Lower", "high": "Upper"}
     descriptions: dict[str, dict[str, object]] = {}
     for name in columns:

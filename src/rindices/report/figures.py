@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rindices._typing import FloatArray
 from rindices.errors import format_count
 from rindices.model.records import CandidateRecord, PermutationTestRecord
+from rindices.model.trajectories import ONSET_SHARE
 from rindices.report.formatting import describe_setting, format_decimal, format_p_value
 from rindices.report.people import sort_people
 from rindices.report.study_results import StudyResults
@@ -189,6 +191,48 @@ def plot_member_agreement(results: StudyResults) -> Chart | None:
         table = pd.DataFrame(matrix, columns=labels).rename_axis("member").reset_index()
         table["member"] += 1
         return Chart("members", _export_svg(figure, "members"), alt, table, caption)
+
+
+def plot_progress(pattern: str, levels: FloatArray, progress: FloatArray, names: Sequence[str]) -> Chart:
+    """Plot the share of its full change that each region has along the severity of a pattern.
+
+    Parameters
+    ----------
+    pattern : str
+        ``r1`` to ``rM``.
+    levels : (Q,)
+        Severities.
+    progress : (Q, R)
+        Share of the full change, of regions from the earliest to the latest.
+    names : sequence of str
+        Of the regions.
+
+    Returns
+    -------
+    Chart
+    """
+    last = len(names) - 1
+    marked = dict.fromkeys([0, last // 2, last])  # without repetition
+    styles = dict(zip(marked, ((PATIENT_COLOUR, "-"), (TEXT_COLOUR, "--"), (CONTROL_COLOUR, "-")), strict=False))
+    with _styled_figure(3.4) as (figure, axes):
+        axes.axhline(100 * ONSET_SHARE, color=MUTED_COLOUR, lw=1, ls=":")
+        axes.annotate("onset", (1, 100 * ONSET_SHARE), (-2, 2), textcoords="offset points", color=MUTED_COLOUR,
+                      ha="right", fontsize=8)  # fmt: skip
+        for position, curve in enumerate(100 * progress.T):
+            if position not in styles:
+                axes.plot(levels, curve, color=MUTED_COLOUR, lw=0.8, alpha=0.6)
+        for position, (colour, line) in styles.items():
+            axes.plot(levels, 100 * progress[:, position], line, color=colour, lw=2.2, label=names[position])
+        axes.set_xlim(0, 1)
+        axes.set_xlabel(f"severity of pattern {pattern}")
+        axes.set_ylabel("% of full change")
+        axes.grid()
+        axes.legend(frameon=False, fontsize=8, handlelength=1.8, borderaxespad=0, loc="lower left",
+                    bbox_to_anchor=(0, 1.02))  # fmt: skip
+        alt = f"Curves of {format_count(len(names), 'region')} along severity; first {names[0]}, last {names[last]}."
+        table = pd.DataFrame({"severity": levels, **dict(zip(names, progress.T, strict=True))})
+        name = f"curves_{pattern}"
+        return Chart(name, _export_svg(figure, name), alt, table.round(4))
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from rindices.report.summary import (
     summarise_findings,
     summarise_methods,
 )
+from rindices.report.trajectory_section import build_trajectory_section
 from rindices.report.trust import PermutationTest, build_trust_section
 
 REPORT_FILE = "report.html"
@@ -121,6 +122,7 @@ def render_report(results: StudyResults) -> str:
         colour_stops=brain.list_colour_stops(),
         severities=SEVERITY_LEVELS,
         patterns=build_pattern_sections(results, match, limit),
+        trajectories=build_trajectory_section(results, match, limit),
         atlas=match.atlas,
         atlas_problem=match.problem,
         coverage=NOMINAL_COVERAGE,

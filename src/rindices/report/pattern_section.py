@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.model.trajectories import has_curved_patterns
 from rindices.report import brain
 from rindices.report.bars import Bar, ColourCell, make_bar, make_colour_cell
 from rindices.report.brain import AtlasMatch, BrainImage
@@ -69,7 +70,10 @@ class PatternSection:
     top : sequence of RegionBar
     curves : sequence of SeverityCurve
     steps : sequence of SeverityStep
+        Empty where patterns are curved: another section then shows how they unfold.
     data : DataFrame
+    is_curved : bool
+        Whether regions change at different severities.
     """
 
     location: PatternLocation
@@ -82,6 +86,7 @@ class PatternSection:
     curves: Sequence[SeverityCurve]
     steps: Sequence[SeverityStep]
     data: pd.DataFrame
+    is_curved: bool = False
 
     @property
     def name(self) -> str:
@@ -123,7 +128,7 @@ def _build_pattern_section(
     labels: dict[str, str],
     span: tuple[float, float],
 ) -> PatternSection:
-    effects = results.get_effects(name)
+    effects, is_curved = results.get_effects(name), has_curved_patterns(results.model)
     by_severity = {severity: results.get_effects(name, severity) for severity in SEVERITY_LEVELS}
     undrawn = [] if match.atlas is None else sorted(match.undrawn_regions, key=lambda region: -abs(effects[region]))
     top = results.list_top_regions(name)
@@ -141,9 +146,10 @@ def _build_pattern_section(
         ],
         steps=[
             SeverityStep(severity, brain.render_views(match, step, limit, "outside", shrink=2))
-            for severity, step in by_severity.items()
+            for severity, step in ({} if is_curved else by_severity).items()
         ],
         data=results.patterns[results.patterns["pattern"] == name],
+        is_curved=is_curved,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rindices.learners.pattern_stability import N_BOOTSTRAPS, N_SPLITS
 from rindices.model.records import ModelCard
+from rindices.model.trajectories import list_trajectory_heads
 from rindices.report.people import CohortWarnings, collect_cohort_warnings
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import StudyResults
@@ -41,6 +42,8 @@ class Findings:
         Whether there is one index along the mean difference instead of patterns.
     share_raised, share_raised_twice : float
         Share of patients beyond 95 % of controls in at least one pattern, and in more than one.
+    are_posterior_means : bool
+        Whether R-indices are posterior means of severities between 0 and 1.
     """
 
     is_doubtful: bool
@@ -49,6 +52,7 @@ class Findings:
     share_raised: float
     share_raised_twice: float
     is_mean_difference: bool = False
+    are_posterior_means: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ def summarise_findings(results: StudyResults) -> Findings:
         share_raised=float(raised.any(axis=1).mean()),
         share_raised_twice=float((raised.sum(axis=1) > 1).mean()),
         is_mean_difference=results.is_mean_difference,
+        are_posterior_means=bool(list_trajectory_heads(results.model)),
     )
 
 

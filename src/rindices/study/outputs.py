@@ -12,6 +12,7 @@ from rindices.model.fitted import FittedModel
 from rindices.model.index_tables import write_indices
 from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
 from rindices.model.records import CohortRecord, SelectionRecord
+from rindices.model.trajectories import COURSE_COLUMN_DESCRIPTIONS, has_curved_patterns, make_course_table
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
 from rindices.tables.cohort import GROUP, Cohort
@@ -21,6 +22,7 @@ from rindices.tables.io.spreadsheet import protect_texts
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
+    *("trajectories.tsv", "trajectories.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 EFFECT_COLUMN_DESCRIPTIONS = {
@@ -40,6 +42,8 @@ DERIVED_FILES = ("associations.tsv", "associations.json")
 def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
     """Write the model, the R-indices, the patterns, the people and the selection of a study.
 
+    ``trajectories.tsv`` is written only for curved patterns.
+
     Parameters
     ----------
     folder : Path
@@ -50,7 +54,9 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
-    _write_patterns(folder, model)
+    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS)
+    if has_curved_patterns(model):
+        _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS)
     indices = model.apply(cohort)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv")
@@ -93,10 +99,6 @@ def clear_outputs(folder: Path) -> None:
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
     write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
-
-
-def _write_patterns(folder: Path, model: FittedModel) -> None:
-    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS)
 
 
 def _write_table(path: Path, table: pd.DataFrame, descriptions: Mapping[str, str]) -> None:

@@ -1,0 +1,169 @@
+"""The change of regions along severity, and their order."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kendalltau
+
+import rindices as ri
+from rindices.errors import ModelError
+from rindices.experiments.simulate import SimulatedCohort
+from rindices.experiments.tasks import TASKS
+from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
+from rindices.model.patterns import make_pattern_table
+from rindices.model.trajectories import (
+    COURSE_COLUMN_DESCRIPTIONS,
+    COURSE_LEVELS,
+    MIN_FINAL_CHANGE,
+    ONSET_SHARE,
+    REGION_ORDER_COLUMN_DESCRIPTIONS,
+    TRAJECTORY_COLUMN_DESCRIPTIONS,
+    TRAJECTORY_LEVELS,
+    compute_onsets,
+    compute_progress,
+    has_curved_patterns,
+    make_course_table,
+)
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.fixture(scope="module")
+def simulated() -> SimulatedCohort:
+    return ri.simulate_cohort("staged", seed=3)
+
+
+@pytest.fixture(scope="module")
+def model(simulated: SimulatedCohort) -> ri.FittedModel:
+    return ri.fit(simulated.cohort, 3, members=3, workers=1)
+
+
+@pytest.fixture(scope="module")
+def old_model() -> ri.FittedModel:
+    return ri.load(FIXTURES / "schema2-contrastive.safetensors")
+
+
+def _straighten(model: ri.FittedModel) -> ri.FittedModel:
+    """Return a model in which all regions of a pattern follow the mean course."""
+    heads = []
+    for head in model.heads:
+        assert isinstance(head, TrajectoryHead)
+        course = np.abs(head.steps).sum(axis=2)
+        final = head.steps.sum(axis=1)
+        heads.append(replace(head, steps=(course / course.sum(axis=1, keepdims=True))[:, :, None] * final[:, None]))
+    return replace(model, heads=tuple(heads))
+
+
+def test_the_onset_is_where_a_quarter_of_the_final_change_is_reached() -> None:
+    steps = np.array(
+        [[1.0, 0.0, -4.0, 0.5, 0.0], [1.0, 0.0, 0.0, -0.5, 0.0], [1.0, 2.0, 0.0, 1.0, 0.0], [1.0, 2.0, 0.0, 1.0, 0.0]]
+    )
+    onsets = compute_onsets(steps)
+    np.testing.assert_allclose(onsets[:4], [0.25, 0.625, 0.0625, 0.25])
+    assert np.isnan(onsets[4])
+
+
+def test_changes_are_those_of_the_patterns_at_their_severities(model: ri.FittedModel) -> None:
+    table = model.trajectories()
+    assert list(table) == list(TRAJECTORY_COLUMN_DESCRIPTIONS)
+    assert len(table) == model.n_patterns * len(model.regions) * len(TRAJECTORY_LEVELS)
+    for severity in (0.5, 1.0):
+        rows = table[table["severity"] == severity]
+        expected = model.patterns[SEVERITY_LEVELS.index(severity)]
+        np.testing.assert_allclose(rows["change"].to_numpy().reshape(expected.shape), expected, atol=1e-12)
+    assert (table.loc[table["severity"] == 0.0, "change"] == 0.0).all()
+    assert (table["low"] <= table["high"]).all()
+    assert ((table["low"] <= table["change"]) & (table["change"] <= table["high"])).all()
+
+
+def test_the_interval_at_full_severity_is_that_of_the_patterns(model: ri.FittedModel) -> None:
+    patterns = make_pattern_table(model)
+    patterns = patterns[patterns["severity"] == 1.0]
+    table = model.trajectories()
+    table = table[table["severity"] == 1.0]
+    np.testing.assert_allclose(table[["low", "high"]], patterns[["low", "high"]], atol=1e-9)
+
+
+def test_the_order_of_the_regions_is_the_true_one(model: ri.FittedModel, simulated: SimulatedCohort) -> None:
+    assert has_curved_patterns(model)
+    order, truth = model.region_order(), simulated.patterns.set_index("region")
+    assert list(order) == list(REGION_ORDER_COLUMN_DESCRIPTIONS)
+    for name in model.index_names:
+        rows = order[order["pattern"] == name].set_index("region")
+        overlaps = {column: len(rows.index.intersection(truth.index[truth[column] != 0])) for column in truth}
+        affected = _list_true_regions(truth, max(overlaps, key=lambda column: overlaps[column]))
+        onsets = np.linspace(0, TASKS["staged"].last_onset, len(affected))
+        present = [region in rows.index for region in affected]
+        assert sum(present) > 0.7 * len(affected)
+        tau = kendalltau(onsets[present], rows.loc[np.array(affected)[present], "onset"]).statistic
+        assert tau > 0.6
+
+
+def _list_true_regions(truth: pd.DataFrame, column: str) -> list[str]:
+    """Return the regions of a true pattern in the order in which they change, which is that of the table."""
+    return list(truth.index[truth[column] != 0])
+
+
+def test_the_order_has_only_regions_that_clearly_change(model: ri.FittedModel) -> None:
+    order = model.region_order()
+    assert (order["change"].abs() >= MIN_FINAL_CHANGE).all()
+    table = model.trajectories()
+    final = table[table["severity"] == 1.0].set_index(["pattern", "region"])
+    listed = final.loc[list(zip(order["pattern"], order["region"], strict=True))]
+    assert ((listed["low"] > 0) | (listed["high"] < 0)).all()
+    for _, rows in order.groupby("pattern"):
+        assert rows["onset"].is_monotonic_increasing
+        assert rows["rank"].iloc[0] == 1
+    assert ((order["onset_low"] >= 0) & (order["onset_high"] <= 1)).all()
+    assert ((order["onset_low"] <= order["onset"]) & (order["onset"] <= order["onset_high"])).all()
+
+
+def test_progress_passes_a_quarter_at_the_onset(model: ri.FittedModel) -> None:
+    first = model.region_order().iloc[0]
+    progress = compute_progress(model, np.array([0.0, first["onset"], 1.0]))
+    curve = progress[:, 0, model.regions.index(first["region"])]
+    np.testing.assert_allclose(curve, [0.0, ONSET_SHARE, 1.0], atol=0.03)
+
+
+def test_the_course_table_has_all_regions(model: ri.FittedModel) -> None:
+    table, order = make_course_table(model), model.region_order()
+    assert list(table) == list(COURSE_COLUMN_DESCRIPTIONS)
+    assert {"pattern", "region", "onset", "onset_low", "onset_high", "c20", "c40", "c60", "c80", "c100"} <= set(table)
+    assert len(table) == model.n_patterns * len(model.regions)
+    assert table["onset"].notna().sum() == len(order)
+    changes = model.trajectories().set_index(["severity", "pattern", "region"])["change"]
+    for level in COURSE_LEVELS:
+        np.testing.assert_allclose(table[f"c{100 * level:.0f}"], changes.loc[level], atol=1e-12)
+
+
+def test_regions_of_straight_patterns_share_their_onset(model: ri.FittedModel) -> None:
+    straight = _straighten(model)
+    assert not has_curved_patterns(straight)
+    order = straight.region_order()
+    assert (order["rank"] == 1).all()
+    assert (order.groupby("pattern")["onset"].agg(np.ptp) < 1e-9).all()
+
+
+def test_a_single_member_has_no_intervals(model: ri.FittedModel) -> None:
+    single = replace(model, heads=model.heads[:1], orders=model.orders[:1])
+    assert single.trajectories()[["low", "high"]].isna().all(axis=None)
+    order = single.region_order()
+    assert order[["onset_low", "onset_high"]].isna().all(axis=None)
+    assert len(order) > 0
+
+
+def test_patterns_that_are_no_curves_are_interpolated(old_model: ri.FittedModel) -> None:
+    table = old_model.trajectories().set_index(["pattern", "region", "severity"])["change"]
+    name, region = old_model.index_names[0], old_model.regions[0]
+    quarter, half = old_model.patterns[0, 0, 0], old_model.patterns[1, 0, 0]
+    assert table[name, region, 0.0] == 0.0
+    assert table[name, region, 0.1] == pytest.approx(0.4 * quarter)
+    assert table[name, region, 0.4] == pytest.approx(quarter + 0.6 * (half - quarter))
+    assert not has_curved_patterns(old_model)
+    with pytest.raises(ModelError, match="recipe default"):
+        old_model.region_order()
+    with pytest.raises(ModelError, match="no curves"):
+        make_course_table(old_model)

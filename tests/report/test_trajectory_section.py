@@ -1,0 +1,132 @@
+"""The section on how each pattern unfolds."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rindices as ri
+from rindices.learners.inference import TrajectoryHead
+from rindices.model.trajectories import COURSE_LEVELS
+from rindices.report import brain
+from rindices.report.study_results import StudyResults, read_study_results
+from rindices.report.trajectory_section import MAX_ORDERED_REGIONS, TrajectorySection, build_trajectory_section
+from tests.report.helpers import Page, get_section_text, read_figure_data
+
+
+def _build_section(results: StudyResults) -> TrajectorySection | None:
+    return build_trajectory_section(results, brain.match_atlas(results.model.regions), 3.0)
+
+
+@pytest.fixture(scope="module")
+def section(curved_study: Path) -> TrajectorySection:
+    section = _build_section(read_study_results(curved_study))
+    assert section is not None
+    return section
+
+
+@pytest.fixture
+def straight_study(curved_study: Path, tmp_path: Path) -> Path:
+    """A study whose patterns are straight: each region follows the course of its pattern."""
+    folder = tmp_path / "straight"
+    shutil.copytree(curved_study, folder, ignore=shutil.ignore_patterns("runs"))
+    model = ri.load(folder / "model.safetensors")
+    heads = []
+    for head in model.heads:
+        assert isinstance(head, TrajectoryHead)
+        steps = np.full((5, 1), 0.2) * head.steps.sum(axis=1, keepdims=True)
+        heads.append(replace(head, steps=steps))
+    replace(model, heads=tuple(heads)).save(folder / "model.safetensors")
+    selection = json.loads((folder / "selection.json").read_text("utf-8"))
+    for record in (selection["chosen"], *selection["grid"]):
+        record["held_out"] |= {"shape": "straight", "straight": -1.25, "curved": -1.375}
+    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+    return folder
+
+
+def test_regions_are_listed_from_the_earliest_to_the_latest(section: TrajectorySection) -> None:
+    assert section.is_curved
+    assert [pattern.name for pattern in section.patterns] == ["r1", "r2", "r3"]
+    for pattern in section.patterns:
+        onsets = [row.onset for row in pattern.regions]
+        assert onsets == sorted(onsets)
+        assert 8 <= len(onsets) <= MAX_ORDERED_REGIONS
+        assert len(onsets) <= pattern.n_regions
+        for row in pattern.regions:
+            assert row.interval is not None
+            assert row.bar.low <= row.bar.value <= row.bar.high
+            assert len(row.cells) == len(COURSE_LEVELS)
+
+
+def test_the_page_has_the_order_the_evidence_and_the_data(curved_page: str, curved_study: Path) -> None:
+    text = get_section_text(curved_page, "trajectories")
+    assert "How each pattern unfolds" in text
+    assert "more likely if each region has a course of its own" in text
+    assert "not from following people over time" in text
+    parsed = Page(curved_page)
+    written = pd.read_csv(curved_study / "trajectories.tsv", sep="\t")
+    data = read_figure_data(parsed, "course_r2")
+    expected = written[written["pattern"] == "r2"].reset_index(drop=True)
+    np.testing.assert_allclose(data["c100"], expected["c100"], rtol=1e-4, atol=1e-6)
+    assert read_figure_data(parsed, "curves_r1")["severity"].iloc[[0, -1]].tolist() == [0, 1]
+    assert 'href="#trajectories"' in curved_page
+    assert 'href="#course_r1"' in curved_page
+
+
+def test_files_of_a_curved_study_are_described(curved_study: Path) -> None:
+    table = pd.read_csv(curved_study / "trajectories.tsv", sep="\t")
+    descriptions = json.loads((curved_study / "trajectories.json").read_text("utf-8"))
+    assert list(table) == list(descriptions)
+
+
+def test_straight_patterns_have_one_sentence_with_both_likelihoods(straight_study: Path) -> None:
+    page = ri.write_report(straight_study).read_text("utf-8")
+    text = get_section_text(page, "trajectories")
+    assert "All regions of a pattern change together" in text
+    assert "\N{MINUS SIGN}1.375 against \N{MINUS SIGN}1.250" in text
+    assert "Order of the regions" not in text
+    assert "straight patterns, in which all regions change together" in get_section_text(page, "methods")
+
+
+def test_without_a_region_that_belongs_there_is_no_order(curved_study: Path) -> None:
+    results = read_study_results(curved_study)
+    heads = tuple(replace(head, steps=1e-3 * head.steps) for head in results.model.heads)  # type: ignore[call-arg]
+    section = _build_section(replace(results, model=replace(results.model, heads=heads)))
+    assert section is not None
+    assert all(not pattern.regions and pattern.chart is None for pattern in section.patterns)
+
+
+def test_choice_shows_the_likelihood_and_the_agreement(curved_page: str) -> None:
+    text = get_section_text(curved_page, "choice")
+    assert "chosen by the likelihood of patients that members had not seen" in text
+    assert "below the best (standard error)" in text
+    assert "3 (chosen) curved" in text
+    methods = get_section_text(curved_page, "methods")
+    assert "chosen by agreement" not in methods
+    assert "log-likelihood of patients that a member had not seen" in methods
+    assert "posterior means of the severities" in methods
+
+
+def test_a_study_without_curves_has_no_such_section(study: Path, page: str) -> None:
+    assert _build_section(read_study_results(study)) is None
+    assert "How each pattern unfolds" not in page
+    assert not (study / "trajectories.tsv").exists()
+    assert "chosen by agreement" in get_section_text(page, "methods")
+
+
+def test_an_old_model_is_still_reported(study: Path, tmp_path: Path) -> None:
+    """Files from before patterns had a likelihood have no ``held_out`` and no ``decided_by``."""
+    folder = tmp_path / "old"
+    shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "report.html"))
+    selection = json.loads((folder / "selection.json").read_text("utf-8"))
+    selection["number_of_patterns"].pop("decided_by")
+    for record in (selection["chosen"], *selection["grid"]):
+        record.pop("held_out", None)
+    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+    text = ri.write_report(folder).read_text("utf-8")
+    assert "agreement is highest for" in get_section_text(text, "choice")
+    assert "by agreement" in get_section_text(text, "trust")
