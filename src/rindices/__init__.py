@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rindices.experiments.simulate import simulate_cohort
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.surreal.estimator import SurrealGAN
+    from rindices.learners.trajectory.estimator import DiseaseTrajectories
     from rindices.model.fitted import FittedModel, load
     from rindices.model.normal_reference import NormalReference
     from rindices.preprocess.pipeline import Preprocessing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Cohort": "rindices.tables.cohort",
     "ContrastiveICA": "rindices.learners.contrastive.estimator",
+    "DiseaseTrajectories": "rindices.learners.trajectory.estimator",
     "FittedModel": "rindices.model.fitted",
     "NoPatternError": "rindices.study.exceptions",
     "NormalReference": "rindices.model.normal_reference",
@@ -47,6 +49,7 @@ _HOMES = {
 __all__ = [
     "Cohort",
     "ContrastiveICA",
+    "DiseaseTrajectories",
     "FittedModel",
     "NoPatternError",
     "NormalReference",
