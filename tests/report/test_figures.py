@@ -48,6 +48,18 @@ def test_members_are_compared_in_pairs(results: StudyResults) -> None:
     assert figures.plot_member_agreement(replace(results, selection=replace(results.selection, chosen=one))) is None
 
 
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_curves_name_the_first_and_the_last_region(number: int) -> None:
+    levels, names = np.linspace(0, 1, 6), [f"region {k}" for k in range(number)]
+    progress = np.stack([levels ** (k + 1) for k in range(number)], axis=1)
+    chart = figures.plot_progress("r2", levels, progress, names)
+    assert chart.name == "curves_r2"
+    assert list(chart.data) == ["severity", *names]
+    np.testing.assert_allclose(chart.data[names[-1]], progress[:, -1], atol=1e-4)
+    assert chart.alt.endswith(f"first region 0, last region {number - 1}.")
+    assert names[-1] in chart.svg
+
+
 def test_svg_fits_into_the_page(results: StudyResults) -> None:
     svg = figures.plot_agreement(results).svg
     assert svg.startswith("<svg")

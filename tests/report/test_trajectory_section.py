@@ -130,3 +130,26 @@ def test_an_old_model_is_still_reported(study: Path, tmp_path: Path) -> None:
     text = ri.write_report(folder).read_text("utf-8")
     assert "agreement is highest for" in get_section_text(text, "choice")
     assert "by agreement" in get_section_text(text, "trust")
+
+
+def test_the_number_is_reported_as_chosen_by_likelihood(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "likelihood"
+    shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "report.html"))
+    selection = json.loads((folder / "selection.json").read_text("utf-8"))
+    selection["number_of_patterns"]["decided_by"] = "likelihood"
+    held_out = {"shape": "straight", "straight": -1.0, "curved": -1.5, "below_best": 0.0, "below_best_se": 0.0}
+    for record in (selection["chosen"], *selection["grid"]):
+        is_chosen = record["setting"] == selection["chosen"]["setting"]
+        changed = {} if is_chosen else {"straight": -1.25, "below_best": 0.25, "below_best_se": 0.125}
+        record["held_out"] = held_out | changed
+    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+    page = ri.write_report(folder).read_text("utf-8")
+    number = selection["chosen"]["setting"]["n_patterns"]
+    choice, trust = get_section_text(page, "choice"), get_section_text(page, "trust")
+    assert f"{number} patterns (straight) were chosen: the smallest number" in choice
+    assert f"{number} (chosen) straight \N{MINUS SIGN}1.000 \N{MINUS SIGN}1.500 0.000" in choice
+    assert "\N{MINUS SIGN}1.250 \N{MINUS SIGN}1.500 0.250 (0.125)" in choice
+    assert "by likelihood" in trust
+    assert "by agreement" not in trust
+    methods = get_section_text(page, "methods")
+    assert "chosen as the smallest number whose log-likelihood of patients that a member had not seen" in methods
