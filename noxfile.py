@@ -27,7 +27,7 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests that CI runs, or those given after ``--``."""
     _install(session)
-    session.run("pytest", *(session.posargs or ["-n", "2", "--dist", "loadfile", "-m", "not slow and not slurm"]))
+    session.run("pytest", *(session.posargs or ["-n", "2", "--dist", "worksteal", "-m", "not slow and not slurm"]))
 
 
 @nox.session

@@ -32,12 +32,12 @@ BLOCK = re.compile(
 REPLACEMENTS = (
     ("simulate --task basic", "simulate --task tiny"),
     ("simulate --task small", "simulate --task tiny"),
-    ("icv --out results", "icv --patterns 3 --members 2 --out results"),
-    ("--recipe contrastive", "--recipe contrastive --members 2"),
+    ("icv --out results", "icv --patterns 3 --members 2 --workers 1 --out results"),
+    ("--recipe contrastive", "--recipe contrastive --members 2 --workers 1"),
     ("--patterns 1,2,3,4", "--patterns 1,2"),
-    ("ri.fit(cohort, patterns=[2, 3, 4])", "ri.fit(cohort, patterns=3, members=2)"),
-    ('patterns=3, recipe="contrastive"', 'patterns=3, members=2, recipe="contrastive"'),
-    ('patterns=3, members=4, recipe="contrastive"', 'patterns=3, members=2, recipe="contrastive"'),
+    ("ri.fit(cohort, patterns=[2, 3, 4])", "ri.fit(cohort, patterns=3, members=2, workers=1)"),
+    ('patterns=3, recipe="contrastive"', 'patterns=3, members=2, workers=1, recipe="contrastive"'),
+    ('patterns=3, members=4, recipe="contrastive"', 'patterns=3, members=2, workers=1, recipe="contrastive"'),
     ("ri.SurrealGAN(n_patterns=3, random_state=0)", "ri.SurrealGAN(n_patterns=3, random_state=0, members=2)"),
 )
 READ_STUDY = """
