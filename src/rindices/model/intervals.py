@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.learners.inference import SEVERITY_LEVELS, Head
+from rindices.learners.inference import SEVERITY_LEVELS, Head, TrajectoryHead
 
 NOMINAL_COVERAGE = 0.9
 NOISE_INFLATION = 1.1  # normal variation of new people relative to the controls that the inverse was fitted to
 EXPRESSION_SD = 0.28  # variation of the pattern between people of one severity, relative to the spread of severities
+TRAJECTORY_EXPRESSION_SD = 0.1  # the same for posterior means, which allow for most of it
 _N_KNOTS = 15
 _N_SIMULATED = 20_000
 _NEIGHBOUR_SHARE = 0.1  # of the simulated people, from whom the offsets at a knot are computed
@@ -117,7 +118,8 @@ def calibrate_intervals(
     people = head.apply_change(controls[rng.integers(len(controls), size=_N_SIMULATED)], change)
     signal = infer(head.apply_change(np.broadcast_to(controls.mean(axis=0), change.shape), change))
     indices = signal + NOISE_INFLATION * (infer(people) - signal)
-    indices = indices + EXPRESSION_SD * signal.std(axis=0) * rng.standard_normal(indices.shape)
+    expression_sd = TRAJECTORY_EXPRESSION_SD if isinstance(head, TrajectoryHead) else EXPRESSION_SD
+    indices = indices + expression_sd * signal.std(axis=0) * rng.standard_normal(indices.shape)
     columns = [_calibrate_pattern(*arrays) for arrays in zip(severities.T, indices.T, inferred.T, strict=True)]
     knots, low, middle, high, error = (np.stack(arrays) for arrays in zip(*columns, strict=True))
     return CalibratedIntervals(knots, low, middle, high, error, np.array(share / (1 - share) if share < 1 else 1.0))
