@@ -16,6 +16,7 @@ from scipy.stats import norm
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
+from rindices.learners.subsampling import SUBSAMPLE_SHARE
 from rindices.model import intervals
 from rindices.selection.agreement import pattern_c_index
 
@@ -106,9 +107,9 @@ def choose_constants(keep: Path | None, workers: int, out: Path) -> None:
     lines = ["# Where the two constants of the intervals come from", ""]
     lines += ["Coverage of nominal 90 % on cohorts of seed 100. `python benchmarks/intervals.py --choose`", ""]
     lines += [f"| EXCESS | EXPRESSION | {' | '.join(PAPER_TASKS)} |", "|---" * (2 + len(PAPER_TASKS)) + "|"]
-    for excess in (1.0, 1.1, 1.2, 1.3):
-        for expression in (0.0, 0.2, 0.25, 0.28, 0.3):
-            intervals.NOISE_INFLATION, intervals.EXPRESSION_SD = excess, expression
+    for excess in (1.0, 1.1):
+        for expression in (0.0, 0.05, 0.1, 0.15, 0.2):
+            intervals.NOISE_INFLATION, intervals.TRAJECTORY_EXPRESSION_SD = excess, expression
             shares = [
                 np.mean(recalibrate(models[task], ri.simulate_cohort(task, seed=CHOSEN_ON))) for task in PAPER_TASKS
             ]
@@ -120,9 +121,8 @@ def choose_constants(keep: Path | None, workers: int, out: Path) -> None:
 def recalibrate(model: ri.FittedModel, simulated: SimulatedCohort) -> list[float]:
     """Return the coverage with the current constants."""
     values, patient = model.preprocessing.transform(simulated.cohort), simulated.cohort.is_patient
-    share = model.card["recipe"]["values"]["share"]
     calibrated = intervals.calibrate_intervals(
-        model.infer, model.heads[0], model.patterns, values[~patient], values[patient], share, seed=0
+        model.infer, model.heads[0], model.patterns, values[~patient], values[patient], SUBSAMPLE_SHARE, seed=0
     )
     members = model.infer_members(values[patient])
     return compute_coverage(
