@@ -201,10 +201,10 @@ def explain_disagreement(tests: GroupTests, chosen: int, is_forced: bool) -> str
         return f"the test finds {tested}: try it with --patterns {tested}"
     if tested > chosen:
         return (
-            f"patients differ from each other in {tested} directions, but fits on other people reproduce {chosen} "
-            "patterns better: the others are weak or go together with them"
+            f"patients differ from each other in {tested} directions, but {chosen} patterns describe other people "
+            "better: the others are weak or go together with them"
         )
     return (
-        f"{chosen} patterns are reproduced, but only {tested} exceed chance: one of them may be split in two, or "
+        f"{chosen} patterns describe other people best, but only {tested} exceed chance: one may be split in two, or "
         "there are too few people for the test to see all"
     )
