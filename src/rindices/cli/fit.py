@@ -252,7 +252,7 @@ def _format_agreement(concordance: float | None, low: float | None, high: float 
 def _format_n_patterns(chosen: int, number: "PatternCountRecord") -> str:
     """Return the number of patterns, how it was chosen, and the number by the test."""
     test = f"test: {number.by_test}"
-    return f"{chosen} ({'as asked' if number.forced else number.decided_by}; {test})"
+    return f"{chosen} ({'as asked' if number.forced else number.decided_by or 'agreement'}; {test})"
 
 
 def _describe_pattern(pattern: "PatternRecord") -> str:

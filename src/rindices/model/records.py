@@ -126,7 +126,8 @@ class PatternCountRecord(Record):
     """Number of patterns by agreement or likelihood and by the test, or ``forced`` by the study.
 
     ``by_agreement`` is the number that the settings' comparison chose, also where it was decided by the likelihood of
-    held-out people (``decided_by``). ``why`` says why it and the test's number differ.
+    held-out people (``decided_by``; empty in earlier files, which were decided by agreement). ``why`` says why it and
+    the test's number differ.
     """
 
     by_agreement: int | None
@@ -134,7 +135,7 @@ class PatternCountRecord(Record):
     forced: int | None
     why: str
     test: PermutationTestRecord
-    decided_by: str = "agreement"
+    decided_by: str = field(default="", metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,11 @@ one more record here. Learners are imported when a recipe is used; only `rindice
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from rindices.errors import StudyError, did_you_mean, join_names
 
@@ -173,7 +172,7 @@ def _train_trajectory(people: PreparedPeople, work: MemberSet, checkpoint: Path 
 
 def _estimate_trajectory_seconds(people: PreparedPeople, work: MemberSet) -> float:
     """Time one straight fit to a few people; a member has two fits of each shape, on other numbers of people."""
-    import time
+    import numpy as np
 
     from rindices.learners.trajectory.members import fit_trajectory_members
 

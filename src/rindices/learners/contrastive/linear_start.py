@@ -99,7 +99,7 @@ def fit_linear_start(
         )
     centre = seen[labels == 0].mean(axis=0)
     controls, patients = seen[labels == 0] - centre, seen[labels == 1] - centre
-    fit_model = _FIT_BY_KIND[kind]
+    fit_model = _FIT_BY_KIND.get(kind, _fit_ica_model)
     try:
         with limit_blas_threads():
             target = ReferenceTarget.choose(controls, reference)
