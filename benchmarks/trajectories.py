@@ -44,7 +44,7 @@ def choose(task: str, seed: int) -> dict[str, Any]:
     for number in NUMBERS:
         members = fit_trajectory_members(people, number, range(MEMBERS), seed, evidence=False)
         held_out = [member.held_out for member in members if member.held_out is not None]
-        likelihoods.append(np.array([each.value for each in held_out]))
+        likelihoods.append(np.array([each.get_value(each.shape) for each in held_out]))
         shapes.append(held_out[0].shape)
     best = choose_simplest_setting(likelihoods)
     means = {str(number): float(values.mean()) for number, values in zip(NUMBERS, likelihoods, strict=True)}

@@ -35,7 +35,8 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for recipe, changes in (("contrastive", {}), ("paper", BRIEF)):
         members = 2 if recipe == "contrastive" else 1
-        model = ri.fit(small_cohort(), 2, recipe=recipe, members=members, orthogonality=0.2, recipe_changes=changes)
+        weight = 0.2 if recipe == "paper" else None
+        model = ri.fit(small_cohort(), 2, recipe=recipe, members=members, orthogonality=weight, recipe_changes=changes)
         model.save(folder / f"schema{SCHEMA_VERSION}-{recipe}.safetensors")
         model.apply(small_cohort()).to_csv(folder / f"schema{SCHEMA_VERSION}-{recipe}.csv", index=False)
 

@@ -5,8 +5,16 @@ import pytest
 
 import rindices as ri
 from rindices.errors import InputError
-from rindices.learners.ensemble import compute_split_half_agreement, fit_linear_members, rescale_consensus
+from rindices.learners.ensemble import (
+    HeldOutLikelihood,
+    choose_shape,
+    compute_split_half_agreement,
+    fit_linear_members,
+    rescale_consensus,
+    select_usable_members,
+)
 from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
 
 
@@ -49,3 +57,31 @@ def test_the_rescaled_consensus_is_1_at_the_98th_percentile(people: tuple[np.nda
     consensus = np.mean([head.infer(X[y == 1])[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
     np.testing.assert_allclose(np.quantile(consensus, 0.98, axis=0), 1.0)
     assert (unit > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([("straight", -1.0, -3.0), ("curved", -2.0, -1.0)], "straight"),
+        ([("straight", -2.0, -1.9)], "curved"),
+        ([("straight", -2.0, -2.0)], "straight"),
+        ([("curved", None, -5.0)], "curved"),
+        ([("curved", None, float("nan"))], "curved"),
+    ],
+)
+def test_members_prefer_a_shape_together(values: list[tuple[str, float | None, float | None]], expected: str) -> None:
+    assert choose_shape([HeldOutLikelihood(*each) for each in values]) == expected
+
+
+def test_usable_members_have_one_shape() -> None:
+    rng = np.random.default_rng(0)
+    (linear,) = fit_linear_members(PreparedPeople(rng.normal(size=(20, 2)), np.repeat([0, 1], 10)), 1, (0,), 0, False)
+    likelihoods = [HeldOutLikelihood(*each) for each in (("straight", -1.0, -1.1), ("curved", -2.0, -1.0))]
+    members = [linear._replace(number=k, held_out=each) for k, each in enumerate(likelihoods)]
+    assert [member.number for member in select_usable_members(members)] == [1]
+    minority = [members[0], members[0], members[1]]
+    assert [member.number for member in select_usable_members(minority)] == [0, 0]
+    without = [member._replace(held_out=None) for member in members]
+    assert select_usable_members(without) == without
+    failed = [member._replace(outcome=TrainingOutcome.DIVERGED) for member in members]
+    assert select_usable_members(failed) == []

@@ -1,5 +1,6 @@
 """What a study ends with: patterns, a mean difference, or no difference."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,3 +85,27 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
     lone = cohort.take(np.r_[np.flatnonzero(cohort.is_control), np.flatnonzero(cohort.is_patient)[:3]])
     with pytest.raises(StudyError, match="1 pattern needs at least 5 patients and 1 region; there are 3 and 139: add"):
         check_settings(lone, ModelConfig(recipe="contrastive"))
+
+
+def test_a_weight_that_the_recipe_does_not_have_is_refused() -> None:
+    cohort = ri.simulate_cohort("tiny", seed=0).cohort
+    for recipe in ("default", "contrastive", "mean-difference"):
+        with pytest.raises(StudyError, match=f"the recipe {recipe} has no weight of orthogonality: leave it out"):
+            check_settings(cohort, ModelConfig(recipe=recipe, orthogonality=(0.4,)))
+    check_settings(cohort, ModelConfig(recipe="adversarial", orthogonality=(0.4,)))
+
+
+def test_sets_that_choose_different_shapes_give_a_model_of_one_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = itertools.cycle(["curved", "straight"])
+    monkeypatch.setattr("rindices.learners.trajectory.members.choose_shape", lambda held_out: next(chosen))
+    cohort = simulate_few_regions("tiny", seed=1).cohort
+    monkeypatch.setattr("rindices.study.plan.STACK_SIZE", 2)
+    model = fit_cohort(cohort, ModelConfig(patterns=(2,), members=4), 0, RunStore(tmp_path), 1)
+    assert model.selection is not None
+    assert model.selection.chosen is not None
+    record = model.selection.chosen
+    assert (record.members.trained, record.members.converged, len(model.heads)) == (4, 4, 2)
+    assert record.held_out is not None
+    assert record.held_out.shape == ("curved" if record.held_out.curved > record.held_out.straight else "straight")

@@ -129,7 +129,7 @@ def test_recipe_default_through_the_store(tmp_path: Path) -> None:
     best = next(row.held_out for row in selection.grid if row.setting.n_patterns == 3)
     assert best is not None
     assert (best.below_best, best.below_best_se) == (0.0, 0.0)
-    assert all(row.held_out is not None and row.held_out.below_best >= 0 for row in selection.grid)
+    assert all(row.held_out is not None and (row.held_out.below_best or 0) >= 0 for row in selection.grid)
     first.save(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(ri.load(tmp_path / "model.safetensors").apply(made.cohort)[names], r)
 

@@ -17,6 +17,8 @@ from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsa
 from rindices.selection.agreement import agreement
 
 SplitHalfAgreement = tuple[float, float, float]
+SHAPES = ("straight", "curved")
+"""Shapes of patterns, the simpler one first."""
 
 
 class HeldOutLikelihood(NamedTuple):
@@ -34,12 +36,10 @@ class HeldOutLikelihood(NamedTuple):
     straight: float | None
     curved: float | None
 
-    @property
-    def value(self) -> float:
-        """The likelihood with the member's own shape."""
-        value = self.straight if self.shape == "straight" else self.curved
-        assert value is not None
-        return value
+    def get_value(self, shape: str) -> float:
+        """Return the likelihood with a shape; NaN if it was not fitted."""
+        value = self.straight if shape == "straight" else self.curved
+        return float("nan") if value is None else value
 
 
 class Member(NamedTuple):
@@ -70,6 +70,36 @@ class Member(NamedTuple):
     patterns: FloatArray
     evidence: SplitHalfAgreement | None = None
     held_out: HeldOutLikelihood | None = None
+
+
+def choose_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
+    """Return the shape with which held-out patients are more likely on average, the simpler one of equals.
+
+    A shape that was not fitted is not chosen; without any likelihood it is the shape of the first member.
+    """
+    means = {shape: float(np.mean([each.get_value(shape) for each in held_out])) for shape in SHAPES}
+    known = [shape for shape in SHAPES if np.isfinite(means[shape])]
+    return max(known, key=means.__getitem__, default=held_out[0].shape)
+
+
+def choose_common_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
+    """Return the shape, of those that at least half of the members have, that all members together prefer.
+
+    Members are fitted in sets, and each set chooses the shape that its own members prefer.
+    """
+    counts = {shape: sum(each.shape == shape for each in held_out) for shape in SHAPES}
+    frequent = [shape for shape in SHAPES if 2 * counts[shape] >= len(held_out)]
+    return frequent[0] if len(frequent) == 1 else choose_shape(held_out)
+
+
+def select_usable_members(members: Sequence[Member]) -> list[Member]:
+    """Return the converged members, of one shape where they chose different ones (`choose_common_shape`)."""
+    converged = [member for member in members if member.outcome is TrainingOutcome.CONVERGED]
+    held_out = [member.held_out for member in converged if member.held_out is not None]
+    if not held_out:
+        return converged
+    shape = choose_common_shape(held_out)
+    return [member for member in converged if member.held_out is not None and member.held_out.shape == shape]
 
 
 LinearLearner = type[ContrastiveICA] | type[MeanDifference]

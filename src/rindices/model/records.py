@@ -51,7 +51,7 @@ class HeldOutLikelihoodRecord(Record):
     shape: str
     straight: float | None
     curved: float | None
-    below_best: float = 0.0
+    below_best: float | None = None
     below_best_se: float | None = None
 
 

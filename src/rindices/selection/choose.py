@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
     ----------
     point : GridPoint
     indices : (S, N, M)
-        R-indices of the same people by each converged member.
+        R-indices of the same people by each usable member.
     numbers : (S,)
         Numbers of the members.
     trained : int
@@ -52,8 +52,11 @@ class Candidate(NamedTuple):
     evidence : (S, 3), optional
         Concordance, dimension and difference agreement between fits on disjoint halves of the people, one row per
         member. If given, it replaces the agreement among members, who share people.
-    held_out : (S,), optional
-        Mean log-likelihood of the people that each member has not seen. If all candidates have it, it decides.
+    held_out : (T,), optional
+        Mean log-likelihood of the people that each of the T trained members has not seen, with the shape of patterns
+        that the members prefer together. If all candidates have it, it decides.
+    converged : int, optional
+        Number of members that converged; S if not given. Converged members of another shape are not usable.
     """
 
     point: GridPoint
@@ -62,6 +65,7 @@ class Candidate(NamedTuple):
     trained: int
     evidence: FloatArray | None = None
     held_out: FloatArray | None = None
+    converged: int | None = None
 
 
 class CandidateEvaluation(NamedTuple):
@@ -108,7 +112,7 @@ class ConsensusMembers(NamedTuple):
     Attributes
     ----------
     member : int
-        Position, among the converged members, of the one with the highest mean agreement (the paper's choice).
+        Position, among the usable members, of the one with the highest mean agreement (the paper's choice).
     agreeing : tuple of int
         Positions of the members that agree with it; their aligned mean is the consensus.
     orders : tuple of (M,) arrays
@@ -190,12 +194,11 @@ def _choose_by_agreement(
 def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
     """Return the position of the simplest of the most likely candidates, and the others that are as likely.
 
-    None where a likelihood is missing, or where members are not the same in all candidates.
+    None where a likelihood is missing, or where candidates have different numbers of members.
     """
     ordered = sorted(stable, key=lambda k: candidates[k].point.n_patterns)
-    numbers = {candidates[k].numbers for k in ordered}
     likelihoods = [values for k in ordered if (values := candidates[k].held_out) is not None]
-    if len(numbers) > 1 or len(likelihoods) < len(ordered) or not np.isfinite(likelihoods).all():
+    if len(set(map(len, likelihoods))) > 1 or len(likelihoods) < len(ordered) or not np.isfinite(likelihoods).all():
         return None
     best = choose_simplest_setting(likelihoods)
     differences = [likelihoods[best] - other for other in likelihoods]
@@ -251,7 +254,7 @@ def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = N
 def _evaluate_candidate(
     candidate: Candidate, agreement: MembersAgreement | None, bootstrap: FloatArray | None, min_concordance: float
 ) -> CandidateEvaluation:
-    converged = len(candidate.indices)
+    converged = len(candidate.indices) if candidate.converged is None else candidate.converged
     common = (candidate.point, candidate.trained, converged)
     if candidate.trained == 1 == converged:
         return CandidateEvaluation(*common, None, (np.nan, np.nan), True, "a single member: its agreement is not known")

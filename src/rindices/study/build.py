@@ -12,8 +12,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices._version import __version__
-from rindices.learners.ensemble import Member, rescale_consensus
-from rindices.learners.outcome import TrainingOutcome
+from rindices.learners.ensemble import Member, choose_common_shape, rescale_consensus, select_usable_members
 from rindices.learners.pattern_stability import PatternStability, assess_pattern_stability
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import CITATION, FittedModel
@@ -60,29 +59,40 @@ def make_candidate_records(
     return tuple(_make_candidate_record(evaluation, held_out.get(evaluation.point)) for evaluation in evaluations)
 
 
+def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
+    """Return the likelihood of held-out patients of all members (S,) with the shape that they prefer together.
+
+    None for learners without a likelihood.
+    """
+    held_out = [member.held_out for member in members if member.held_out is not None]
+    if not held_out or len(held_out) < len(members):
+        return None
+    shape = choose_common_shape(held_out)
+    return np.array([each.get_value(shape) for each in held_out])
+
+
 def _make_held_out_records(gathered: MembersByPoint) -> dict[GridPoint, HeldOutLikelihoodRecord]:
     """Return the likelihood of held-out patients by grid point; empty for learners without a likelihood."""
-    likelihoods = {
-        point: [member.held_out for member in members if member.held_out is not None]
-        for point, members in gathered.items()
-    }
-    values = {point: np.array([each.value for each in found]) for point, found in likelihoods.items() if found}
+    found = {point: collect_likelihoods(members) for point, members in gathered.items()}
+    values = {point: array for point, array in found.items() if array is not None}
     if not values:
         return {}
     best = max(values.values(), key=lambda array: float(array.mean()))
-    records = {}
-    for point, array in values.items():
-        found = likelihoods[point]
-        differences = best - array if len(best) == len(array) else np.array([best.mean() - array.mean()])
-        error = float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else None
-        records[point] = HeldOutLikelihoodRecord(
-            shape=found[0].shape,
-            straight=_average([each.straight for each in found]),
-            curved=_average([each.curved for each in found]),
-            below_best=float(differences.mean()),
-            below_best_se=error,
-        )
-    return records
+    return {point: _make_held_out_record(gathered[point], best, array) for point, array in values.items()}
+
+
+def _make_held_out_record(members: Sequence[Member], best: FloatArray, values: FloatArray) -> HeldOutLikelihoodRecord:
+    """Return the record of members with these likelihoods (S,), beside those of the best grid point."""
+    held_out = [member.held_out for member in members if member.held_out is not None]
+    differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
+    error = float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else None
+    return HeldOutLikelihoodRecord(
+        shape=choose_common_shape(held_out),
+        straight=_average([each.straight for each in held_out]),
+        curved=_average([each.curved for each in held_out]),
+        below_best=_finite_or_none(float(differences.mean())),
+        below_best_se=_finite_or_none(error),
+    )
 
 
 def _average(values: Sequence[float | None]) -> float | None:
@@ -154,8 +164,8 @@ def build_model(
     assert choice.best is not None
     X, y, reference = people
     point = choice.evaluations[choice.best].point
-    converged = [member for member in gathered[point] if member.outcome is TrainingOutcome.CONVERGED]
-    chosen = [converged[index] for index in choice.agreeing]
+    usable = select_usable_members(gathered[point])
+    chosen = [usable[index] for index in choice.agreeing]
     aligned = [member.patterns[:, list(order)] for member, order in zip(chosen, choice.orders, strict=True)]
     heads, unit = rescale_consensus([member.head for member in chosen], choice.orders, X[cohort.is_patient])
     recipe, values = resolve_recipe(model)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.errors import StudyError, format_count
-from rindices.learners.ensemble import Member
+from rindices.learners.ensemble import Member, select_usable_members
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
@@ -29,7 +29,13 @@ from rindices.selection.choose import (
     compute_candidate_agreement,
 )
 from rindices.selection.group_difference import MIN_POWER
-from rindices.study.build import build_model, collect_provenance, make_candidate_records, make_selection_record
+from rindices.study.build import (
+    build_model,
+    collect_likelihoods,
+    collect_provenance,
+    make_candidate_records,
+    make_selection_record,
+)
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import Engine, StudyObserver, run_plan
 from rindices.study.engines.local import LocalEngine
@@ -246,6 +252,11 @@ class _SettingWatcher:
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:
     """Refuse settings that cannot succeed, before anything is trained."""
     wanted = max(model.patterns or (1,))
+    if model.orthogonality and not get_study_recipe(model.recipe).orthogonality_weights:
+        raise StudyError(
+            f"the recipe {model.recipe} has no weight of orthogonality: leave it out, or use --recipe adversarial "
+            "or paper."
+        )
     if wanted > 1 and model.recipe == MEAN_DIFFERENCE:
         raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
     if wanted > find_largest_number(cohort, model.recipe):
@@ -281,12 +292,11 @@ def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint
 
 
 def _make_candidate(point: GridPoint, members: Sequence[Member], patients: FloatArray) -> Candidate:
-    converged = [member for member in members if member.outcome is TrainingOutcome.CONVERGED]
+    usable = select_usable_members(members)
     shape = (0, len(patients), point.n_patterns)
-    indices = np.stack([member.head.infer(patients) for member in converged]) if converged else np.zeros(shape)
-    split_halves = [member.evidence for member in converged if member.evidence is not None]
-    evidence = np.array(split_halves) if split_halves and len(split_halves) == len(converged) else None
-    likelihoods = [member.held_out.value for member in converged if member.held_out is not None]
-    held_out = np.array(likelihoods) if likelihoods and len(likelihoods) == len(converged) else None
-    numbers = tuple(member.number for member in converged)
-    return Candidate(point, indices, numbers, len(members), evidence, held_out)
+    indices = np.stack([member.head.infer(patients) for member in usable]) if usable else np.zeros(shape)
+    split_halves = [member.evidence for member in usable if member.evidence is not None]
+    evidence = np.array(split_halves) if split_halves and len(split_halves) == len(usable) else None
+    numbers = tuple(member.number for member in usable)
+    converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
+    return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), converged)

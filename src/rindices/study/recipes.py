@@ -152,7 +152,7 @@ def _estimate_surreal_seconds(people: PreparedPeople, work: MemberSet) -> float:
 
 
 def _resolve_trajectory(changes: RecipeChanges, correlated: bool) -> RecipeValues:
-    from rindices.learners.trajectory.members import SHAPES
+    from rindices.learners.ensemble import SHAPES
 
     choices = ("auto", *SHAPES)
     values = {"shape": "auto"} | dict(changes)

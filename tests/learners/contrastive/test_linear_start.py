@@ -38,7 +38,7 @@ def test_the_inverse_is_the_regression_of_z_on_changed_people():
     np.testing.assert_allclose(weights, regression, atol=0.01)
 
 
-@pytest.mark.parametrize(("kind", "floor"), [("ica", 0.78), ("likelihood", 0.85)])
+@pytest.mark.parametrize(("kind", "floor"), [("ica", 0.78), ("contrastive", 0.82), ("likelihood", 0.85)])
 def test_a_start_ranks_severities(kind, floor):
     truth = LinearCohort(controls=150, patients=400)
     everyone = Subsample(np.arange(len(truth.y)), np.zeros(0, dtype=np.intp))
@@ -49,6 +49,16 @@ def test_a_start_ranks_severities(kind, floor):
     assert curves.shape == (2, 2, 40)
     assert (np.abs(curves[1]).sum() > np.abs(curves[0]).sum()).all()
     np.testing.assert_allclose(start.whitening_covariance, estimate_covariance(truth.controls))
+
+
+def test_a_random_start_has_the_prior_of_ica() -> None:
+    truth = LinearCohort(controls=100, patients=200, correlation=0.6)
+    everyone = Subsample(np.arange(len(truth.y)), np.zeros(0, dtype=np.intp))
+    random, ica = (
+        fit_linear_start(truth.people, truth.y, everyone, 2, kind, "controls", 0).prior for kind in ("random", "ica")
+    )
+    np.testing.assert_array_equal(random.factor, ica.factor)
+    np.testing.assert_array_equal(random.quantiles, ica.quantiles)
 
 
 def test_the_prior_improves_the_inverse_for_correlated_severities():

@@ -24,7 +24,7 @@ def test_the_right_shape_is_chosen_and_severities_are_found(last_onset: float, s
     for member in members:
         assert member.held_out is not None
         assert member.held_out.shape == shape
-        assert member.held_out.value == getattr(member.held_out, shape)
+        assert member.held_out.get_value(shape) == getattr(member.held_out, shape)
         assert member.evidence is not None
         assert member.evidence[0] > 0.8
         assert isinstance(member.head, TrajectoryHead)

@@ -23,6 +23,7 @@ from rindices.learners.subsampling import Subsample
 from rindices.threads import limit_blas_threads
 
 _N_PRIOR_DRAWS = 20_000
+_KINDS_BY_LIKELIHOOD = ("contrastive", "likelihood")
 
 
 class LinearStart(NamedTuple):
@@ -99,24 +100,25 @@ def fit_linear_start(
         )
     centre = seen[labels == 0].mean(axis=0)
     controls, patients = seen[labels == 0] - centre, seen[labels == 1] - centre
-    fit_model = _FIT_BY_KIND.get(kind, _fit_ica_model)
     try:
         with limit_blas_threads():
             target = ReferenceTarget.choose(controls, reference)
             control_covariance = estimate_covariance(controls, target)
-            model = fit_model(controls, patients, control_covariance, n_patterns, seed, target)
+            model = _fit_model(kind, controls, patients, control_covariance, n_patterns, seed, target)
     except np.linalg.LinAlgError as error:
         raise InputError(
             f"{n_patterns} patterns cannot be distinguished in {len(seen)} people: ask for fewer."
         ) from error
     unit = compute_unit_severity(patients @ compute_severity_weights(model.patterns, model.noise))
     mean, covariance = model.mean / unit, model.covariance / np.outer(unit, unit)
-    prior = (make_independent_prior if kind == "ica" else fit_prior_to_moments)(mean, covariance)
+    make_prior = fit_prior_to_moments if kind in _KINDS_BY_LIKELIHOOD else make_independent_prior
+    prior = make_prior(mean, covariance)
     whitening_covariance = control_covariance if conditioning == "controls" else model.noise
     return LinearStart(subsample, model.patterns * unit, model.noise, prior, whitening_covariance)
 
 
-def _fit_ica_model(
+def _fit_model(
+    kind: str,
     controls: FloatArray,
     patients: FloatArray,
     noise: FloatArray,
@@ -124,35 +126,12 @@ def _fit_ica_model(
     seed: int,
     target: ReferenceTarget | None,
 ) -> FactorModel:
-    patterns = fit_contrastive_ica(controls, patients, n_patterns, seed, target).patterns
+    """Return patterns, noise and moments of the severities; ``noise`` is the covariance of the controls."""
+    fit = fit_contrastive_likelihood if kind in _KINDS_BY_LIKELIHOOD else fit_contrastive_ica
+    patterns = fit(controls, patients, n_patterns, seed, target).patterns
+    if kind == "likelihood":
+        return fit_factor_model(controls, patients, patterns, noise, target)
     return FactorModel(patterns, noise, *estimate_severity_moments(patients, patterns, noise))
-
-
-def _fit_likelihood_model(
-    controls: FloatArray,
-    patients: FloatArray,
-    noise: FloatArray,
-    n_patterns: int,
-    seed: int,
-    target: ReferenceTarget | None,
-) -> FactorModel:
-    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
-    return fit_factor_model(controls, patients, patterns, noise, target)
-
-
-def _fit_contrastive_model(
-    controls: FloatArray,
-    patients: FloatArray,
-    noise: FloatArray,
-    n_patterns: int,
-    seed: int,
-    target: ReferenceTarget | None,
-) -> FactorModel:
-    patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
-    return FactorModel(patterns, noise, *estimate_severity_moments(patients, patterns, noise))
-
-
-_FIT_BY_KIND = {"ica": _fit_ica_model, "contrastive": _fit_contrastive_model, "likelihood": _fit_likelihood_model}
 
 
 def compute_inverse_weights(z: FloatArray, change: FloatArray, noise: FloatArray) -> FloatArray:

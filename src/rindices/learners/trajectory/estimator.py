@@ -5,9 +5,10 @@ import numpy as np
 from rindices._typing import BoolArray, FloatArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState
+from rindices.learners.ensemble import SHAPES
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.trajectory.members import SHAPES, fit_trajectory_members
+from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import find_agreeing_members
 

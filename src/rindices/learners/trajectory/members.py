@@ -15,7 +15,14 @@ from rindices._typing import FloatArray
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import LinearStart, fit_linear_start
 from rindices.learners.contrastive.severity_prior import QUANTILE_GRID
-from rindices.learners.ensemble import HeldOutLikelihood, Member, SplitHalfAgreement, compute_split_half_agreement
+from rindices.learners.ensemble import (
+    SHAPES,
+    HeldOutLikelihood,
+    Member,
+    SplitHalfAgreement,
+    choose_shape,
+    compute_split_half_agreement,
+)
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, TrajectoryHead
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.outcome import TrainingOutcome
@@ -30,8 +37,6 @@ from rindices.learners.trajectory.expectation_maximisation import (
 )
 from rindices.threads import limit_blas_threads
 
-SHAPES = ("straight", "curved")
-"""Shapes of patterns, the simpler one first."""
 _MIN_STEP_SHARE = 0.02  # of the mean step, at the start
 
 
@@ -67,15 +72,13 @@ def fit_trajectory_members(
     shapes = SHAPES if shape == "auto" else (shape,)
     rngs = [np.random.default_rng([seed, number]) for number in numbers]
     fits = [_fit_shapes(cohort, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), shapes, rng) for rng in rngs]
-    likelihoods = {name: np.array([fit[name].held_out for fit in fits]) for name in shapes}
-    chosen = max(shapes, key=lambda name: float(likelihoods[name].mean()))
+    chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, fit in zip(numbers, rngs, fits, strict=True):
         head, curves = cohort.make_head(fit[chosen].model)
-        held_out = HeldOutLikelihood(chosen, *(fit[name].held_out if name in fit else None for name in SHAPES))
         n_iterations = max(1, fit[chosen].n_iterations)
         halves = _measure_split_half_agreement(cohort, chosen, n_iterations, rng) if evidence else None
-        members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, held_out))
+        members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, _get_held_out(fit, chosen)))
     return members
 
 
@@ -136,6 +139,11 @@ def _fit_shapes(
     """Return the fit of each shape to the people of a subsample."""
     start = cohort.fit_start(subsample, rng)
     return {shape: cohort.fit(subsample, start, shape) for shape in shapes}
+
+
+def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
+    """Return the likelihood of held-out patients of a member of a shape, by each shape that was fitted."""
+    return HeldOutLikelihood(shape, *(fit[name].held_out if name in fit else None for name in SHAPES))
 
 
 def _measure_split_half_agreement(
