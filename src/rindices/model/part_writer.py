@@ -11,7 +11,9 @@ import pandas as pd
 from rindices.atomic import atomic_path, compute_digest
 from rindices.errors import ModelError
 from rindices.model.index_tables import SEPARATORS, check_people_count, count_rows, write_data_dictionary
-from rindices.tables.io.spreadsheet import protect_texts
+from rindices.tables.cohort import ID, SESSION
+from rindices.tables.io.spreadsheet import protect_texts, restore_texts
+from rindices.tables.table import make_row_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +80,25 @@ class PartWriter:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+
+
+def read_part_keys(path: Path, columns: Sequence[str]) -> list[str]:
+    """Return the key of each row of a part: its person and session.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str
+        Names of the columns of the part.
+    """
+    names = [name for name in (ID, SESSION) if name in columns]
+    if path.suffix == ".parquet":
+        table = pd.read_parquet(path, columns=names)
+    else:
+        options = {"header": None, "names": list(columns), "usecols": names, "dtype": str, "na_filter": False}
+        table = restore_texts(pd.read_csv(path, sep=SEPARATORS[path.suffix], encoding="utf-8", **options))
+    ids = table[ID].to_list()
+    return make_row_keys(ids, table[SESSION].to_list() if SESSION in names else None)
 
 
 def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int) -> None:

@@ -31,7 +31,7 @@ from rindices.errors import (
 from rindices.model.fitted import FittedModel, load
 from rindices.model.novelty import NoveltyCount, make_table_warning
 from rindices.model.part_store import PartRecord, StreamJob, load_finished_part, lock_parts, stamp_file
-from rindices.model.part_writer import join_parts, open_part
+from rindices.model.part_writer import join_parts, open_part, read_part_keys
 from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys, write_hashes
 from rindices.tables.io.chunks import (
     SCHEMA_ROWS,
@@ -324,7 +324,7 @@ def _check_parts(job: StreamJob, table: Path, parts: Sequence[PartRecord]) -> No
             f"{job.folder} holds parts of files that are not in {table}: {join_names(stale)}. Delete them."
         )
     repeated = find_repeated_hashes([job.record_path(part.name, ".npy") for part in parts])
-    ids = sorted(_find_repeated_ids(job, table, repeated)) if len(repeated) else []
+    ids = sorted(_find_repeated_ids(job, table, parts[0].columns, repeated)) if len(repeated) else []
     if ids:
         what = f"{format_count(len(ids), 'id stands', 'ids stand')} more than once"
         cure = "Keep one row a person, or add a session_id column"
@@ -332,14 +332,16 @@ def _check_parts(job: StreamJob, table: Path, parts: Sequence[PartRecord]) -> No
         raise TableError(Problem(Severity.ERROR, what, "", cure, code, offenders=tuple(ids)))
 
 
-def _find_repeated_ids(job: StreamJob, table: Path, repeated: RowHashes) -> list[str]:
-    """Return the people whose hashes occur more than once, by reading them again: two people may share a hash."""
+def _find_repeated_ids(job: StreamJob, table: Path, columns: Sequence[str], repeated: RowHashes) -> list[str]:
+    """Return the people whose hashes occur more than once, by their names: two people may share a hash."""
     counts: Counter[str] = Counter()
     for chunk, name in _iter_chunks(table, job.size):
         if not np.isin(repeated, np.load(job.record_path(name, ".npy"), mmap_mode="r")).any():
             continue
-        _, opened, _ = _open_table(job, chunk.path)
-        for keys in opened.read_keys(chunk, job.size.rows):
-            is_repeated = np.isin(hash_keys(keys), repeated)
-            counts.update(key for key, repeats in zip(keys, is_repeated, strict=True) if repeats)
+        if job.request.participants is None:
+            keys = read_part_keys(job.part_path(name), columns)
+        else:  # keys are then those of the participants
+            opened = _open_table(job, chunk.path)[1]
+            keys = [key for validation in opened.validate_chunk(chunk, job.size.rows) for key in validation.keys]
+        counts.update(keys[row] for row in np.flatnonzero(np.isin(hash_keys(keys), repeated)).tolist())
     return [name for name, times in counts.items() if times > 1]

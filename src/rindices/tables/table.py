@@ -99,10 +99,14 @@ class Table:
         ids : sequence of str, optional
             The ids of the same people in another table, to be used instead.
         """
-        names = self.ids if ids is None else list(ids)
-        if not with_session or self.sessions is None:
-            return names
-        return [f"{name} {normalise_session(session)}" for name, session in zip(names, self.sessions, strict=True)]
+        return make_row_keys(self.ids if ids is None else list(ids), self.sessions if with_session else None)
+
+
+def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:
+    """Return the key of each row: the id, and the session if there are sessions."""
+    if sessions is None:
+        return ids
+    return [f"{name} {normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Findings) -> Table:

@@ -209,14 +209,3 @@ def test_problems_of_chunks_are_merged_by_code_and_subject() -> None:
     assert merged[0].offenders == ("a", "b")
     assert str(merged[0]) == "t.csv: text: a (and the like in 2 more chunks)."
     assert merged[1] == missing("sex", "c")
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_keys_are_read_without_the_numbers(suffix: str, people: pd.DataFrame, tmp_path: Path) -> None:
-    path = tmp_path / f"t{suffix}"
-    request = write_table(people.assign(session_id=["1", "02"] * (PEOPLE // 2)), path)
-    opened = OpenedTable.open(path, request, SCHEMA_ROWS)
-    for chunk in split_into_chunks(path, SIZE):
-        keys = [key for result in opened.validate_chunk(chunk, ROWS) for key in result.keys]
-        assert [key for some in opened.read_keys(chunk, ROWS) for key in some] == keys
-        assert keys

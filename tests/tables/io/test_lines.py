@@ -9,6 +9,7 @@ from rindices.errors import Findings, TableError
 from rindices.tables.io import lines as io_lines
 from rindices.tables.io.dialect import Dialect
 from rindices.tables.io.lines import (
+    count_lines,
     explain_read_errors,
     list_rows,
     read_line,
@@ -56,8 +57,8 @@ def test_numbers_count_the_lines_of_the_file_and_not_of_the_chunk(tmp_path: Path
 def test_quotation_marks_that_pairs_hide_are_seen_on_request() -> None:
     findings = Findings()
     block = split_lines(b'id,a,b\np1,5" x,"y\np2,1,2', Path("t.csv"), 0, DIALECT, findings)
-    assert refuse_joined_lines(block, DIALECT, findings, lambda line: line.count(b'"') % 2 == 1).rows == [1, 2]
-    assert refuse_joined_lines(block, DIALECT, findings, lambda line: b'"' in line).rows == [2]
+    assert refuse_joined_lines(block, DIALECT, findings, []).rows == [1, 2]
+    assert refuse_joined_lines(block, DIALECT, findings).rows == [2]
 
 
 def test_long_rows_are_refused_by_number() -> None:
@@ -94,3 +95,11 @@ def test_errors_of_the_system_name_the_file(tmp_path: Path) -> None:
     message = r"gone\.csv: the file cannot be read \(No such file"
     with pytest.raises(TableError, match=message), explain_read_errors(path):
         path.read_bytes()
+
+
+def test_lines_are_counted_on_from_the_last_offset(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a\nb\nc\n")
+    assert [count_lines(path, end) for end in (2, 6, 4, 100)] == [1, 3, 2, 3]
+    path.write_bytes(b"a\n\n\nb\nc\n")
+    assert count_lines(path, 100) == 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -55,14 +55,43 @@ def compute_whitening_matrix(covariance: FloatArray) -> FloatArray:
 def pretrain_transformation(
     stack: MemberStack, batches: BatchSampler, starts: Sequence[LinearStart], recipe: Recipe, seed: int
 ) -> None:
-    """Fit f to x + D q(z) by Adam, mainly in the metric in which normal variation is white.
-
-    In the plain metric, small errors in directions of little variation would ruin the inverse.
-    """
+    """Fit f to x + D q(z), the linear starts of the members."""
     like = stack.phi
     shifts = CONTROL_SD * torch.as_tensor(np.stack([start.patterns.T for start in starts])).to(like)
     quantiles = torch.as_tensor(np.stack([start.prior.quantiles for start in starts])).to(like)
-    whitening = torch.as_tensor(np.stack([compute_whitening_matrix(start.noise) for start in starts])).to(like)
+
+    def compute_change(z: Tensor) -> Tensor:
+        return torch.bmm(_interpolate_quantiles(z, quantiles), shifts)
+
+    fit_transformation(stack, batches, compute_change, [start.noise for start in starts], recipe, seed)
+
+
+def fit_transformation(
+    stack: MemberStack,
+    batches: BatchSampler,
+    compute_change: Callable[[Tensor], Tensor],
+    noise: Sequence[FloatArray],
+    recipe: Recipe,
+    seed: int,
+) -> None:
+    """Fit f to x + change(z) by Adam, mainly in the metric in which normal variation is white.
+
+    In the plain metric, small errors in directions of little variation would ruin the inverse.
+
+    Parameters
+    ----------
+    stack : MemberStack
+        Its f is changed in place.
+    batches : BatchSampler
+    compute_change : callable
+        Takes severities (S, B, M); returns the change (S, B, R) on the scale of the networks.
+    noise : sequence of (R, R)
+        Covariance of normal variation, one for each member.
+    recipe : Recipe
+    seed : int
+    """
+    like = stack.phi
+    whitening = torch.as_tensor(np.stack([compute_whitening_matrix(each) for each in noise])).to(like)
     streams = [np.random.default_rng([seed, member, 2]) for member in stack.members]
     with torch.inference_mode(False), torch.enable_grad():
         weights = [torch.nn.Parameter(weight.clone()) for weight in stack.weights.networks.f]
@@ -72,7 +101,7 @@ def pretrain_transformation(
                 group["lr"] = recipe.start_rate * min(1.0, 2.0 - 2.0 * step / recipe.start_steps)
             x, z = _draw_pretraining_batch(batches, streams, like)
             change = networks.apply_transformation(Transformation(*weights), x, append_ones(z)).change
-            error = (change - torch.bmm(_interpolate_quantiles(z, quantiles), shifts)) / CONTROL_SD
+            error = (change - compute_change(z)) / CONTROL_SD
             whitened_loss = torch.bmm(error, whitening).square().mean(dim=(1, 2))
             loss = (whitened_loss + _UNWHITENED_WEIGHT * error.square().mean(dim=(1, 2))).sum()
             adam.zero_grad()

@@ -201,19 +201,6 @@ class OpenedTable:
             problems = [_shift_lines(problem, chunk) for problem in validation.problems]
             yield replace(validation, problems=(*(findings if start == 0 else ()), *problems))
 
-    def read_keys(self, chunk: TableChunk, rows: int) -> Iterator[Sequence[str]]:
-        """Yield the keys of the rows of a chunk that was validated before, without reading their numbers."""
-        if self.request.participants is not None:  # keys are then those of the participants
-            yield from (validation.keys for validation in self.validate_chunk(chunk, rows))
-            return
-        columns = [name for name in (self.table.id_column, self.table.session_column) if name]
-        if self.dialect is None:
-            frames = read_batches(chunk.path, columns, range(chunk.start, chunk.stop), rows)
-        else:
-            frames = iter([self._read_text(chunk, self.dialect, Findings(), columns)])
-        for frame in frames:
-            yield build_chunk_table(self.table, frame, Findings()).keys()
-
     def count_rows(self, chunk: TableChunk) -> int:
         """Return the number of rows of a chunk without parsing it: lines of text, or what parquet says."""
         if self.dialect is None:
@@ -228,13 +215,10 @@ class OpenedTable:
         with explain_read_errors(self.path):
             return self.path.stat().st_size
 
-    def _read_text(
-        self, chunk: TableChunk, dialect: Dialect, findings: Findings, columns: Collection[str] | None = None
-    ) -> pd.DataFrame:
+    def _read_text(self, chunk: TableChunk, dialect: Dialect, findings: Findings) -> pd.DataFrame:
         """Return the rows of a text chunk; a frame without rows where all lines are blank."""
         as_text, content = self.request.roles.text_columns(), _read_bytes(chunk)
-        frame = read_lines(content, chunk.path, chunk.start, dialect, as_text, findings, columns=columns)
-        return frame[columns or self.columns]
+        return read_lines(content, chunk.path, chunk.start, dialect, as_text, findings)[self.columns]
 
     def _validate_rows(self, frame: pd.DataFrame) -> ValidationResult:
         """Validate further rows with the schema of the first ones."""

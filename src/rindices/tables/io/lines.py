@@ -1,11 +1,15 @@
 """Physical lines of a text table: each person has one line, and every line is accounted for."""
 
 import csv
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+import os
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import numpy as np
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
 from rindices.tables.io.dialect import WHITESPACE_REGEX, Dialect
@@ -18,6 +22,8 @@ MAX_CELL_BYTES = 100_000
 """Longest cell that is read; spreadsheets hold less."""
 _MAX_LINE_BYTES = 4_000_000
 _CONTROL_BYTES = bytes([*range(9), 11, 12, *range(14, 32), 127])  # all but tab and the ends of lines
+_CONTROL_REGEX = re.compile(b"[" + re.escape(_CONTROL_BYTES) + b"]")
+_MARK_REGEX = re.compile(b'"')
 _CONTROL_CURE = "Remove it: a cell holds printable text"
 _MAX_JOINED_LINES = 50
 _MAX_NAMED_LINES = 1_000
@@ -65,6 +71,14 @@ class LineBlock:
         """
         return b"\n".join([b"", *self.pick_rows()])
 
+    def find_rows(self, text: bytes, pattern: re.Pattern[bytes]) -> list[int]:
+        """Return the indices of the rows in which a pattern occurs; ``text`` is the result of `join_rows`."""
+        places = [match.start() for match in pattern.finditer(text)]
+        if not places:
+            return []
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        return [self.rows[k] for k in np.unique(np.searchsorted(ends, places) - 1).tolist()]
+
 
 def list_rows(lines: Iterable[bytes], dialect: Dialect) -> list[int]:
     """Return the indices of the lines that are rows: those with more than blanks, separators and quotation marks.
@@ -95,12 +109,28 @@ def read_line(file: BinaryIO, path: Path) -> bytes:
     return Findings().fatal(ProblemCode.BAD_ROWS, what, path.name, "Shorten its cells, or export the table again")
 
 
+class _LineCount(NamedTuple):
+    """Number of lines before an offset of a file, with its size and time of change."""
+
+    file: tuple[Path, int, int]
+    end: int
+    lines: int
+
+
+_last_count = _LineCount((Path(), 0, 0), 0, 0)
+
+
 def count_lines(path: Path, end: int) -> int:
-    """Return the number of lines before an offset in a file."""
-    lines = 0
+    """Return the number of lines before an offset in a file; counting goes on from the last offset of the same file."""
+    global _last_count
     with explain_read_errors(path), path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        key = (path, status.st_size, status.st_mtime_ns)
+        start, lines = _last_count[1:] if _last_count.file == key and _last_count.end <= end else (0, 0)
+        file.seek(start)
         while file.tell() < end and (content := file.read(min(1_000_000, end - file.tell()))):
             lines += content.count(b"\n")
+    _last_count = _LineCount(key, end, lines)
     return lines
 
 
@@ -145,16 +175,16 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
             findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, block.path.name, _CONTROL_CURE)
     text, n_separators = block.join_rows(), (len(dialect.header) - 1) * len(block.rows)
     is_regular = dialect.separator == WHITESPACE_REGEX or text.count(dialect.separator.encode()) == n_separators
+    marked = [k for k in block.find_rows(text, _MARK_REGEX) if block.lines[k].count(b'"') % 2 == 1]
     block = _refuse_long_cells(_refuse_control_characters(block, text, findings), dialect, findings)
-    block = refuse_joined_lines(block, dialect, findings, lambda line: line.count(b'"') % 2 == 1)
+    block = refuse_joined_lines(block, dialect, findings, marked)
     return block if is_regular else refuse_long_rows(block, dialect, findings)
 
 
 def _refuse_control_characters(block: LineBlock, text: bytes, findings: Findings) -> LineBlock:
-    if len(text.translate(None, _CONTROL_BYTES)) == len(text):
+    if len(text.translate(None, _CONTROL_BYTES)) == len(text):  # faster than the pattern
         return block
-    lines = {index: block.lines[index] for index in block.rows}
-    refused = [k for k, line in lines.items() if len(line.translate(None, _CONTROL_BYTES)) < len(line)]
+    refused = block.find_rows(text, _CONTROL_REGEX)
     words = ("line holds a control character", "lines hold a control character")
     return _report_lines(block, refused, ProblemCode.CONTROL_CHARACTERS, words, _CONTROL_CURE, findings)
 
@@ -170,7 +200,7 @@ def _refuse_long_cells(block: LineBlock, dialect: Dialect, findings: Findings) -
 
 
 def refuse_joined_lines(
-    block: LineBlock, dialect: Dialect, findings: Findings, is_candidate: Callable[[bytes], bool]
+    block: LineBlock, dialect: Dialect, findings: Findings, candidates: Sequence[int] | None = None
 ) -> LineBlock:
     """Report lines which a quotation mark joins to the next, and return the block without their cells.
 
@@ -180,13 +210,16 @@ def refuse_joined_lines(
     dialect : Dialect
     findings : Findings
         Takes the error.
-    is_candidate : callable
-        Whether a line must be looked at.
+    candidates : sequence of int, optional
+        Indices of the lines to look at; all with a quotation mark if left out.
     """
+    if candidates is None:
+        candidates = block.find_rows(block.join_rows(), _MARK_REGEX)
     opening: list[int] = []
     joined: set[int] = set()
-    for index in [k for k in block.rows if is_candidate(block.lines[k])]:
-        if index in joined or not _opens_mark(block.lines[index], dialect):
+    rows = set(block.rows) if candidates else set()
+    for index in candidates:
+        if index not in rows or index in joined or not _opens_mark(block.lines[index], dialect):
             continue
         opening.append(index)
         joined |= {index, *_find_rest_of_cell(block.lines, index, dialect)}

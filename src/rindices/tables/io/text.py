@@ -136,7 +136,6 @@ def read_lines(
     as_text: "Collection[str]",
     findings: Findings,
     rows: int | None = None,
-    columns: "Collection[str] | None" = None,
 ) -> pd.DataFrame:
     """Read lines of a text table in which each row is one line.
 
@@ -158,8 +157,6 @@ def read_lines(
         Takes the problems.
     rows : int, optional
         Read at most this many.
-    columns : collection of str, optional
-        Read only these; others are not checked.
 
     Returns
     -------
@@ -167,11 +164,11 @@ def read_lines(
         Its index, ``line``, counts the lines of the content from 0.
     """
     block = refuse_lines(split_lines(content, path, start, dialect, findings), dialect, findings)
-    options = _build_read_options(dialect, as_text) | {"nrows": rows, "usecols": columns}
+    options = _build_read_options(dialect, as_text) | {"nrows": rows}
     try:
         return _parse_block(block, options)
     except _PARSER_ERRORS as error:
-        readable = refuse_joined_lines(block, dialect, findings, lambda line: b'"' in line)
+        readable = refuse_joined_lines(block, dialect, findings)
         readable = refuse_long_rows(readable, dialect, findings)
         if len(readable.rows) == len(block.rows):
             _raise_row_error(error, block, dialect, findings)
@@ -183,12 +180,14 @@ def read_lines(
 
 def _parse_block(block: LineBlock, options: dict[str, Any]) -> pd.DataFrame:
     """Parse the rows of a block; another number of rows than lines is an error."""
-    frame = _parse_csv(block.join_rows(), options)
+    text = block.join_rows()
+    frame = _parse_csv(text, options)
     lines = block.rows[: options["nrows"]]
     if len(frame) != len(lines):
         raise _RowCountError(f"{len(lines):,} lines are {len(frame):,} rows")
     frame.index = pd.Index(lines, name=LINE, dtype=np.intp)
-    return restore_texts(_read_decimal_commas(frame, options["dtype"]) if options["decimal"] == "," else frame)
+    frame = _read_decimal_commas(frame, options["dtype"]) if options["decimal"] == "," else frame
+    return restore_texts(frame) if b"'" in text else frame
 
 
 def _read_decimal_commas(frame: pd.DataFrame, as_text: "Collection[str]") -> pd.DataFrame:
