@@ -33,8 +33,9 @@ from rindices.learners.surreal.stopping import CHANCE_LOSS, held_out_discriminat
 from rindices.learners.surreal.supervised_start import fit_transformation
 from rindices.learners.surreal.train import run_steps
 from rindices.learners.surreal.training_state import TrainingPlan, TrainingState, make_training_state
-from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel, fit_trajectories
+from rindices.learners.trajectory.expectation_maximisation import fit_trajectories
 from rindices.learners.trajectory.members import make_trajectory_start
+from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import pattern_c_index

@@ -8,11 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from rindices._typing import FloatArray
+from rindices._typing import FloatArray, IntArray
 from rindices.blocks import shifted_matmul
 from rindices.learners.log_transform import (
     IDENTITY_THRESHOLD,
@@ -20,18 +20,35 @@ from rindices.learners.log_transform import (
     invert_log_transform,
     log_with_tangent,
 )
-from rindices.learners.severity_points import N_STEPS, compute_step_basis
+from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
+from rindices.learners.severity_points import N_STEPS, average_step_basis, compute_log_copula, compute_step_basis
 from rindices.learners.severity_posterior import SeverityPosterior
 from rindices.preprocess.standardise import CONTROL_SD
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
 """Severities at which a member's patterns are recorded."""
+_MAX_POSTERIORS = 1_000  # kept for people who lack the same regions
 LEAKY_RELU_SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
 
 def compute_hidden_widths(n_regions: int) -> tuple[int, int]:
     """Return H and L, the widths of the hidden layers: 69 and 34 for the paper's 139 regions."""
     return max(1, n_regions // 2), max(1, n_regions // 4)
+
+
+class MeasuredIndices(NamedTuple):
+    """R-indices of people who lack regions.
+
+    Attributes
+    ----------
+    indices : (N, M)
+        Given the regions that are there.
+    added_variance : (N, M)
+        Variance that the R-indices would have over the possible values of the missing regions.
+    """
+
+    indices: FloatArray
+    added_variance: FloatArray
 
 
 @dataclass(frozen=True)
@@ -174,11 +191,14 @@ class TrajectoryHead(ShiftHead):
         Change of each region in each of K equal steps of severity, in standard deviations of the controls' shifts.
     correlation : (M, M)
         Of the Gaussian copula of the severities.
+    precision : (R, R)
+        C^-1, for people who lack regions.
     """
 
     kind: ClassVar[str] = "trajectory"
     steps: FloatArray
     correlation: FloatArray
+    precision: FloatArray
 
     @cached_property
     def posterior(self) -> SeverityPosterior:
@@ -188,6 +208,54 @@ class TrajectoryHead(ShiftHead):
     def finish(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior means (N, M) of the severities, of the result of `project` (N, M * K)."""
         return self.posterior.compute_means(numbers)
+
+    def infer(self, values: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of prepared people (N, R), given the regions that each person has."""
+        is_complete = find_complete_rows(values)
+        if is_complete.all():
+            return super().infer(values)
+        indices = np.empty((len(values), len(self.steps)))
+        indices[is_complete] = super().infer(values[is_complete])
+        for rows, missing in group_by_missing_cells(values):
+            indices[rows] = self.infer_measured(values[rows], missing).indices
+        return indices
+
+    def infer_measured(self, values: FloatArray, missing: IntArray) -> MeasuredIndices:
+        """Return the R-indices of people who all lack the same regions, given the others.
+
+        Parameters
+        ----------
+        values : (N, R)
+            Prepared people; what stands in the missing regions does not matter.
+        missing : (Q,)
+            Positions of the missing regions.
+        """
+        shifts = self.prepare(values)
+        shifts[:, missing] = 0.0
+        inverse_root, reduced, posterior = self._leave_out(missing)
+        lost = shifts @ self.precision[:, missing] @ inverse_root.T
+        numbers = shifts @ self.weights - lost @ reduced
+        basis, variance = posterior.compute_moments(numbers)
+        completed = numbers + basis @ (reduced.T @ reduced)  # of people whose missing regions are as expected
+        added = variance - self.posterior.compute_moments(completed)[1]
+        return MeasuredIndices(average_step_basis(basis, len(self.steps)), np.maximum(added, 0.0))
+
+    def _leave_out(self, missing: IntArray) -> tuple[FloatArray, FloatArray, SeverityPosterior]:
+        """Return the inverse root of P_mm (Q, Q), what is lost of the steps (Q, M * K), and the posterior without m."""
+        key = missing.tobytes()
+        if key not in self._posteriors_by_missing:
+            if len(self._posteriors_by_missing) >= _MAX_POSTERIORS:
+                self._posteriors_by_missing.clear()
+            inverse_root = np.linalg.inv(np.linalg.cholesky(self.precision[np.ix_(missing, missing)]))
+            reduced = inverse_root @ self.weights[missing]
+            gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights - reduced.T @ reduced
+            posterior = SeverityPosterior.from_gram(gram, compute_log_copula(self.correlation), len(self.steps))
+            self._posteriors_by_missing[key] = inverse_root, reduced, posterior
+        return self._posteriors_by_missing[key]
+
+    @cached_property
+    def _posteriors_by_missing(self) -> dict[bytes, tuple[FloatArray, FloatArray, SeverityPosterior]]:
+        return {}
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""
@@ -201,6 +269,7 @@ class TrajectoryHead(ShiftHead):
             "weights": (n_regions, n_patterns * N_STEPS),
             "steps": (n_patterns, N_STEPS, n_regions),
             "correlation": (n_patterns, n_patterns),
+            "precision": (n_regions, n_regions),
         }
         return super().shapes(n_regions, n_patterns) | own
 

@@ -73,6 +73,19 @@ def compute_step_basis(z: FloatArray, n_steps: int = N_STEPS) -> FloatArray:
     return np.clip(z[:, :, None] * n_steps - np.arange(n_steps), 0.0, 1.0).reshape(len(z), -1)
 
 
+def average_step_basis(basis: FloatArray, n_patterns: int) -> FloatArray:
+    """Return the severities (N, M) that have this basis (N, M * K): the share of the steps that were taken."""
+    return np.asarray(basis.reshape(len(basis), n_patterns, -1).mean(axis=2))
+
+
+@cache
+def make_point_basis(n_patterns: int, n_steps: int = N_STEPS) -> FloatArray:
+    """Return the basis (G, M * K) at the points of M patterns."""
+    basis = compute_step_basis(make_severity_points(n_patterns), n_steps)
+    basis.setflags(write=False)
+    return basis
+
+
 def compute_log_copula(correlation: FloatArray) -> FloatArray:
     """Return the log density (G,) of a Gaussian copula with correlations (M, M) at the points of M patterns."""
     normal = make_normal_points(len(correlation))

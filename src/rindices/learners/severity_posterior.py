@@ -12,8 +12,10 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.learners.severity_points import (
+    average_step_basis,
     compute_log_copula,
     compute_step_basis,
+    make_point_basis,
     make_severity_levels,
     make_severity_points,
 )
@@ -124,11 +126,25 @@ class SeverityPosterior(NamedTuple):
         correlation : (M, M)
             Of the copula.
         """
-        n_patterns, n_steps, _ = steps.shape
+        return cls.from_gram(steps.reshape(weights.shape[1], -1) @ weights, compute_log_copula(correlation), len(steps))
+
+    @classmethod
+    def from_gram(cls, gram: FloatArray, log_copula: FloatArray, n_patterns: int) -> Self:
+        """Build the posterior from products of the steps.
+
+        Parameters
+        ----------
+        gram : (M * K, M * K)
+            Steps times C^-1 times steps.
+        log_copula : (G,)
+            Log density of the prior.
+        n_patterns : int
+            M.
+        """
+        n_steps = len(gram) // n_patterns
         points = make_severity_points(n_patterns)
-        basis = compute_step_basis(points, n_steps)
-        gram = steps.reshape(n_patterns * n_steps, -1) @ weights
-        offset = compute_log_copula(correlation) - 0.5 * ((basis @ gram) * basis).sum(axis=1)
+        basis = make_point_basis(n_patterns, n_steps)
+        offset = log_copula - 0.5 * ((basis @ gram) * basis).sum(axis=1)
         return cls(points, basis, offset, _make_grid(n_patterns, n_steps, gram, offset))
 
     def compute_means(self, numbers: FloatArray) -> FloatArray:
@@ -143,6 +159,22 @@ class SeverityPosterior(NamedTuple):
         if is_rare.any():
             means[:, is_rare] = (self._compute_probabilities(numbers[is_rare])[0] @ self.points).T
         return means.T
+
+    def compute_moments(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the expectations of the basis (N, M * K) and the variances of the severities (N, M)."""
+        n_patterns = self.points.shape[1]
+        sums = None if self.grid is None else _sum_over_grid(numbers, self.grid)
+        if self.grid is None or sums is None or not (sums.total > _MIN_TOTAL).all():
+            probabilities = self._compute_probabilities(numbers)[0]
+            basis, squares = probabilities @ self.basis, probabilities @ self.points**2
+        else:
+            grid = self.grid
+            other_basis = compute_step_basis(grid.other_points, grid.basis.shape[1])
+            basis = (np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last]) / sums.total).T
+            squares = np.concatenate([grid.other_points.T**2 @ sums.joint, grid.levels[None] ** 2 @ sums.last])
+            squares = (squares / sums.total).T
+        means = average_step_basis(basis, n_patterns)
+        return basis, np.maximum(squares - means**2, 0.0)
 
     def summarise(self, numbers: FloatArray) -> PosteriorSummary:
         """Return the sums that EM needs, of people's shifts @ weights (N, M * K)."""
@@ -201,7 +233,7 @@ def _sum_over_grid(numbers: FloatArray, grid: _Grid) -> _GridSums:
         log_scale += top
     others = np.ones((1, people.shape[1]))
     for factor in factors[:-1]:
-        others = (others[:, None] * factor).reshape(-1, people.shape[1])
+        others = (others[:, None] * factor).reshape(len(others) * len(factor), people.shape[1])
     joint = grid.table @ factors[-1]
     joint *= others
     last = grid.table.T @ others

@@ -7,14 +7,9 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices.learners.normal_variation import shrink_scatter
 from rindices.learners.severity_points import compute_step_basis
-from rindices.learners.trajectory.expectation_maximisation import (
-    ControlSums,
-    PatientSums,
-    TrajectoryModel,
-    compute_log_likelihood,
-    fit_trajectories,
-    update_model,
-)
+from rindices.learners.trajectory.expectation_maximisation import fit_trajectories, update_model
+from rindices.learners.trajectory.model import TrajectoryModel
+from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.trajectory.helpers import N_REGIONS, simulate_unfolding
 
@@ -56,11 +51,11 @@ def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
     patients, controls, model = cohort.shifts[cohort.y == 1], cohort.shifts[cohort.y == 0], make_true_start(cohort)
     variances = np.full((2, N_REGIONS), 0.5)
     together = update_model(
-        model, variances, PatientSums.compute(patients, model), ControlSums.compute(controls), rho=0.9
+        model, variances, PatientSums.compute(patients, model), ControlSums.compute(controls, model), rho=0.9
     )[0]
     parts = [PatientSums.compute(part, model) for part in (patients[:150], patients[150:])]
     added = PatientSums(*(first + second for first, second in zip(*parts, strict=True)))
-    control_parts = [ControlSums.compute(part) for part in (controls[:40], controls[40:])]
+    control_parts = [ControlSums.compute(part, model) for part in (controls[:40], controls[40:])]
     added_controls = ControlSums(*(first + second for first, second in zip(*control_parts, strict=True)))
     apart = update_model(model, variances, added, added_controls, rho=0.9)[0]
     for first, second in zip(together, apart, strict=True):

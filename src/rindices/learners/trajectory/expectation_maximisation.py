@@ -10,13 +10,11 @@ The prior of a region's K steps in pattern m is N(0, tau_jm Q_m). Each tau is le
 Q_m = rho d d' + (1 - rho) diag(d^2), with d the common steps of the pattern. With rho = 1 all regions follow the common
 steps (shape ``straight``), and d is learnt; with rho < 1 each region may deviate from them (``curved``).
 
-People enter only through sums over people (`PatientSums`, `ControlSums`), so the same arithmetic can run where people
+People enter only through sums over people (`trajectory.sums`), so the same arithmetic can run where people
 cannot be pooled. Shape letters: N people, R regions, M patterns, K steps, G points of z.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -26,7 +24,8 @@ from rindices._typing import FloatArray
 from rindices.learners.contrastive.sparse_patterns import invert_positive_definite
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
 from rindices.learners.severity_points import make_normal_points
-from rindices.learners.severity_posterior import SeverityPosterior
+from rindices.learners.trajectory.model import TrajectoryModel
+from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
 
 RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9}
 """Share of the prior variance of a region's steps that is common to the regions of a pattern."""
@@ -39,90 +38,6 @@ _CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
 _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
 _MIN_PRIOR_VARIANCE = 1e-10
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
-_MAX_PROBABILITIES = 4_000_000  # in memory at once
-
-
-class TrajectoryModel(NamedTuple):
-    """Patterns as curves, normal variation, and the copula of the severities.
-
-    Attributes
-    ----------
-    steps : (M, K, R)
-        Change of each region in each step of z, in control standard deviations.
-    noise : (R, R)
-        C, the covariance of normal variation.
-    correlation : (M, M)
-        Of the Gaussian copula of z.
-    common : (M, K)
-        d, the common steps of each pattern.
-    """
-
-    steps: FloatArray
-    noise: FloatArray
-    correlation: FloatArray
-    common: FloatArray
-
-    @property
-    def flat_steps(self) -> FloatArray:
-        """The steps as (M * K, R)."""
-        return self.steps.reshape(-1, self.steps.shape[2])
-
-    def compute_weights(self) -> FloatArray:
-        """Return C^-1 times the steps, (R, M * K)."""
-        return np.asarray(np.linalg.solve(self.noise, self.flat_steps.T))
-
-    def make_posterior(self) -> SeverityPosterior:
-        """Return the posterior of the severities."""
-        return SeverityPosterior.build(self.steps, self.compute_weights(), self.correlation)
-
-
-class ControlSums(NamedTuple):
-    """Sums over controls: their number, x x' (R, R) and |x|^4."""
-
-    number: int
-    scatter: FloatArray
-    fourth_power: float
-
-    @classmethod
-    def compute(cls, controls: FloatArray) -> Self:
-        """Sum over controls (N, R), given as shifts from their mean."""
-        return cls(len(controls), controls.T @ controls, _sum_fourth_powers(controls))
-
-
-class PatientSums(NamedTuple):
-    """Sums over patients under the current model.
-
-    Attributes
-    ----------
-    number : int
-    point_weights : (G,)
-        Sum of the posterior probabilities of each point.
-    cross : (R, M * K)
-        Sum of x E[basis]'.
-    scatter : (R, R)
-        Sum of x x'.
-    fourth_power : float
-        Sum of |r|^4, with r what the expected change leaves of a patient.
-    """
-
-    number: int
-    point_weights: FloatArray
-    cross: FloatArray
-    scatter: FloatArray
-    fourth_power: float
-
-    @classmethod
-    def compute(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
-        """Sum over patients (N, R), given as shifts from the controls' mean."""
-        posterior, weights, steps = model.make_posterior(), model.compute_weights(), model.flat_steps
-        point_weights, cross = np.zeros(len(posterior.points)), np.zeros(steps.T.shape)
-        fourth_power = 0.0
-        for part in _split_into_chunks(patients, len(posterior.points)):
-            summary = posterior.summarise(part @ weights)
-            point_weights += summary.point_weights
-            cross += part.T @ summary.basis
-            fourth_power += _sum_fourth_powers(part - summary.basis @ steps)
-        return cls(len(patients), point_weights, cross, patients.T @ patients, fourth_power)
 
 
 @dataclass(frozen=True)
@@ -157,7 +72,8 @@ def fit_trajectories(
     Parameters
     ----------
     controls, patients : (N, R)
-        Shifts from the controls' mean, in control standard deviations.
+        Shifts from the controls' mean, in control standard deviations. Missing cells are NaN; the likelihood is then
+        that of the measured cells.
     start : TrajectoryModel
     shape : {'straight', 'curved'}
     target : ReferenceTarget, optional
@@ -172,11 +88,13 @@ def fit_trajectories(
     -------
     TrajectoryFit
     """
-    control_sums, rho = ControlSums.compute(controls), RHO_BY_SHAPE[shape]
+    control_sums, rho = ControlSums.compute(controls, start), RHO_BY_SHAPE[shape]
+    is_complete = not np.isnan(controls).any()
     model, variances = start, _initialise_variances(start)
     best = TrajectoryFit(start, 0, _compute_mean_likelihood(held_out, start))
     for iteration in range(1, n_iterations + 1):
         sums = PatientSums.compute(patients, model)
+        control_sums = control_sums if is_complete else ControlSums.compute(controls, model)
         model, variances = update_model(model, variances, sums, control_sums, rho, target)
         likelihood = _compute_mean_likelihood(held_out, model)
         if not likelihood < best.held_out + _MIN_GAIN:  # also without held-out patients
@@ -224,16 +142,6 @@ def update_model(
         noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
     correlation = _estimate_correlation(sums, model.correlation.shape[0])
     return TrajectoryModel(steps, noise, correlation, common), variances
-
-
-def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
-    """Return the log-likelihood (N,) of each patient (N, R), up to a constant that no model changes."""
-    posterior, weights, root = model.make_posterior(), model.compute_weights(), np.linalg.cholesky(model.noise)
-    parts = []
-    for part in _split_into_chunks(patients, len(posterior.points)):
-        white = solve_triangular(root, part.T, lower=True)
-        parts.append(posterior.summarise(part @ weights).log_sum - 0.5 * (white**2).sum(axis=0))
-    return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
 def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel) -> float:
@@ -316,14 +224,3 @@ def _estimate_correlation(sums: PatientSums, n_patterns: int) -> FloatArray:
     correlation = _CORRELATION_SHRINKAGE * second_moment / np.outer(sd, sd)
     np.fill_diagonal(correlation, 1.0)
     return np.asarray(correlation)
-
-
-def _split_into_chunks(people: FloatArray, n_points: int) -> Iterator[FloatArray]:
-    """Yield people (N, R) in chunks whose posteriors fit into memory."""
-    size = max(1, _MAX_PROBABILITIES // n_points)
-    for start in range(0, len(people), size):
-        yield people[start : start + size]
-
-
-def _sum_fourth_powers(people: FloatArray) -> float:
-    return float(np.square(np.square(people).sum(axis=1)).sum())

@@ -24,6 +24,7 @@ from rindices.learners.ensemble import (
     compute_split_half_agreement,
 )
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, TrajectoryHead
+from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
@@ -32,9 +33,9 @@ from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsa
 from rindices.learners.trajectory.expectation_maximisation import (
     MAX_ITERATIONS,
     TrajectoryFit,
-    TrajectoryModel,
     fit_trajectories,
 )
+from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.threads import limit_blas_threads
 
 _MIN_STEP_SHARE = 0.02  # of the mean step, at the start
@@ -83,19 +84,23 @@ def fit_trajectory_members(
 
 
 class _ShiftedPeople:
-    """People as shifts, and the head that makes them."""
+    """People as shifts, and the head that makes them.
+
+    Linear starts need all cells: those that are missing are drawn. EM uses the measured cells alone.
+    """
 
     def __init__(self, people: PreparedPeople, n_patterns: int) -> None:
         self.values, self.y, self.reference = people
         self.n_patterns = n_patterns
-        self.head: ContrastiveHead = initialise_contrastive_head(people.X, people.y == 1, n_patterns, straighten=True)
-        self.shifts = self.head.prepare(people.X)
+        completed = complete_people(people.X, people.y, np.random.default_rng(0))
+        self.head: ContrastiveHead = initialise_contrastive_head(completed, people.y == 1, n_patterns, straighten=True)
+        self.shifts, self.completed = self.head.prepare(people.X), self.head.prepare(completed)
 
     def fit_start(self, subsample: Subsample, rng: np.random.Generator) -> LinearStart:
         """Return the linear model of the people of a subsample."""
         seed = int(rng.integers(2**31 - 1))
         return fit_linear_start(
-            self.shifts, self.y, subsample, self.n_patterns, "contrastive", "controls", seed, self.reference
+            self.completed, self.y, subsample, self.n_patterns, "contrastive", "controls", seed, self.reference
         )
 
     @limit_blas_threads()
@@ -104,7 +109,7 @@ class _ShiftedPeople:
     ) -> TrajectoryFit:
         """Fit patterns of a shape to the people of a subsample; without a number, the others tell when to end."""
         shifts, y = self.shifts[subsample.seen], self.y[subsample.seen]
-        target = ReferenceTarget.choose(shifts[y == 0], self.reference)
+        target = ReferenceTarget.choose(self.completed[subsample.seen][y == 0], self.reference)
         held_out = None if n_iterations else self.shifts[subsample.unseen][self.y[subsample.unseen] == 1]
         return fit_trajectories(
             shifts[y == 0],
@@ -119,7 +124,8 @@ class _ShiftedPeople:
     def make_head(self, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
         """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations."""
         preparation = replace(self.head, weights=model.compute_weights()).to_arrays()
-        head = TrajectoryHead(**preparation, steps=model.steps, correlation=model.correlation)
+        precision = np.asarray(np.linalg.inv(model.noise))
+        head = TrajectoryHead(**preparation, steps=model.steps, correlation=model.correlation, precision=precision)
         return head, head.compute_curves(np.array(SEVERITY_LEVELS))
 
 

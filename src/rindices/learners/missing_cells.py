@@ -1,0 +1,250 @@
+"""Missing cells under a normal distribution: what the measured regions of a person say about the others.
+
+With precision P = C^-1 and a person's missing regions m and measured regions o, everything follows from the small
+matrix P_mm: the covariance of the missing regions given the measured ones is P_mm^-1, their expectation is
+-P_mm^-1 P_mo x_o, the measured part of a product a' C_oo^-1 b is a' P b - (P a)_m' P_mm^-1 (P b)_m, and the determinant
+of C_oo is that of C times that of P_mm. People who lack the same regions are treated together.
+Shape letters: N people, R regions, J groups, Q missing regions.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from rindices._typing import BoolArray, FloatArray, IntArray
+
+_MAX_BLOCK_CELLS = 2_000_000  # in memory at once
+_N_COMPLETIONS = 8  # rounds in which missing cells and the covariance are estimated in turn
+_MIN_COMPLETION_CHANGE = 1e-2  # of the completed cells, in standard deviations, at which the rounds end
+
+
+class MissingGroup(NamedTuple):
+    """People who lack the same regions.
+
+    Attributes
+    ----------
+    rows : (N,)
+        Their positions in the table.
+    missing : (Q,)
+        Positions of the regions that they lack.
+    """
+
+    rows: IntArray
+    missing: IntArray
+
+
+def group_by_missing_cells(values: FloatArray) -> list[MissingGroup]:
+    """Return the people (N, R) in groups that lack the same regions; people who lack none are in no group."""
+    is_missing = np.isnan(values)
+    rows = np.flatnonzero(is_missing.any(axis=1))
+    if not len(rows):
+        return []
+    keys = np.packbits(is_missing[rows], axis=1)
+    _, first, labels = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(labels.ravel(), kind="stable")
+    parts = np.split(rows[order], np.cumsum(np.bincount(labels.ravel()))[:-1])
+    return [MissingGroup(part, np.flatnonzero(is_missing[rows[k]])) for part, k in zip(parts, first, strict=True)]
+
+
+def find_complete_rows(values: FloatArray) -> BoolArray:
+    """Return the mask (N,) of people (N, R) without missing cells."""
+    return np.asarray(~np.isnan(values).any(axis=1))
+
+
+class MissingRegions(NamedTuple):
+    """What is needed of a precision for people who lack regions, J groups at a time.
+
+    Groups that lack fewer than Q regions are filled up with a region that does not exist, for which all is 0.
+
+    Attributes
+    ----------
+    rows : (N,)
+        Positions of the people, group after group.
+    group : (N,)
+        Group of each.
+    missing : (J, Q)
+        Positions of the missing regions; R for one that does not exist.
+    inverse_root : (J, Q, Q)
+        Inverse of the lower Cholesky factor of P_mm.
+    log_determinant : (J,)
+        Log-determinant of C_oo minus that of C.
+    """
+
+    rows: IntArray
+    group: IntArray
+    missing: IntArray
+    inverse_root: FloatArray
+    log_determinant: FloatArray
+
+    @classmethod
+    def from_groups(cls, groups: Sequence[MissingGroup], precision: FloatArray) -> Self:
+        """Return the missing regions of groups, for a precision (R, R)."""
+        sizes = np.array([len(group.missing) for group in groups])
+        missing = np.full((len(groups), sizes.max()), len(precision))
+        for j, group in enumerate(groups):
+            missing[j, : sizes[j]] = group.missing
+        is_padding = missing == len(precision)
+        padded = np.pad(precision, ((0, 1), (0, 1)))
+        blocks = padded[missing[:, :, None], missing[:, None, :]]
+        diagonal = np.arange(missing.shape[1])
+        blocks[:, diagonal, diagonal] += is_padding
+        root = np.linalg.cholesky(blocks)
+        inverse_root = np.linalg.inv(root)
+        inverse_root[is_padding] = 0.0
+        log_determinant = 2.0 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
+        rows = np.concatenate([group.rows for group in groups])
+        numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
+        return cls(rows, numbers, missing, inverse_root, log_determinant)
+
+    def reduce(self, products: FloatArray) -> FloatArray:
+        """Return what is lost of products P a, (R, K) -> (J, Q, K): a' C_oo^-1 b is a' P b less the lost parts'."""
+        padded = np.concatenate([products, np.zeros((1, products.shape[1]))])
+        return np.asarray(self.inverse_root @ padded[self.missing])
+
+    def reduce_people(self, products: FloatArray) -> FloatArray:
+        """Return what is lost of each person's x' P: (N, R) -> (N, Q)."""
+        padded = np.pad(products, ((0, 0), (0, 1)))
+        own = np.take_along_axis(padded, self.missing[self.group], axis=1)
+        return np.asarray((self.inverse_root[self.group] @ own[:, :, None])[:, :, 0])
+
+    def expect(self, reduced: FloatArray) -> FloatArray:
+        """Return P_mm^-1 (P a)_m from the result of `reduce`: (J, Q, K) -> (J, Q, K)."""
+        return np.asarray(self.inverse_root.transpose(0, 2, 1) @ reduced)
+
+    def expect_people(self, reduced: FloatArray) -> FloatArray:
+        """Return the expected missing regions of people of mean 0, from the result of `reduce_people`: (N, Q)."""
+        return np.asarray(-(reduced[:, None] @ self.inverse_root[self.group])[:, 0])
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance (J, Q, Q) of the missing regions, given the others."""
+        return np.asarray(self.inverse_root.transpose(0, 2, 1) @ self.inverse_root)
+
+    @property
+    def counts(self) -> FloatArray:
+        """Number of people (J,) in each group."""
+        return np.bincount(self.group, minlength=len(self.missing)).astype(float)
+
+    def sum_by_group(self, people: FloatArray) -> FloatArray:
+        """Return the sum over the people of each group: (N, ...) -> (J, ...)."""
+        starts = np.searchsorted(self.group, np.arange(len(self.missing)))
+        return np.asarray(np.add.reduceat(people, starts, axis=0))
+
+    def add_blocks(self, target: FloatArray, blocks: FloatArray) -> None:
+        """Add blocks (J, Q, Q) of the missing regions to a matrix (R, R), in place."""
+        n = len(target) + 1
+        flat = self.missing[:, :, None] * n + self.missing[:, None, :]
+        target += np.bincount(flat.ravel(), blocks.ravel(), n * n).reshape(n, n)[:-1, :-1]
+
+    def add_rows(self, target: FloatArray, blocks: FloatArray) -> None:
+        """Add blocks (J, Q, K) of rows of the missing regions to a matrix (R, K), in place."""
+        total = np.zeros((len(target) + 1, target.shape[1]))
+        np.add.at(total, self.missing, blocks)
+        target += total[:-1]
+
+    def set_missing(self, target: FloatArray, cells: FloatArray) -> None:
+        """Set the missing cells of people, (N, Q), in a table that has these people among its rows."""
+        people, columns = np.nonzero(self.missing[self.group] < target.shape[1])
+        target[self.rows[people], self.missing[self.group][people, columns]] = cells[people, columns]
+
+
+def iterate_missing_regions(values: FloatArray, precision: FloatArray) -> Iterator[MissingRegions]:
+    """Yield the people (N, R) who lack regions, in batches of groups that lack about as many."""
+    groups = sorted(group_by_missing_cells(values), key=lambda group: len(group.missing))
+    batch: list[MissingGroup] = []
+    n_people = 0
+    for group in groups:
+        n_people += len(group.rows)
+        if batch and n_people * len(group.missing) ** 2 > _MAX_BLOCK_CELLS:
+            yield MissingRegions.from_groups(batch, precision)
+            batch, n_people = [], len(group.rows)
+        batch.append(group)
+    if batch:
+        yield MissingRegions.from_groups(batch, precision)
+
+
+class CompletedPeople(NamedTuple):
+    """People whose missing cells were filled.
+
+    Attributes
+    ----------
+    values : (N, R)
+        Missing cells are their expectations, given the measured ones.
+    scatter : (R, R)
+        Sum over people of the covariance of their missing cells, given the measured ones.
+    """
+
+    values: FloatArray
+    scatter: FloatArray
+
+
+def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPeople:
+    """Fill the missing cells of people of mean 0 and of this precision.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Missing cells are NaN.
+    precision : (R, R)
+
+    Returns
+    -------
+    CompletedPeople
+    """
+    filled = np.where(np.isnan(values), 0.0, values)
+    products, scatter = filled @ precision, np.zeros_like(precision)
+    for regions in iterate_missing_regions(values, precision):
+        cells = regions.expect_people(regions.reduce_people(products[regions.rows]))
+        regions.set_missing(filled, cells)
+        regions.add_blocks(scatter, regions.counts[:, None, None] * regions.covariance)
+    return CompletedPeople(filled, scatter)
+
+
+def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | None = None) -> FloatArray:
+    """Fill missing cells by the other cells of a person, with means of each group and one covariance.
+
+    Cells and covariance are estimated in turn (EM of the normal distribution, with a Ledoit-Wolf covariance).
+
+    Parameters
+    ----------
+    values : (N, R)
+        Prepared people; missing cells are NaN.
+    y : (N,)
+        0 control, 1 patient.
+    rng : Generator, optional
+        If given, cells are drawn from their distribution instead of being its expectation. The covariance of people
+        with drawn cells is unbiased; that of people with expected cells is too small.
+
+    Returns
+    -------
+    (N, R)
+        The same array if nothing is missing.
+    """
+    if not np.isnan(values).any():
+        return values
+    from rindices.learners.normal_variation import shrink_scatter  # needs scipy, which applying a model does not
+
+    means = np.stack([np.nanmean(values[y == label], axis=0) for label in (0, 1)])[y]
+    scale = np.nanstd(values - means, axis=0)
+    deviations = (values - means) / scale
+    filled, scatter = np.where(np.isnan(deviations), 0.0, deviations), np.zeros((values.shape[1],) * 2)
+    precision: FloatArray = np.eye(values.shape[1])
+    for _ in range(_N_COMPLETIONS):
+        before = filled
+        centres = np.stack([filled[y == label].mean(axis=0) for label in (0, 1)])[y]
+        residuals = filled - centres
+        fourth_power = float(np.square(np.square(residuals).sum(axis=1)).sum())
+        covariance = shrink_scatter(residuals.T @ residuals + scatter, fourth_power, len(values))
+        precision = np.asarray(np.linalg.inv(covariance))
+        completed = fill_missing_cells(deviations - centres, precision)
+        filled, scatter = completed.values + centres, completed.scatter
+        if np.abs(filled - before).max() < _MIN_COMPLETION_CHANGE:
+            break
+    if rng is not None:
+        noise = np.zeros_like(filled)
+        for regions in iterate_missing_regions(deviations, precision):
+            drawn = rng.standard_normal((len(regions.rows), regions.missing.shape[1]))
+            regions.set_missing(noise, regions.expect_people(drawn))
+        filled = filled + noise
+    return np.where(np.isnan(values), means + scale * filled, values)

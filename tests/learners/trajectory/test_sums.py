@@ -1,0 +1,123 @@
+"""Sums over patients with missing cells, against a loop over people with the measured part of the covariance."""
+
+import numpy as np
+import pytest
+
+from rindices.learners.inference import TrajectoryHead
+from rindices.learners.severity_points import compute_log_copula, make_point_basis, make_severity_points
+from rindices.learners.trajectory.model import TrajectoryModel
+from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
+
+N_REGIONS = 8
+
+
+@pytest.fixture
+def model() -> TrajectoryModel:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(N_REGIONS, N_REGIONS))
+    correlation = np.array([[1.0, 0.4], [0.4, 1.0]])
+    noise = root @ root.T / N_REGIONS + 0.3 * np.eye(N_REGIONS)
+    return TrajectoryModel(-rng.random((2, 5, N_REGIONS)), noise, correlation, np.full((2, 5), 0.2))
+
+
+def make_people(n: int, share: float = 0.3) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    people = rng.normal(-1.0, 1.5, size=(n, N_REGIONS))
+    people[rng.random(people.shape) < share] = np.nan
+    people[0] = 0.3  # one who lacks nothing
+    people[np.isnan(people).all(axis=1), 0] = 0.5
+    return people
+
+
+def compute_probabilities(person: np.ndarray, model: TrajectoryModel) -> tuple[np.ndarray, float]:
+    """Probabilities of the points and log-likelihood, by the densities of the measured regions."""
+    o = ~np.isnan(person)
+    changes = make_point_basis(2) @ model.flat_steps
+    noise = model.noise[np.ix_(o, o)]
+    deviations = person[o] - changes[:, o]
+    density = -0.5 * ((deviations @ np.linalg.inv(noise)) * deviations).sum(axis=1)
+    density += compute_log_copula(model.correlation) - 0.5 * np.linalg.slogdet(noise)[1]
+    return np.exp(density) / np.exp(density).sum(), float(np.log(np.exp(density).mean()))
+
+
+def test_sums_with_missing_cells_against_a_loop(model: TrajectoryModel) -> None:
+    patients = make_people(25)
+    sums = PatientSums.compute(patients, model)
+    basis = make_point_basis(2)
+    cross, scatter, weights = np.zeros((N_REGIONS, 10)), np.zeros((N_REGIONS, N_REGIONS)), np.zeros(len(basis))
+    for person in patients:
+        m = np.isnan(person)
+        p = compute_probabilities(person, model)[0]
+        slope = np.linalg.solve(model.noise[np.ix_(~m, ~m)], model.noise[np.ix_(~m, m)])
+        changes = basis @ model.flat_steps
+        completed = np.repeat(person[None], len(basis), axis=0)  # at each point
+        completed[:, m] = changes[:, m] + (person[~m] - changes[:, ~m]) @ slope
+        cross += completed.T @ (p[:, None] * basis)
+        scatter += completed.T @ (p[:, None] * completed)
+        scatter[np.ix_(m, m)] += model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+        weights += p
+    np.testing.assert_allclose(sums.cross, cross)
+    np.testing.assert_allclose(sums.scatter, scatter)
+    np.testing.assert_allclose(sums.point_weights, weights)
+    assert sums.number == 25
+
+
+def test_likelihood_is_that_of_the_measured_cells(model: TrajectoryModel) -> None:
+    patients = make_people(12)
+    expected = [compute_probabilities(person, model)[1] for person in patients]
+    np.testing.assert_allclose(compute_log_likelihood(patients, model), expected)
+
+
+def test_chunks_do_not_change_the_sums(model: TrajectoryModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    patients = make_people(25)
+    whole, likelihoods = PatientSums.compute(patients, model), compute_log_likelihood(patients, model)
+    monkeypatch.setattr("rindices.learners.trajectory.sums._MAX_PROBABILITIES", 3_000)
+    for first, second in zip(whole, PatientSums.compute(patients, model), strict=True):
+        np.testing.assert_allclose(first, second)
+    np.testing.assert_allclose(likelihoods, compute_log_likelihood(patients, model))
+
+
+def test_controls_with_missing_cells(model: TrajectoryModel) -> None:
+    controls = make_people(20)
+    sums = ControlSums.compute(controls, model)
+    scatter = np.zeros((N_REGIONS, N_REGIONS))
+    for person in controls:
+        m = np.isnan(person)
+        slope = np.linalg.solve(model.noise[np.ix_(~m, ~m)], model.noise[np.ix_(~m, m)])
+        completed = person.copy()
+        completed[m] = person[~m] @ slope
+        scatter += np.outer(completed, completed)
+        scatter[np.ix_(m, m)] += model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+    np.testing.assert_allclose(sums.scatter, scatter)
+
+
+@pytest.mark.parametrize("n_missing", [1, 3, 6])
+def test_a_head_infers_from_the_measured_regions(model: TrajectoryModel, n_missing: int) -> None:
+    rng = np.random.default_rng(n_missing)
+    ones, zeros = np.ones(N_REGIONS), np.zeros(N_REGIONS)
+    precision = np.linalg.inv(model.noise)
+    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.compute_weights(), model.steps, model.correlation)
+    head = TrajectoryHead(*arrays, precision)
+    people = rng.normal(-1.0, 1.0, size=(7, N_REGIONS))
+    missing = rng.choice(N_REGIONS, n_missing, replace=False)
+    people[:, np.sort(missing)] = np.nan
+    points = make_severity_points(2)
+    probabilities = np.array([compute_probabilities(person, model)[0] for person in people])
+    np.testing.assert_allclose(head.infer(people), probabilities @ points, atol=1e-8)
+    result = head.infer_measured(people, np.sort(missing))
+    np.testing.assert_allclose(result.indices, probabilities @ points, atol=1e-8)
+    # the variance over possible values of the missing regions is about what is added
+    drawn = []
+    for person, p in zip(people, probabilities, strict=True):
+        z = rng.choice(len(points), size=4_000, p=p)
+        changes = (make_point_basis(2) @ model.flat_steps)[z]
+        m = np.isnan(person)
+        slope = np.linalg.solve(model.noise[np.ix_(~m, ~m)], model.noise[np.ix_(~m, m)])
+        covariance = model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+        completed = np.repeat(person[None], len(z), axis=0)
+        noise = rng.multivariate_normal(np.zeros(m.sum()), covariance, size=len(z))
+        completed[:, m] = changes[:, m] + (person[~m] - changes[:, ~m]) @ slope + noise
+        drawn.append(head.infer(completed).var(axis=0))
+    np.testing.assert_allclose(result.added_variance.mean(), np.mean(drawn), rtol=0.3, atol=2e-4)
+    order = rng.permutation(7)
+    np.testing.assert_allclose(head.infer(people[order]), head.infer(people)[order])
