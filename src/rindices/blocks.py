@@ -10,7 +10,7 @@ BLOCK_SIZE = 512
 """People in a block."""
 
 
-def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray) -> FloatArray:
+def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray, block_size: int = BLOCK_SIZE) -> FloatArray:
     """Apply a function of people block by block.
 
     The order of the sums in a matrix product, and so its last digits, depends on the number of rows. Therefore the last
@@ -22,6 +22,8 @@ def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray) -> F
     function : callable
         Maps a block (B, ...) of each array to (B, ...), each row independently of the others.
     *arrays : (N, ...)
+    block_size : int
+        B.
 
     Returns
     -------
@@ -30,12 +32,12 @@ def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray) -> F
     n_people = len(arrays[0])
     if not n_people:
         return function(*arrays)
-    first = function(*(_pad_block(array, 0) for array in arrays))
+    first = function(*(_pad_block(array, 0, block_size) for array in arrays))
     result = np.empty((n_people, *first.shape[1:]), first.dtype, order="F" if first.flags.f_contiguous else "C")
-    result[:BLOCK_SIZE] = first[:n_people]
-    for start in range(BLOCK_SIZE, n_people, BLOCK_SIZE):
-        block = result[start : start + BLOCK_SIZE]
-        block[...] = function(*(_pad_block(array, start) for array in arrays))[: len(block)]
+    result[:block_size] = first[:n_people]
+    for start in range(block_size, n_people, block_size):
+        block = result[start : start + block_size]
+        block[...] = function(*(_pad_block(array, start, block_size) for array in arrays))[: len(block)]
     return result
 
 
@@ -62,11 +64,11 @@ def take_rows(array: AnyArray, rows: IntArray) -> AnyArray:
     return np.take(array.T, rows, axis=-1).T
 
 
-def _pad_block(array: AnyArray, start: int) -> AnyArray:
+def _pad_block(array: AnyArray, start: int, block_size: int) -> AnyArray:
     """Return one block of rows in column-major order, as tables lie in memory: the order of sums depends on it."""
     dtype = np.float64 if array.dtype.kind == "f" else array.dtype
-    rows = np.asfortranarray(array[start : start + BLOCK_SIZE], dtype=dtype)
-    if len(rows) == BLOCK_SIZE:
+    rows = np.asfortranarray(array[start : start + block_size], dtype=dtype)
+    if len(rows) == block_size:
         return rows
-    padding = np.broadcast_to(rows[-1:], (BLOCK_SIZE - len(rows), *rows.shape[1:]))
+    padding = np.broadcast_to(rows[-1:], (block_size - len(rows), *rows.shape[1:]))
     return np.asfortranarray(np.concatenate([rows, padding]))

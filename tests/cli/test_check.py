@@ -313,7 +313,7 @@ def three_regions(volumes: pd.DataFrame) -> pd.DataFrame:
 
 
 NOT_READY: dict[str, tuple[Change, list[str], str]] = {
-    "missing cell": (volumes_are(cell("47", None)), [], "sub-003"),
+    "missing covariate": (people_are(cell("age", None)), ["--covariates", "age"], "sub-003"),
     "site without controls": (
         people_are(lambda p: p.assign(site=["A", "B"] * 20)),
         ["--site", "site"],

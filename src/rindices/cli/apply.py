@@ -61,7 +61,9 @@ def apply(
     patients: Patients = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
     missing_codes: MissingCodes = None,
-    on_missing: Annotated[str, typer.Option(help="error, or drop people who lack a value.")] = "error",
+    on_missing: Annotated[
+        str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
+    ] = "model",
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
@@ -75,8 +77,8 @@ def apply(
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest
 
-    if on_missing not in ("error", "drop"):
-        raise typer.BadParameter("give error or drop", param_hint="--on-missing")
+    if on_missing not in ("model", "drop", "error"):
+        raise typer.BadParameter("give model, drop or error", param_hint="--on-missing")
     if new_sites not in ("refuse", "controls"):
         raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
     learn_sites = new_sites == "controls"
@@ -152,7 +154,7 @@ def _apply_in_memory(
     cohort = validation.cohort_or_raise()
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
-    indices, problems, counted = fitted.assess(cohort)
+    indices, problems, counted = fitted.assess(cohort, request.on_missing)
     check_people_count(validation.rows - validation.left_out, len(indices), out)
     write_indices(indices, out)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)

@@ -59,7 +59,7 @@ def check(
     measure: Measure = None,
     missing_codes: MissingCodes = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns that fit is to try.")] = None,
-    on_missing: Annotated[str | None, typer.Option(help="error, drop, or report.")] = None,
+    on_missing: Annotated[str | None, typer.Option(help="model, drop, error, or report.")] = None,
     as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""

@@ -211,7 +211,7 @@ def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | 
     values : (N, R)
         Prepared people; missing cells are NaN.
     y : (N,)
-        0 control, 1 patient.
+        Group of each person; 0 for everyone where groups must not matter.
     rng : Generator, optional
         If given, cells are drawn from their distribution instead of being its expectation. The covariance of people
         with drawn cells is unbiased; that of people with expected cells is too small.
@@ -225,14 +225,16 @@ def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | 
         return values
     from rindices.learners.normal_variation import shrink_scatter  # needs scipy, which applying a model does not
 
-    means = np.stack([np.nanmean(values[y == label], axis=0) for label in (0, 1)])[y]
+    labels = np.unique(y)
+    y = np.searchsorted(labels, y)
+    means = np.stack([np.nanmean(values[y == label], axis=0) for label in range(len(labels))])[y]
     scale = np.nanstd(values - means, axis=0)
     deviations = (values - means) / scale
     filled, scatter = np.where(np.isnan(deviations), 0.0, deviations), np.zeros((values.shape[1],) * 2)
     precision: FloatArray = np.eye(values.shape[1])
     for _ in range(_N_COMPLETIONS):
         before = filled
-        centres = np.stack([filled[y == label].mean(axis=0) for label in (0, 1)])[y]
+        centres = np.stack([filled[y == label].mean(axis=0) for label in range(len(labels))])[y]
         residuals = filled - centres
         fourth_power = float(np.square(np.square(residuals).sum(axis=1)).sum())
         covariance = shrink_scatter(residuals.T @ residuals + scatter, fourth_power, len(values))

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from rindices._typing import FloatArray, IntArray
+from rindices.learners.missing_cells import complete_people
 
 
 class PreparedPeople(NamedTuple):
@@ -11,7 +12,7 @@ class PreparedPeople(NamedTuple):
     Attributes
     ----------
     X : (N, R)
-        Prepared people; controls have mean 1 and standard deviation 0.1.
+        Prepared people; controls have mean 1 and standard deviation 0.1. Missing cells are NaN.
     y : (N,)
         0 control, 1 patient.
     reference : (R, R), optional
@@ -21,6 +22,10 @@ class PreparedPeople(NamedTuple):
     X: FloatArray
     y: IntArray
     reference: FloatArray | None = None
+
+    def complete(self) -> "PreparedPeople":
+        """Return the people with missing cells filled by what their other cells predict."""
+        return self._replace(X=complete_people(self.X, self.y))
 
     def take(self, rows: IntArray) -> "PreparedPeople":
         """Return some of the people."""

@@ -5,7 +5,7 @@ of one factor for each pattern and of a table that is the same for everyone, so 
 with few exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G points of z.
 """
 
-from functools import reduce
+from functools import cache, reduce
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -169,7 +169,7 @@ class SeverityPosterior(NamedTuple):
             basis, squares = probabilities @ self.basis, probabilities @ self.points**2
         else:
             grid = self.grid
-            other_basis = compute_step_basis(grid.other_points, grid.basis.shape[1])
+            other_basis = make_other_basis(n_patterns, grid.basis.shape[1])
             basis = (np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last]) / sums.total).T
             squares = np.concatenate([grid.other_points.T**2 @ sums.joint, grid.levels[None] ** 2 @ sums.last])
             squares = (squares / sums.total).T
@@ -183,7 +183,7 @@ class SeverityPosterior(NamedTuple):
         grid, sums = self.grid, _sum_over_grid(numbers, self.grid)
         if not (sums.total > _MIN_TOTAL).all():
             return self._summarise_by_points(numbers)
-        other_basis = compute_step_basis(grid.other_points, grid.basis.shape[1])
+        other_basis = make_other_basis(self.points.shape[1], grid.basis.shape[1])
         basis = np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last]) / sums.total
         point_weights = (sums.others @ (sums.last_factor / sums.total).T) * grid.table
         log_sum = np.log(sums.total) + sums.log_scale - np.log(len(self.points))
@@ -203,6 +203,14 @@ class SeverityPosterior(NamedTuple):
         total = density.sum(axis=1, keepdims=True)
         density /= total
         return density, (top + np.log(total))[:, 0] - np.log(len(self.points))
+
+
+@cache
+def make_other_basis(n_patterns: int, n_steps: int) -> FloatArray:
+    """Return the basis of all patterns but the last at their points, (P, (M - 1) * K)."""
+    levels = make_severity_levels(n_patterns)
+    assert levels is not None
+    return compute_step_basis(make_severity_points(n_patterns)[:: len(levels), :-1], n_steps)
 
 
 def _make_grid(n_patterns: int, n_steps: int, gram: FloatArray, offset: FloatArray) -> _Grid | None:

@@ -55,7 +55,9 @@ def check_scale(values: FloatArray, regions: Sequence[str]) -> None:
     ------
     ModelError
     """
-    shift = np.abs(np.median(values, axis=0) - CONTROL_MEAN) / CONTROL_SD
+    is_complete = not np.isnan(values).any()
+    median = np.median(values, axis=0) if is_complete else _compute_measured_medians(values)
+    shift = np.abs(median - CONTROL_MEAN) / CONTROL_SD
     shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
     if shifted.size:
         names = [f"{regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
@@ -82,3 +84,9 @@ def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     what = f"the R-indices of {format_count(len(people), 'person is not a number', 'people are not numbers')}"
     cure = "Check the values of these people; if it is everyone, the model file is damaged: get it again"
     raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
+
+
+def _compute_measured_medians(values: FloatArray) -> FloatArray:
+    """Return the median (R,) of each region, without missing cells; that of controls where all are missing."""
+    columns = [column[~np.isnan(column)] for column in values.T]
+    return np.array([np.median(column) if len(column) else CONTROL_MEAN for column in columns])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
 from rindices.errors import (
     ModelError,
@@ -19,10 +19,21 @@ from rindices.errors import (
     ProblemCode,
     Severity,
     describe_os_error,
+    join_names,
 )
 from rindices.learners.inference import MemberHead, make_inference_function
+from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
 from rindices.model.apply_checks import check_regions, check_results, check_scale
 from rindices.model.intervals import CalibratedIntervals
+from rindices.model.measured import (
+    BLOCK_SIZE,
+    MIN_INFORMATION,
+    add_missing_regions,
+    check_information,
+    compute_measured_distances,
+    infer_measured,
+    note_missing,
+)
 from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
 from rindices.model.records import ModelCard, SelectionRecord
 from rindices.model.safetensors_io import write_safetensors
@@ -108,13 +119,20 @@ class FittedModel:
         """The covariates that a table must have."""
         return tuple(coding.name for coding in self.preprocessing.residualiser.codings)
 
-    def apply(self, cohort: Cohort) -> pd.DataFrame:
+    def apply(
+        self, cohort: Cohort, on_missing: str = "model", min_information: float = MIN_INFORMATION
+    ) -> pd.DataFrame:
         """Return the R-indices of people.
 
         Parameters
         ----------
         cohort : Cohort
             Regions are matched by name, in any order.
+        on_missing : {'model', 'error'}
+            What to do with a table that lacks regions: infer from the others, with wider intervals, or refuse it.
+        min_information : float
+            Least share of the variance of each R-index that a person's regions must determine; people who lack more
+            are an error.
 
         Returns
         -------
@@ -130,14 +148,16 @@ class FittedModel:
         PreprocessingError
             If the adjustment cannot be done for these people.
         """
-        return self.assess(cohort).table
+        return self.assess(cohort, on_missing, min_information).table
 
-    def assess(self, cohort: Cohort) -> ApplyResult:
+    def assess(
+        self, cohort: Cohort, on_missing: str = "model", min_information: float = MIN_INFORMATION
+    ) -> ApplyResult:
         """Return the R-indices of people with the problems to report.
 
         Parameters
         ----------
-        cohort : Cohort
+        cohort, on_missing, min_information
             As for `apply`.
 
         Returns
@@ -145,11 +165,16 @@ class FittedModel:
         ApplyResult
         """
         combined, notes = add_summed_regions(cohort, self.sums)
+        has_others = not set(combined.regions) <= set(self.regions)  # a region may be there under another name
+        expected = self.regions if on_missing == "model" and not has_others else ()
+        combined, absent = add_missing_regions(combined, expected)
         check_regions(combined, self.regions, self.card.unit)
+        if 2 * len(absent) > len(self.regions):
+            raise ModelError(f"{len(absent)} of {len(self.regions)} regions are missing: {join_names(absent)}.")
         problems = self._review_or_raise(combined)
-        result = self._infer(combined, is_whole_table=True)
-        problems = [*make_table_warning(result.counted), *self._note_missing_outputs(), *notes, *problems]
-        return result._replace(problems=problems)
+        result = self._infer(combined, True, absent, min_information)
+        outputs = [*self._note_missing_outputs(), *notes, *result.problems, *problems]
+        return result._replace(problems=[*make_table_warning(result.counted), *outputs])
 
     def assess_chunk(self, cohort: Cohort) -> ApplyResult:
         """Return the R-indices of a later chunk of a table.
@@ -167,8 +192,9 @@ class FittedModel:
         ApplyResult
         """
         combined, _ = add_summed_regions(cohort, self.sums)
+        combined, _ = add_missing_regions(combined, self.regions)  # refused with the first chunk, if at all
         self._review_or_raise(combined, is_whole_table=False)
-        return self._infer(combined, is_whole_table=False)
+        return self._infer(combined, False)
 
     def _review_or_raise(self, cohort: Cohort, is_whole_table: bool = True) -> list[Problem]:
         """Return the problems that the adjustment finds; raise its errors."""
@@ -178,7 +204,13 @@ class FittedModel:
             raise PreprocessingError(errors)
         return problems
 
-    def _infer(self, cohort: Cohort, is_whole_table: bool) -> ApplyResult:
+    def _infer(
+        self,
+        cohort: Cohort,
+        is_whole_table: bool,
+        absent: Sequence[str] = (),
+        min_information: float = MIN_INFORMATION,
+    ) -> ApplyResult:
         """Return the R-indices and the novelty of people who have the regions of the model."""
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
@@ -189,14 +221,19 @@ class FittedModel:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
                 check_scale(prepare_rows(np.arange(len(volumes))), self.regions)
-            indices, variance, distances = self._compute_indices(inputs)
+            indices, variance, distances, added = self._compute_indices(inputs)
             novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
-            columns = self._make_index_columns(indices, variance)
+            columns = self._make_index_columns(indices, variance, added)
+        notes = []
+        if added is not None and self.intervals is not None:
+            check_information(cohort, added, self.intervals.knots.var(axis=1), min_information)
+            widening = self.intervals.compute_widening(variance, added).mean(axis=1)
+            notes = note_missing(absent, volumes, widening)
         check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         tail = {} if novelty.tail is None else {"novelty": novelty.tail}
         flags = {"novel": novelty.novel, "novel_because": novelty.texts}
-        return ApplyResult(pd.DataFrame({**ids, **columns, **tail, **flags}), [], NoveltyCount.of(novelty))
+        return ApplyResult(pd.DataFrame({**ids, **columns, **tail, **flags}), notes, NoveltyCount.of(novelty))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.
@@ -245,7 +282,14 @@ class FittedModel:
         -------
         (S, N, M)
         """
-        return self._align_members(apply_in_blocks(self._infer_block, values))
+        columns = np.empty((len(values), len(self.heads) * self.n_patterns))
+        is_complete = find_complete_rows(values)
+        if is_complete.all():
+            return self._align_members(apply_in_blocks(self._infer_block, values))
+        columns[is_complete] = apply_in_blocks(self._infer_block, values[is_complete])
+        for rows, missing in group_by_missing_cells(values):
+            columns[rows] = infer_measured(self.heads, values[rows], missing, self.training).indices
+        return self._align_members(columns)
 
     def trajectories(self) -> pd.DataFrame:
         """Return how each region changes along the severity of each pattern.
@@ -282,20 +326,53 @@ class FittedModel:
 
         return make_region_order(self)
 
-    def _compute_indices(self, inputs: Sequence[AnyArray]) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Return R-indices and their variance among members (N, M), and distances from training (N,), in one pass."""
-        training = self.training if self._novelty_detector.has_distances else None
+    def _compute_indices(
+        self, inputs: Sequence[AnyArray]
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None, FloatArray | None]:
+        """Return R-indices and their variance among members (N, M), and distances from training (N,), in one pass.
 
-        def compute_block(*block: AnyArray) -> FloatArray:
-            values = self.preprocessing.prepare_block(*block)
-            members = self._align_members(self._infer_block(values))
-            indices = _average_members(members)
-            distances = [] if training is None else [training.compute_block_distances(values)[None]]
-            return np.concatenate([indices.T, _average_members(np.square(members - indices)).T, *distances]).T
-
-        columns = apply_in_blocks(compute_block, *inputs)
+        The last result is the variance (N, M) that missing regions add; None if nothing is missing.
+        """
+        is_complete = find_complete_rows(inputs[0])
+        if is_complete.all():
+            columns = apply_in_blocks(self._compute_block, *inputs)
+            added = None
+        else:
+            columns, added = self._compute_incomplete(inputs, is_complete)
         indices, variance, distances = np.split(columns, [self.n_patterns, 2 * self.n_patterns], axis=1)
-        return indices, variance, None if training is None else distances[:, 0]
+        return indices, variance, distances[:, 0] if self._novelty_detector.has_distances else None, added
+
+    def _compute_block(self, *block: AnyArray) -> FloatArray:
+        """Return R-indices, their variance among members and the distance of a block of people, (B, 2 M + 1)."""
+        values = self.preprocessing.prepare_block(*block)
+        members = self._align_members(self._infer_block(values))
+        indices = _average_members(members)
+        training = self.training if self._novelty_detector.has_distances else None
+        distances = [] if training is None else [training.compute_block_distances(values)[None]]
+        return np.concatenate([indices.T, _average_members(np.square(members - indices)).T, *distances]).T
+
+    def _compute_incomplete(self, inputs: Sequence[AnyArray], is_complete: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return the columns of `_compute_block`, also for people who lack regions, and the added variance (N, M)."""
+        has_distances = self._novelty_detector.has_distances
+        columns = np.full((len(is_complete), 2 * self.n_patterns + has_distances), np.nan)
+        added = np.zeros((len(is_complete), self.n_patterns))
+        rows = np.flatnonzero(is_complete)
+        columns[rows] = apply_in_blocks(self._compute_block, *(take_rows(array, rows) for array in inputs))
+        for rows, missing in group_by_missing_cells(inputs[0]):
+            compute = partial(self._compute_measured_block, missing)
+            block = apply_in_blocks(compute, *(take_rows(array, rows) for array in inputs), block_size=BLOCK_SIZE)
+            columns[rows], added[rows] = np.split(block, [columns.shape[1]], axis=1)
+        return columns, added
+
+    def _compute_measured_block(self, missing: IntArray, *block: AnyArray) -> FloatArray:
+        """Return the columns of `_compute_block` and the added variance, of people who all lack the same regions."""
+        values = self.preprocessing.prepare_block(*block)
+        members, added = map(self._align_members, infer_measured(self.heads, values, missing, self.training))
+        indices = _average_members(members)
+        parts = [indices.T, _average_members(np.square(members - indices)).T]
+        if self.training is not None and self._novelty_detector.has_distances:
+            parts.append(compute_measured_distances(values, missing, self.training)[None])
+        return np.concatenate([*parts, _average_members(added).T]).T
 
     def _align_members(self, columns: FloatArray) -> FloatArray:
         """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""
@@ -305,11 +382,13 @@ class FittedModel:
     def _aligned_columns(self) -> IntArray:
         return np.concatenate([member * self.n_patterns + np.array(order) for member, order in enumerate(self.orders)])
 
-    def _make_index_columns(self, indices: FloatArray, variance: FloatArray) -> dict[str, FloatArray]:
+    def _make_index_columns(
+        self, indices: FloatArray, variance: FloatArray, added: FloatArray | None
+    ) -> dict[str, FloatArray]:
         """Return R-indices (N, M) and the ends of their intervals, by name of the column."""
         columns = dict(zip(self.index_names, indices.T, strict=True))
         if self.intervals is not None:
-            bounds = self.intervals.compute_bounds(indices, variance)
+            bounds = self.intervals.compute_bounds(indices, variance, added)
             for name, low, high in zip(self.index_names, *(bound.T for bound in bounds), strict=True):
                 columns |= {f"{name}_low": low, f"{name}_high": high}
         return columns

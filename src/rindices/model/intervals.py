@@ -54,7 +54,9 @@ class CalibratedIntervals:
         per_knot = ("knots", "low", "middle", "high")
         return dict.fromkeys(per_knot, (n_patterns, n_knots)) | {"error": (n_patterns,), "members": ()}
 
-    def compute_bounds(self, indices: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def compute_bounds(
+        self, indices: FloatArray, variance: FloatArray, added: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the bounds of the intervals; each contains the R-index.
 
         Parameters
@@ -63,18 +65,26 @@ class CalibratedIntervals:
             R-indices.
         variance : (N, M)
             Their variance among members.
+        added : (N, M), optional
+            Their variance over the possible values of missing regions.
 
         Returns
         -------
         low, high : (N, M)
         """
         widening = np.sqrt(1.0 + self.members * variance / self.error**2)
+        if added is not None:
+            widening = widening * self.compute_widening(variance, added)
         middle = self._interpolate(self.middle, indices)
         low, high = (
             indices + middle + (self._interpolate(offsets, indices) - middle) * widening
             for offsets in (self.low, self.high)
         )
         return np.minimum(low, indices), np.maximum(high, indices)
+
+    def compute_widening(self, variance: FloatArray, added: FloatArray) -> FloatArray:
+        """Return the factor (N, M) by which missing regions widen the intervals; see `compute_bounds`."""
+        return np.sqrt(1.0 + added / (self.error**2 + self.members * variance))
 
     def _interpolate(self, offsets: FloatArray, indices: FloatArray) -> FloatArray:
         """Return the offsets (M, K) at R-indices (N, M), by linear interpolation."""

@@ -234,7 +234,7 @@ class NoveltyDetector:
         above = np.count_nonzero(ratios > _OTHER_UNIT_RATIO, axis=1) >= half
         suspects = np.flatnonzero(above | (np.count_nonzero(ratios < 1 / _OTHER_UNIT_RATIO, axis=1) >= half))
         median = np.ones(len(volumes))
-        median[suspects] = np.clip(np.median(ratios[suspects], axis=1), 1e-9, 1e9)
+        median[suspects] = np.clip(np.nanmedian(ratios[suspects], axis=1), 1e-9, 1e9)
         other_unit = (median > _OTHER_UNIT_RATIO) | (median < 1 / _OTHER_UNIT_RATIO)
         for row, ratio in zip(rows[other_unit].tolist(), median[other_unit], strict=True):
             text = f"all volumes are about {10 ** np.round(np.log10(ratio)):g} times the usual: another unit?"
@@ -255,6 +255,7 @@ class NoveltyDetector:
     def _flag_regions(self, values: FloatArray, rows: IntArray, reasons: ReasonsByRow) -> None:
         """Name the regions that contribute most to the distance of each person (K, R)."""
         assert self.training is not None
+        values = np.where(np.isnan(values), self.training.mean, values)  # a missing region is no reason
         contributions = self.training.compute_contributions(values)
         shares = contributions / contributions.sum(axis=1, keepdims=True)
         people, regions = np.nonzero(shares > _MIN_REGION_SHARE)

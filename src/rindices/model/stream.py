@@ -288,7 +288,7 @@ def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedM
     """Do the work of `_open_table` once for all chunks of a file; ``stamps`` change with the files."""
     model = load(job.model)
     opened = OpenedTable.open(path, job.request, job.schema_rows)
-    _, problems, counted = model.assess(opened.validation.cohort_or_raise())
+    _, problems, counted = model.assess(opened.validation.cohort_or_raise(), job.request.on_missing)
     table_warnings = make_table_warning(counted)  # made again in the end, of all people
     problems = [problem for problem in problems if problem not in table_warnings]
     summands = {part for parts in model.sums.values() for part in parts}

@@ -22,6 +22,7 @@ from rindices.errors import (
     join_names,
 )
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord
+from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_design_matrix, derive_codings
 from rindices.preprocess.standardise import Standardiser
@@ -107,7 +108,9 @@ class Preprocessing:
         if harmoniser is not None:
             design = build_design_matrix(derive_codings(controls.covariates, is_log), controls.covariates)
             volumes = harmoniser.transform(volumes, design, _get_sites(controls))
-        residualiser = Residualiser.fit(volumes, controls.covariates, is_log)
+        design = build_design_matrix(derive_codings(controls.covariates, is_log), controls.covariates)
+        filled = fill_by_regression(volumes, design, cohort.regions)
+        residualiser = Residualiser.fit(filled, controls.covariates, is_log)
         adjusted = residualiser.transform(volumes, controls.covariates)
         return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser, adjust)
 
@@ -219,7 +222,8 @@ class Preprocessing:
         volumes, covariates = self.aligned(controls)
         volumes = np.log(volumes) if self.adjust == "log" else volumes
         design = self.residualiser.build_design(covariates)
-        return replace(self, harmoniser=self.harmoniser.with_sites(volumes, design, _get_sites(controls), least))
+        filled = fill_within_sites(volumes, design, _get_sites(controls))
+        return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, _get_sites(controls), least))
 
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
         """Check whether people can be adjusted.
@@ -344,7 +348,9 @@ def _fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:
         )
     design = build_design_matrix(derive_codings(controls.covariates, is_log), sample.covariates)
     patient = None if mode == "controls" else sample.is_patient
-    return Harmoniser.fit(_get_volumes(sample, is_log), design, _get_sites(sample), cohort.regions, patient)
+    preserved = design if patient is None else np.column_stack([design, patient])
+    volumes = fill_within_sites(_get_volumes(sample, is_log), preserved, _get_sites(sample))
+    return Harmoniser.fit(volumes, design, _get_sites(sample), cohort.regions, patient)
 
 
 def _get_sites(cohort: Cohort) -> list[str]:
@@ -359,7 +365,7 @@ def _get_volumes(cohort: Cohort, is_log: bool) -> FloatArray:
 
 def _review_positive(cohort: Cohort, regions: Sequence[str], findings: Findings) -> None:
     """Report people with values that have no logarithm."""
-    not_positive = ~(cohort.volumes[list(regions)].to_numpy() > 0)
+    not_positive = cohort.volumes[list(regions)].to_numpy() <= 0
     if not_positive.any():
         rows, columns = not_positive.any(axis=1), not_positive.any(axis=0)
         findings.error(

@@ -29,13 +29,16 @@ class Standardiser:
         Parameters
         ----------
         volumes : (N, R)
-            Volumes of controls, adjusted for covariates.
+            Volumes of controls, adjusted for covariates; missing cells are NaN.
         regions : sequence of str
             (R,) names of the regions, for error messages.
         """
         if len(volumes) < 2:
             raise PreprocessingError(f"{len(volumes)} controls are too few to standardise by: at least 2 are needed.")
-        mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
+        if np.isnan(volumes).any():
+            mean, sd = np.nanmean(volumes, axis=0), np.nanstd(volumes, axis=0, ddof=1)
+        else:
+            mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
         constant = find_constant_regions(mean, sd, regions)
         if constant:
             raise PreprocessingError(

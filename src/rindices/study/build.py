@@ -163,6 +163,7 @@ def build_model(
     """
     assert choice.best is not None
     X, y, reference = people
+    completed = people.complete().X
     point = choice.evaluations[choice.best].point
     usable = select_usable_members(gathered[point])
     chosen = [usable[index] for index in choice.agreeing]
@@ -181,11 +182,11 @@ def build_model(
         interval_over="" if errors is None else "people" if share < 1 else "trainings",
     )
     fitted = FittedModel(
-        preprocessing, heads, orders, patterns, TrainingDistribution.fit(X), card, selection, patterns_se=errors
+        preprocessing, heads, orders, patterns, TrainingDistribution.fit(completed), card, selection, patterns_se=errors
     )
     learn_weights = get_study_recipe(recipe).learn_weights
     stability = assess_pattern_stability(
-        X, y, fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights, reference=reference
+        completed, y, fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights, reference=reference
     )
     records = make_pattern_records(stability)
     return replace(
@@ -193,7 +194,7 @@ def build_model(
         card=replace(card, pattern_evidence=records),
         selection=replace(selection, patterns=records),
         intervals=calibrate_intervals(
-            fitted.infer, heads[0], patterns, X[~cohort.is_patient], X[cohort.is_patient], share, seed
+            fitted.infer, heads[0], patterns, completed[~cohort.is_patient], X[cohort.is_patient], share, seed
         ),
     )
 

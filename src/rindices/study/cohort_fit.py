@@ -88,6 +88,7 @@ class CohortFit:
         X, y = self.preprocessing.transform(self.cohort), self.cohort.is_patient.astype(np.intp)
         reference = None if self.reference is None else self.reference.select(self.cohort.regions)
         self.people = PreparedPeople(X, y, reference)
+        self.completed = self.people.complete()
         self.tests = run_group_tests(self.cohort, self.seed, self.adjust)
 
     @limit_blas_threads()
@@ -114,6 +115,10 @@ class CohortFit:
         gathered, choice = self._train(model, LocalEngine(1), _NO_OBSERVER, min_concordance=0.0)
         return self._build(model, gathered, choice, Finding.MEAN_DIFFERENCE, failed)
 
+    def _select_people(self, recipe: str) -> PreparedPeople:
+        """Return the people, with missing cells only for recipes that can use the others."""
+        return self.people if get_study_recipe(recipe).uses_measured_cells else self.completed
+
     def _list_numbers(self) -> tuple[int, ...]:
         """Return the numbers of patterns to try: those that the study names, else those next to the test's."""
         if self.model.patterns is not None:
@@ -129,9 +134,10 @@ class CohortFit:
     ) -> tuple[dict[GridPoint, list[Member]], SelectionResult]:
         """Train all settings of a model and choose among them."""
         plan = make_plan(model, self.seed, make_data_key(self.cohort, self.harmonise, self.adjust, self.reference))
-        patients = self.people.X[self.people.y == 1]
+        people = self._select_people(model.recipe)
+        patients = people.X[people.y == 1]
         watcher = _SettingWatcher(plan, self.store, patients, observer)
-        run_plan(plan, self.people, self.store, engine, replace(observer, on_progress=watcher.update))
+        run_plan(plan, people, self.store, engine, replace(observer, on_progress=watcher.update))
         gathered = gather_members(plan, self.store)
         candidates = [_make_candidate(point, members, patients) for point, members in gathered.items()]
         return gathered, choose_grid_point(candidates, self.seed, min_concordance)
@@ -159,13 +165,20 @@ class CohortFit:
         if not has_patterns:
             selection = replace(selection, grid=failed)
         fitted = build_model(
-            self.cohort, self.preprocessing, self.people, gathered, choice, model, self.seed, selection
+            self.cohort,
+            self.preprocessing,
+            self._select_people(model.recipe),
+            gathered,
+            choice,
+            model,
+            self.seed,
+            selection,
         )
         return replace(fitted, card=replace(fitted.card, reference=self._make_reference_record()))
 
     def _make_reference_record(self) -> ReferenceRecord | None:
         """Return the reference and the weight that it gets among all controls."""
-        controls = (self.people.X[self.people.y == 0] - CONTROL_MEAN) / CONTROL_SD
+        controls = (self.completed.X[self.completed.y == 0] - CONTROL_MEAN) / CONTROL_SD
         target = ReferenceTarget.choose(controls, self.people.reference)
         if self.reference is None or target is None:
             return None

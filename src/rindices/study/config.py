@@ -49,7 +49,7 @@ class DataConfig(_ConfigSection):
     include: tuple[str, ...] = ()
     measure: str | None = None
     missing_codes: tuple[str, ...] = ()
-    on_missing: Literal["error", "drop"] = "error"
+    on_missing: Literal["model", "drop", "error"] = "model"
 
     @field_validator(
         "volumes", "controls", "patients", "covariates", "exclude", "include", "missing_codes", mode="before"

@@ -93,6 +93,7 @@ def estimate_run_time(
 def _estimate_set_seconds(sets: Sequence[MemberSet], people: PreparedPeople) -> list[float]:
     """Return the seconds that each member set takes; without a formula, the largest number of patterns is timed."""
     recipe = get_study_recipe(sets[0].recipe)
+    people = people if recipe.uses_measured_cells else people.complete()
     if recipe.estimate_seconds is not None:
         first_sets = {work.point.n_patterns: work for work in reversed(sets)}
         per_member = {n_patterns: recipe.estimate_seconds(people, work) for n_patterns, work in first_sets.items()}

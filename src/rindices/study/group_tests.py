@@ -7,7 +7,9 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.learners.log_transform import apply_log_transform
+from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
+from rindices.preprocess.missing import fill_by_regression
 from rindices.preprocess.residualise import CategoricalCovariate, derive_codings
 from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
 from rindices.selection.dimensions import MAX_PATTERNS, SIGNIFICANCE_LEVEL, DimensionEstimate, count_dimensions
@@ -130,7 +132,20 @@ def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
     if SITE in cohort.people:
         strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
     shifts = log_transform_volumes(cohort.volumes.to_numpy(dtype=float))
+    sites = np.eye(strata.max() + 1)[strata][:, 1:]
+    shifts = _complete_shifts(shifts, np.column_stack([sites, *(each.values for each in columns)]))
     return AdjustedGroups.build(shifts, columns, strata, cohort.is_patient)
+
+
+def _complete_shifts(shifts: FloatArray, design: FloatArray) -> FloatArray:
+    """Draw the missing cells of people (N, R), given the others and covariates (N, P); groups do not matter."""
+    if not np.isnan(shifts).any():
+        return shifts
+    predicted = fill_by_regression(shifts, design)
+    columns = np.column_stack([np.ones(len(design)), design])
+    predicted = columns @ np.linalg.lstsq(columns, predicted, rcond=None)[0]
+    everyone = np.zeros(len(shifts), dtype=np.intp)
+    return np.asarray(predicted + complete_people(shifts - predicted, everyone, np.random.default_rng(0)))
 
 
 def log_transform_volumes(volumes: FloatArray) -> FloatArray:
@@ -138,8 +153,12 @@ def log_transform_volumes(volumes: FloatArray) -> FloatArray:
 
     A table with negative values holds no volumes; it is standardised instead.
     """
-    if (volumes >= 0).all() and (volumes.mean(axis=0) > 0).all():
-        return apply_log_transform(volumes / volumes.mean(axis=0) - 1.0, 1.0)
+    is_complete = not np.isnan(volumes).any()
+    mean = volumes.mean(axis=0) if is_complete else np.nanmean(volumes, axis=0)
+    if not (volumes < 0).any() and (mean > 0).all():
+        return apply_log_transform(volumes / mean - 1.0, 1.0)
+    if not is_complete:
+        return np.asarray((volumes - mean) / np.nanstd(volumes, axis=0))
     return standardise_columns(volumes)
 
 

@@ -57,7 +57,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS)
     if has_curved_patterns(model):
         _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS)
-    indices = model.apply(cohort)
+    indices = model.apply(cohort, min_information=0.0)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv")
     assert model.selection is not None

@@ -72,6 +72,8 @@ class StudyRecipe:
         Takes the values; returns the share of controls and of patients that each member is trained on.
     advice : str
         What to try where no setting is stable.
+    uses_measured_cells : bool
+        Whether it learns from people with missing cells. For other recipes they are filled by what the others predict.
     adjust : {'log', 'linear', 'none'}, optional
         Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
     learn_weights : callable, optional
@@ -90,6 +92,7 @@ class StudyRecipe:
     min_patients: Callable[[int], int] = _require_patients_for_halves
     get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
     advice: str = "Try fewer patterns, or more people."
+    uses_measured_cells: bool = False
     adjust: str | None = None
     learn_weights: WeightLearner | None = None
     summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
@@ -240,6 +243,7 @@ register_recipe(
         train_members=_train_trajectory,
         estimate_seconds=_estimate_trajectory_seconds,
         get_subsample_share=_get_contrastive_share,
+        uses_measured_cells=True,
     )
 )
 register_recipe(

@@ -23,7 +23,7 @@ class Cohort:
     Attributes
     ----------
     volumes : DataFrame
-        (N, R), one column per region, no missing value.
+        (N, R), one column per region. Missing cells are NaN, if the table was read with ``on_missing="model"``.
     people : DataFrame
         (N, ...), same rows: ``participant_id``, and ``session_id``, ``group`` (``control`` or ``patient``) and
         ``site`` if the table has them.

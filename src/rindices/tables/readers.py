@@ -28,7 +28,7 @@ def read_cohort(
     measure: str | None = None,
     include: str | Sequence[str] = (),
     missing_codes: Labels = (),
-    on_missing: str = "error",
+    on_missing: str = "model",
 ) -> Cohort:
     """Read a table of regional volumes and join it with its participants.
 
@@ -59,8 +59,10 @@ def read_cohort(
         ``ventricles``, or columns that are left out otherwise.
     missing_codes : sequence of str or int
         Values that stand for missing, such as -9999; ``none`` if there are none, which turns the search for them off.
-    on_missing : {'error', 'drop'}
-        What to do with people who lack a region, a covariate or a label.
+    on_missing : {'model', 'drop', 'error'}
+        What to do with people who lack a region. ``model``: keep them; their missing cells are NaN, and `rindices.fit`
+        uses the cells that they have. ``drop``: leave them out, also people without a covariate or a label. ``error``:
+        stop. People without a covariate or a label are an error, except with ``drop``.
 
     Returns
     -------

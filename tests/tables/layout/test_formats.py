@@ -47,7 +47,8 @@ def test_fcon1000_is_a_freesurfer_table(shared: Path) -> None:
     assert len(warnings.pop(ProblemCode.SMALL_HEAD_SIZES)) == 24  # eTIV below the volume of the brain
     assert not warnings
     assert result.cohort is not None
-    assert len(result.cohort) == 1076  # two people have a thickness of 0.0: absent, not zero
+    assert len(result.cohort) == 1078
+    assert result.cohort.volumes.isna().any(axis=1).sum() == 2  # people with a thickness of 0.0: absent, not zero
 
 
 def test_thickness_of_enigma_is_not_a_volume(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ from rindices.tables.validation.values import (
     check_constant,
     check_measures,
     check_regions,
+    find_unusable_rows,
     report_missing,
+    report_missing_cells,
 )
 
 _SMALL_GROUP_SIZE = 20
@@ -206,7 +208,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
             warn_small_head_sizes(parts.icv, parts.table, parts.regions, findings)
     else:
         check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
-    keep = ~lacking if policy is OnMissing.DROP else np.ones(len(lacking), dtype=bool)
+    keep = ~lacking if policy in (OnMissing.DROP, OnMissing.MODEL) else np.ones(len(lacking), dtype=bool)
     if parts.table.sessions is not None:
         warn_repeated_scans(parts.people.ids, parts.table.where, findings)
     if chunk is None:  # for all chunks together this is done in the end
@@ -250,25 +252,31 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: Kn
 
 
 def _find_incomplete_rows(parts: UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool) -> BoolArray:
-    """Report people who lack a value, and return a mask of them (N,).
+    """Report people who lack a value, and return a mask of those who cannot be used (N,).
 
     Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
     """
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, BoolArray, str]] = []
+    lacking = people.unmatched.copy()
     if parts.ranges.not_finite.any():
         missing = parts.regions.isna()
         missing = missing.loc[:, ~(missing.all() & is_first)]
         counts = missing.sum().sort_values(ascending=False, kind="stable").head(3)
         worst = join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
-        gaps.append((f"a missing region ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
+        if policy in (OnMissing.MODEL, OnMissing.REPORT):
+            cells = missing.to_numpy()
+            report_missing_cells(cells, people.ids, worst, parts.table.where, findings)
+            if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
+                lacking |= find_unusable_rows(cells, people.ids, parts.table.where, findings)
+        else:
+            gaps.append((f"a missing region ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
     gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
     if parts.sites is not None:
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
     if parts.groups is not None:
         gaps.append(("no group", parts.groups.unlabelled, where))
     report_missing(people.unmatched, people.ids, "no row among the participants", where, policy, findings)
-    lacking = people.unmatched.copy()
     for gap, rows, file in gaps:
         report_missing(rows & ~people.unmatched, people.ids, gap, file, policy, findings)
         lacking |= rows

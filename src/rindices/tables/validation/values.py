@@ -14,6 +14,10 @@ from rindices.tables.layout import muse
 from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, combine_units, find_scale_outliers, guess_units
 
 _DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
+MAX_MISSING_SHARE = 0.3
+"""Largest share of missing cells in a table whose measured cells are used."""
+MIN_MEASURED_SHARE = 0.5
+"""Share of the regions that a person must have."""
 _TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
 
 
@@ -22,8 +26,13 @@ MEASURES = ("volume", "thickness", "area", "any")
 
 
 class OnMissing(StrEnum):
-    """What to do with people who lack a value: stop, leave them out, or (``check``) only report."""
+    """What to do with people who lack a value.
 
+    ``model``: use the regions that they have; a missing covariate is an error. ``error``: stop. ``drop``: leave them
+    out. ``report`` (of ``check``): as ``model``, but errors are only reported.
+    """
+
+    MODEL = "model"
     ERROR = "error"
     DROP = "drop"
     REPORT = "report"
@@ -70,13 +79,37 @@ def report_missing(
         return
     offenders = _take_items(ids, np.flatnonzero(lacking))
     code, text = ProblemCode.MISSING_VALUES, f"{format_count(len(offenders), 'person has', 'people have')} {gap}"
-    if policy is OnMissing.ERROR:
+    if policy in (OnMissing.ERROR, OnMissing.MODEL):
         findings.error(code, text, where, _DROP_HINT, offenders=offenders)
     elif policy is OnMissing.DROP:
         findings.note(code, text, where, offenders=offenders, ending="; left out")
     else:
         ending = "; fit stops here unless told to leave them out"
         findings.note(code, text, where, _DROP_HINT, offenders=offenders, ending=ending)
+
+
+def report_missing_cells(missing: BoolArray, ids: Sequence[str], worst: str, where: str, findings: Findings) -> None:
+    """Report missing cells, a mask (N, R), of people whose other regions are used; too many are an error."""
+    if not missing.any():
+        return
+    code, cells = ProblemCode.MISSING_VALUES, f"{missing.sum():,} of {missing.size:,} cells are missing ({worst})"
+    if missing.mean() > MAX_MISSING_SHARE:
+        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: leave out regions (--exclude) or people"
+        findings.error(code, cells, where, cure)
+        return
+    people = _take_items(ids, np.flatnonzero(missing.any(axis=1)))
+    what = f"{format_count(len(people), 'person has', 'people have')} a missing region, {cells}"
+    findings.note(code, what, where, offenders=people, ending="; their other regions are used")
+
+
+def find_unusable_rows(missing: BoolArray, ids: Sequence[str], where: str, findings: Findings) -> BoolArray:
+    """Report people who lack more than half of the regions, from a mask (N, R), and return them (N,)."""
+    is_short = np.asarray(missing.mean(axis=1) > 1.0 - MIN_MEASURED_SHARE)
+    if is_short.any():
+        people = _take_items(ids, np.flatnonzero(is_short))
+        what = f"{format_count(len(people), 'person has', 'people have')} fewer than half of the regions"
+        findings.warn(ProblemCode.MISSING_VALUES, what, where, offenders=people, ending="; left out")
+    return is_short
 
 
 class ColumnRanges(NamedTuple):

@@ -1,0 +1,163 @@
+"""R-indices of people who lack regions, from the regions that they have.
+
+Members with patterns as curves have a posterior given the measured regions (`TrajectoryHead.infer_measured`). For all
+other members, missing regions are what the measured ones predict in the training people, and the variance over the
+possible values is that of a few draws. Shape letters: N people, R regions, M patterns, S members, Q missing regions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import FloatArray, IntArray
+from rindices.errors import ModelError, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.learners.inference import MeasuredIndices, MemberHead, TrajectoryHead
+from rindices.model.novelty import TrainingDistribution
+from rindices.tables.cohort import ID, Cohort
+
+MIN_INFORMATION = 0.5
+"""Least share of the variance of an R-index that the measured regions must determine."""
+BLOCK_SIZE = 32
+"""People in a block; many groups of people who lack the same regions are small."""
+_N_DRAWS = 16
+
+
+def add_missing_regions(cohort: Cohort, regions: Sequence[str]) -> tuple[Cohort, list[str]]:
+    """Return the cohort with empty columns for regions that it lacks, and their names."""
+    absent = [name for name in regions if name not in cohort.volumes]
+    if not absent:
+        return cohort, []
+    empty = pd.DataFrame(np.nan, index=cohort.volumes.index, columns=absent)
+    return replace(cohort, volumes=pd.concat([cohort.volumes, empty], axis=1)), absent
+
+
+def infer_measured(
+    heads: Sequence[MemberHead], values: FloatArray, missing: IntArray, training: TrainingDistribution | None
+) -> MeasuredIndices:
+    """Return the R-indices of people who all lack the same regions, by each member.
+
+    Parameters
+    ----------
+    heads : sequence of MemberHead
+    values : (N, R)
+        Prepared people.
+    missing : (Q,)
+        Positions of the missing regions.
+    training : TrainingDistribution, optional
+        Needed for members without patterns as curves.
+
+    Returns
+    -------
+    MeasuredIndices
+        Of all members, (N, S * M).
+    """
+    curved = [head for head in heads if isinstance(head, TrajectoryHead)]
+    if len(curved) == len(heads):
+        parts = [head.infer_measured(values, missing) for head in curved]
+        return MeasuredIndices(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
+    if training is None:
+        raise ModelError(
+            "this model does not know how regions vary together, so it needs all of them: leave out people who lack "
+            "a region (--on-missing drop), or give all regions."
+        )
+    filled, root = _fill_regions(values, missing, training)
+    noise = np.random.default_rng(0).standard_normal((_N_DRAWS // 2, len(missing))) @ root
+    indices = _infer_members(heads, filled)
+    added = np.zeros_like(indices)
+    for draw in np.concatenate([noise, -noise]):
+        drawn = filled.copy()
+        drawn[:, missing] += draw
+        added += np.square(_infer_members(heads, drawn) - indices) / _N_DRAWS
+    return MeasuredIndices(indices, added)
+
+
+def _infer_members(heads: Sequence[MemberHead], values: FloatArray) -> FloatArray:
+    return np.concatenate([head.infer(values) for head in heads], axis=1)
+
+
+def _fill_regions(
+    values: FloatArray, missing: IntArray, training: TrainingDistribution
+) -> tuple[FloatArray, FloatArray]:
+    """Return people (N, R) with missing regions as expected, and a root (Q, Q) of their covariance."""
+    deviations = values - training.mean
+    deviations[:, missing] = 0.0
+    precision = training.precision
+    inverse_root = np.linalg.inv(np.linalg.cholesky(precision[np.ix_(missing, missing)]))
+    deviations[:, missing] = -(deviations @ precision[:, missing] @ inverse_root.T) @ inverse_root
+    return training.mean + deviations, np.asarray(inverse_root)
+
+
+def compute_measured_distances(values: FloatArray, missing: IntArray, training: TrainingDistribution) -> FloatArray:
+    """Return the distances (N,) of people (N, R) by their measured regions, on the scale of all regions.
+
+    The squared distance of R regions has the expectation R, so that of fewer regions is scaled up.
+    """
+    filled = _fill_regions(values, missing, training)[0]
+    n_regions = values.shape[1]
+    scale = np.sqrt(n_regions / max(n_regions - len(missing), 1))
+    return np.asarray(training.compute_block_distances(filled) * scale)
+
+
+def check_information(cohort: Cohort, added: FloatArray, spread: FloatArray, least: float) -> None:
+    """Refuse people whose measured regions tell too little.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    added : (N, M)
+        Variance of R-indices over the possible values of missing regions.
+    spread : (M,)
+        Variance of R-indices among the patients of the training.
+    least : float
+        Share of that variance which the measured regions must determine.
+
+    Raises
+    ------
+    ModelError
+    """
+    information = 1.0 - (added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0)
+    short = information < least
+    if short.any():
+        people = tuple(str(person) for person in cohort.people[ID].array[short])
+        what = (
+            f"{format_count(len(people), 'person lacks', 'people lack')} too many regions: the others determine less "
+            f"than {least:.0%} of an R-index"
+        )
+        cure = "Leave them out"
+        raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.MISSING_VALUES, offenders=people))
+
+
+def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray) -> list[Problem]:
+    """Return what to say about missing regions and cells.
+
+    Parameters
+    ----------
+    absent : sequence of str
+        Regions that the table lacks.
+    volumes : (N, R)
+        With NaN where cells are missing.
+    widening : (N,)
+        Factor by which the intervals are wider than with all regions, a mean over patterns.
+    """
+    is_short = np.isnan(volumes).any(axis=1)
+    if not is_short.any():
+        return []
+    wider = f"their intervals are {widening[is_short].mean() - 1:.0%} wider on average"
+    if absent:
+        what = f"the table lacks {format_count(len(absent), 'region')}: R-indices come from the others, and {wider}"
+        return [
+            Problem(
+                Severity.WARNING,
+                what,
+                "",
+                "",
+                ProblemCode.MISSING_VALUES,
+                offenders=tuple(absent),
+                listing=join_names(absent),
+            )
+        ]
+    people = format_count(int(is_short.sum()), "person lacks", "people lack")
+    what = f"{people} regions: R-indices come from the others, and {wider}"
+    return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_VALUES)]

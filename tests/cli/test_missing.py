@@ -1,0 +1,134 @@
+"""Tables with missing cells and regions, from ``check`` to ``apply``, on the command line."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import rindices as ri
+from rindices.cli.main import app
+from rindices.experiments.simulate import write_cohort
+from rindices.selection.agreement import pattern_c_index
+from tests.cohorts import simulate_few_regions
+
+READ = ["--participants", "participants.tsv", "--covariates", "age,sex,icv"]
+GROUP = ["--group", "group", "--controls", "control"]
+
+
+def run(folder: Path, *words: object) -> Result:
+    arguments = [str(folder / word) if str(word) in FILES else str(word) for word in words]
+    return CliRunner().invoke(app, arguments)
+
+
+FILES = {"volumes.csv", "holes.csv", "fewer.csv", "participants.tsv", "model.safetensors"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table, the same with holes, with missing regions, and a model of the table with holes."""
+    folder = tmp_path_factory.mktemp("missing")
+    simulated = simulate_few_regions("small", seed=3)
+    write_cohort(simulated, folder)
+    table = pd.read_csv(folder / "volumes.csv", index_col=0)
+    rng = np.random.default_rng(0)
+    holes = table.mask(rng.random(table.shape) < 0.05)
+    holes.iloc[7] = table.iloc[7]
+    holes.iloc[7, :35] = np.nan  # a person who has one region
+    holes.to_csv(folder / "holes.csv")
+    table.drop(columns=table.columns[:5]).to_csv(folder / "fewer.csv")
+    cohort = ri.read_cohort(
+        folder / "holes.csv",
+        folder / "participants.tsv",
+        group="group",
+        controls=["control"],
+        covariates=["age", "sex", "icv"],
+    )
+    assert (len(cohort), cohort.volumes.isna().to_numpy().any()) == (349, True)
+    model = ri.fit(cohort, 3, members=2, workers=1)
+    model.save(folder / "model.safetensors")
+    indices = model.apply(cohort)
+    everyone = simulated.cohort.people.participant_id[simulated.cohort.is_patient]
+    truth = simulated.truth[everyone.isin(cohort.people.participant_id).to_numpy()]
+    found = indices[cohort.is_patient][["r1", "r2", "r3"]].to_numpy()
+    assert pattern_c_index(truth, found).mean > 0.85
+    return folder
+
+
+def test_check_and_fit_use_the_cells_that_people_have(folder: Path, tmp_path: Path) -> None:
+    checked = run(folder, "check", "holes.csv", *READ, *GROUP)
+    assert checked.exit_code == 0
+    assert "cells are missing" in checked.output
+    assert "1 person has fewer than half of the regions: sub-008; left out" in checked.output
+    words = ["fit", "holes.csv", *READ, *GROUP, "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
+    fitted = run(folder, *words, "--workers", 1, "--no-report", "--out", tmp_path / "study")
+    assert fitted.exit_code == 0, fitted.output
+    indices = pd.read_csv(tmp_path / "study" / "r_indices.tsv", sep="\t")
+    assert len(indices) == 349
+    assert np.isfinite(indices[["r1", "r2", "r1_low", "r1_high", "novelty"]]).all(axis=None)
+    stopped = run(folder, *words, "--on-missing", "error", "--out", tmp_path / "other")
+    assert stopped.exit_code == 1
+    assert "people have a missing region" in str(stopped.exception)
+
+
+def test_intervals_are_wider_where_regions_are_missing(folder: Path, tmp_path: Path) -> None:
+    widths = {}
+    for table in ("volumes.csv", "fewer.csv"):
+        out = tmp_path / "out.csv"
+        result = run(folder, "apply", "model.safetensors", table, *READ[:2], "--workers", 1, "--out", out)
+        assert result.exit_code == 0, result.output
+        frame = pd.read_csv(out)
+        widths[table] = (frame.r1_high - frame.r1_low).mean()
+    assert "the table lacks 5 regions: R-indices come from the others, and their intervals are" in result.output
+    assert widths["fewer.csv"] > 1.02 * widths["volumes.csv"]
+    words = ["apply", "model.safetensors", "fewer.csv", *READ[:2], "--on-missing", "error", "--out", tmp_path / "o.csv"]
+    refused = run(folder, *words)
+    assert refused.exit_code == 1
+    assert "5 regions are missing" in str(refused.exception)
+
+
+def test_people_with_too_few_regions_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    words = ["apply", "model.safetensors", "holes.csv", *READ[:2], "--workers", 1, "--out", tmp_path / "out.csv"]
+    result = run(folder, *words)
+    assert result.exit_code == 1
+    assert "1 person lacks too many regions: the others determine less than 50% of an R-index: sub-008" in str(
+        result.exception
+    )
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_chunks_of_people_with_holes_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    from rindices.model.stream import apply_stream
+    from rindices.tables.io.chunks import ChunkSize
+    from rindices.tables.table import ColumnRoles
+    from rindices.tables.validation.validate import TableRequest
+
+    table = pd.read_csv(folder / "holes.csv").drop(index=7)
+    table.to_csv(tmp_path / "holes.csv", index=False)
+    roles = ColumnRoles(covariates=("age", "sex", "icv"))
+    request = TableRequest(
+        (tmp_path / "holes.csv",), folder / "participants.tsv", roles, on_missing="model", find_groups=False
+    )
+    outs = []
+    for rows in (349, 50):
+        out = tmp_path / f"{rows}.csv"
+        apply_stream(folder / "model.safetensors", request, out, 1, ChunkSize(rows, 1_000_000, 20_000), schema_rows=40)
+        outs.append(out.read_bytes())
+    assert outs[0] == outs[1]
+
+
+def test_a_linear_model_fills_missing_regions_by_the_others(folder: Path) -> None:
+    simulated = simulate_few_regions("small", seed=3)
+    cohort = simulated.cohort
+    model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1)
+    complete = model.apply(cohort)
+    rng = np.random.default_rng(1)
+    holes = replace(cohort, volumes=cohort.volumes.mask(rng.random(cohort.volumes.shape) < 0.1))
+    found = model.apply(holes)
+    for name in ("r1", "r2"):
+        assert np.corrcoef(found[name], complete[name])[0, 1] > 0.97
+        wider = (found[f"{name}_high"] - found[f"{name}_low"]) / (complete[f"{name}_high"] - complete[f"{name}_low"])
+        assert 1.0 < wider.mean() < 1.3
+    pd.testing.assert_frame_equal(model.apply(cohort, on_missing="error"), complete)
