@@ -51,6 +51,7 @@ def test_an_imported_model_has_its_origin() -> None:
 
     card = ModelCard(recipe=RecipeRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}))
     assert _describe_recipe(card) == "imported from SurrealGAN 0.1.1, epoch 15,000"
+    assert _describe_recipe(ModelCard(recipe=RecipeRecord("published", {}))) == "imported from unknown, epoch unknown"
     assert _describe_training(card) == _describe_test(card) == ""
 
 

@@ -182,7 +182,8 @@ def _describe_reference(card: "ModelCard") -> str:
 def _describe_recipe(card: "ModelCard") -> str:
     recipe = card.recipe
     if recipe is not None and recipe.name == "published":
-        return f"imported from {recipe.settings['package']}, epoch {recipe.settings['epoch']:,}"
+        package, epoch = (recipe.settings.get(name, "unknown") for name in ("package", "epoch"))
+        return f"imported from {package}, epoch {f'{epoch:,}' if isinstance(epoch, int) else epoch}"
     return f"{recipe and recipe.name}, seed {card.seed}"
 
 
