@@ -170,7 +170,8 @@ class Run(NamedTuple):
 
 def apply(model: Path, table: Path, out: Path) -> Run:
     """Apply a model as a user does, with one process."""
-    words = [sys.executable, "-c", PROGRAM, "apply", model, table, "--out", out, "--workers", "1", "--json"]
+    options = ["--out", out, "--workers", "1", "--json", "--on-missing", "error"]
+    words = [sys.executable, "-c", PROGRAM, "apply", model, table, *options]
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(list(map(str, words)), stdout=stdout, stderr=stderr)
         _, status, usage = os.wait4(process.pid, 0)

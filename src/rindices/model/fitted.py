@@ -1,8 +1,8 @@
 """The fitted model: apply, save, load. Its file holds all that a new table needs, and no code."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
+from rindices._typing import FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
 from rindices.errors import (
     ModelError,
@@ -21,17 +21,14 @@ from rindices.errors import (
     describe_os_error,
     join_names,
 )
-from rindices.learners.inference import MemberHead, make_inference_function
-from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
+from rindices.learners.inference import MemberHead
 from rindices.model.apply_checks import check_regions, check_results, check_scale
+from rindices.model.consensus import ConsensusInference, average_members
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.measured import (
-    BLOCK_SIZE,
     MIN_INFORMATION,
     add_missing_regions,
     check_information,
-    compute_measured_distances,
-    infer_measured,
     note_missing,
 )
 from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
@@ -221,7 +218,7 @@ class FittedModel:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
                 check_scale(prepare_rows(np.arange(len(volumes))), self.regions)
-            indices, variance, distances, added = self._compute_indices(inputs)
+            indices, variance, distances, added = self._consensus.compute_indices(inputs)
             novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
         notes = []
@@ -269,7 +266,7 @@ class FittedModel:
         -------
         (N, M)
         """
-        return _average_members(self.infer_members(values))
+        return average_members(self.infer_members(values))
 
     def infer_members(self, values: FloatArray) -> FloatArray:
         """Return each member's R-indices of preprocessed people, with patterns in the order of the consensus.
@@ -282,14 +279,7 @@ class FittedModel:
         -------
         (S, N, M)
         """
-        columns = np.empty((len(values), len(self.heads) * self.n_patterns))
-        is_complete = find_complete_rows(values)
-        if is_complete.all():
-            return self._align_members(apply_in_blocks(self._infer_block, values))
-        columns[is_complete] = apply_in_blocks(self._infer_block, values[is_complete])
-        for rows, missing in group_by_missing_cells(values):
-            columns[rows] = infer_measured(self.heads, values[rows], missing, self.training).indices
-        return self._align_members(columns)
+        return self._consensus.infer_members(values)
 
     def trajectories(self) -> pd.DataFrame:
         """Return how each region changes along the severity of each pattern.
@@ -326,62 +316,6 @@ class FittedModel:
 
         return make_region_order(self)
 
-    def _compute_indices(
-        self, inputs: Sequence[AnyArray]
-    ) -> tuple[FloatArray, FloatArray, FloatArray | None, FloatArray | None]:
-        """Return R-indices and their variance among members (N, M), and distances from training (N,), in one pass.
-
-        The last result is the variance (N, M) that missing regions add; None if nothing is missing.
-        """
-        is_complete = find_complete_rows(inputs[0])
-        if is_complete.all():
-            columns = apply_in_blocks(self._compute_block, *inputs)
-            added = None
-        else:
-            columns, added = self._compute_incomplete(inputs, is_complete)
-        indices, variance, distances = np.split(columns, [self.n_patterns, 2 * self.n_patterns], axis=1)
-        return indices, variance, distances[:, 0] if self._novelty_detector.has_distances else None, added
-
-    def _compute_block(self, *block: AnyArray) -> FloatArray:
-        """Return R-indices, their variance among members and the distance of a block of people, (B, 2 M + 1)."""
-        values = self.preprocessing.prepare_block(*block)
-        members = self._align_members(self._infer_block(values))
-        indices = _average_members(members)
-        training = self.training if self._novelty_detector.has_distances else None
-        distances = [] if training is None else [training.compute_block_distances(values)[None]]
-        return np.concatenate([indices.T, _average_members(np.square(members - indices)).T, *distances]).T
-
-    def _compute_incomplete(self, inputs: Sequence[AnyArray], is_complete: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return the columns of `_compute_block`, also for people who lack regions, and the added variance (N, M)."""
-        has_distances = self._novelty_detector.has_distances
-        columns = np.full((len(is_complete), 2 * self.n_patterns + has_distances), np.nan)
-        added = np.zeros((len(is_complete), self.n_patterns))
-        rows = np.flatnonzero(is_complete)
-        columns[rows] = apply_in_blocks(self._compute_block, *(take_rows(array, rows) for array in inputs))
-        for rows, missing in group_by_missing_cells(inputs[0]):
-            compute = partial(self._compute_measured_block, missing)
-            block = apply_in_blocks(compute, *(take_rows(array, rows) for array in inputs), block_size=BLOCK_SIZE)
-            columns[rows], added[rows] = np.split(block, [columns.shape[1]], axis=1)
-        return columns, added
-
-    def _compute_measured_block(self, missing: IntArray, *block: AnyArray) -> FloatArray:
-        """Return the columns of `_compute_block` and the added variance, of people who all lack the same regions."""
-        values = self.preprocessing.prepare_block(*block)
-        members, added = map(self._align_members, infer_measured(self.heads, values, missing, self.training))
-        indices = _average_members(members)
-        parts = [indices.T, _average_members(np.square(members - indices)).T]
-        if self.training is not None and self._novelty_detector.has_distances:
-            parts.append(compute_measured_distances(values, missing, self.training)[None])
-        return np.concatenate([*parts, _average_members(added).T]).T
-
-    def _align_members(self, columns: FloatArray) -> FloatArray:
-        """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""
-        return columns.T[self._aligned_columns].reshape(len(self.orders), self.n_patterns, -1).transpose(0, 2, 1)
-
-    @cached_property
-    def _aligned_columns(self) -> IntArray:
-        return np.concatenate([member * self.n_patterns + np.array(order) for member, order in enumerate(self.orders)])
-
     def _make_index_columns(
         self, indices: FloatArray, variance: FloatArray, added: FloatArray | None
     ) -> dict[str, FloatArray]:
@@ -402,8 +336,8 @@ class FittedModel:
         return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_OUTPUTS)] if missing else []
 
     @cached_property
-    def _infer_block(self) -> Callable[[FloatArray], FloatArray]:
-        return make_inference_function(self.heads)
+    def _consensus(self) -> ConsensusInference:
+        return ConsensusInference(self.preprocessing, self.heads, self.orders, self.training)
 
     @cached_property
     def _novelty_detector(self) -> NoveltyDetector:
@@ -445,11 +379,6 @@ class FittedModel:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model; see `load`."""
         return cls(**read_model_parts(Path(path)))
-
-
-def _average_members(members: FloatArray) -> FloatArray:
-    """Return the mean (N, M) of members (S, N, M), summed in the same order for any N, unlike `numpy.mean`."""
-    return np.asarray(reduce(np.add, members) / len(members))
 
 
 def load(path: str | PathLike[str]) -> FittedModel:

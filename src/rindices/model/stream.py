@@ -48,6 +48,7 @@ from rindices.threads import limit_blas_threads
 _MAX_OFFENDERS = 100
 _MAX_REFUSED = 10_000
 """Offenders in refused chunks after which the others are not read."""
+_NOTES_ABOUT_ROWS = (ProblemCode.ENCODING_GUESSED, ProblemCode.MISSING_VALUES)
 _MAX_RETRIES = 3  # after a worker was lost
 _LOST_WORKERS = (
     f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "
@@ -268,7 +269,7 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
 
 def _concerns_rows(problem: Problem) -> bool:
     """Return whether a problem that is no error may be found in some chunks and not in others."""
-    return problem.severity is Severity.WARNING or problem.code is ProblemCode.ENCODING_GUESSED
+    return problem.severity is Severity.WARNING or problem.code in _NOTES_ABOUT_ROWS
 
 
 def _limit_offenders(problem: Problem) -> Problem:
