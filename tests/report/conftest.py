@@ -6,6 +6,8 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
+from rindices.report import geometry
+from tests.cohorts import simulate_few_regions
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +31,16 @@ def page(study: Path) -> str:
 def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of the default recipe in which regions change at different severities."""
     folder = tmp_path_factory.mktemp("curved") / "results"
-    ri.fit(ri.simulate_cohort("staged", seed=3).cohort, 3, members=3, workers=1, out=folder)
+    ri.fit(simulate_few_regions("staged", seed=3).cohort, 3, members=3, workers=1, out=folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def curved_page(curved_study: Path) -> str:
     return ri.write_report(curved_study).read_text("utf-8")
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brain pictures, which take half the time of a report, are not drawn."""
+    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
