@@ -6,7 +6,6 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
-from rindices.report import geometry
 from tests.cohorts import simulate_few_regions
 
 
@@ -38,9 +37,3 @@ def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def curved_page(curved_study: Path) -> str:
     return ri.write_report(curved_study).read_text("utf-8")
-
-
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brain pictures, which take half the time of a report, are not drawn."""
-    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
