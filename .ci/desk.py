@@ -13,6 +13,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,10 @@ def main(folder: Path) -> None:
     """Write all tables and run the study."""
     folder.mkdir(parents=True, exist_ok=True)
     simulated = ri.simulate_cohort("tiny", 0)
-    cohort, rng = simulated.cohort, np.random.default_rng(0)
+    # without the regions that no pattern affects, a fit takes half the time
+    affected = (simulated.patterns.drop(columns="region") > 0).any(axis=1).to_numpy()
+    cohort = replace(simulated.cohort, volumes=simulated.cohort.volumes.loc[:, affected])
+    rng = np.random.default_rng(0)
     volumes, people = cohort.volumes, make_participants(cohort, rng)
     ids = people["participant_id"]
     codes = volumes.rename(columns=lambda name: name.removeprefix("MUSE_"))

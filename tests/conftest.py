@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
+from rindices.report import geometry
 from rindices.tables.layout.muse import paper_codes, single_regions
 
 # The gate must not depend on luck; by hand every run looks elsewhere.
@@ -62,6 +63,12 @@ def volumes() -> pd.DataFrame:
 @pytest.fixture
 def participants(volumes: pd.DataFrame) -> pd.DataFrame:
     return participants_of(volumes)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brain pictures, which take half the time of a report, are not drawn."""
+    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
 
 
 __all__ = ["muse_volumes", "paper_codes", "participants_of"]

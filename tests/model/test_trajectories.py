@@ -27,13 +27,14 @@ from rindices.model.trajectories import (
     has_curved_patterns,
     make_course_table,
 )
+from tests.cohorts import simulate_few_regions
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.fixture(scope="module")
 def simulated() -> SimulatedCohort:
-    return ri.simulate_cohort("staged", seed=3)
+    return simulate_few_regions("staged", seed=3)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
+from tests.cohorts import simulate_few_regions
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def page(study: Path) -> str:
 def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of the default recipe in which regions change at different severities."""
     folder = tmp_path_factory.mktemp("curved") / "results"
-    ri.fit(ri.simulate_cohort("staged", seed=3).cohort, 3, members=3, workers=1, out=folder)
+    ri.fit(simulate_few_regions("staged", seed=3).cohort, 3, members=3, workers=1, out=folder)
     return folder
 
 

@@ -15,7 +15,7 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.experiments.simulate import TASKS, SimulatedCohort
-from rindices.report import geometry, page
+from rindices.report import page
 from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.patterns import compute_confidence_interval
 from rindices.study.exceptions import NoPatternError
@@ -99,8 +99,8 @@ def test_a_report_is_the_same_again(study: Path, page: str) -> None:
     assert remove_random_data(ri.write_report(study).read_text("utf-8")) == remove_random_data(page)
 
 
-def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
+@pytest.mark.usefixtures("no_pictures")
+def test_without_the_extra_there_are_ranked_bars(study: Path) -> None:
     bare = page.render_report(read_study_results(study))
     parsed = Page(bare)
     assert not parsed.all("img")
@@ -110,6 +110,7 @@ def test_without_the_extra_there_are_ranked_bars(study: Path, monkeypatch: pytes
     assert "rindices[brain]" in bare
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "with"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
@@ -128,8 +129,8 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
     assert "−0.41" in section  # noqa: RUF001
 
 
-def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])  # pictures take time
+@pytest.mark.usefixtures("no_pictures")
+def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path) -> None:
     for name in ("associations.tsv", "associations.json", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
     cohort = simulate_few_regions("tiny", seed=0).cohort
@@ -194,8 +195,8 @@ def test_widths_of_intervals_and_novel_people_are_shown(page: str, study: Path) 
     assert f"{table['novel'].sum()} of {len(table)} people" in text
 
 
-def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])  # pictures take time
+@pytest.mark.usefixtures("no_pictures")
+def test_an_older_study_still_has_its_report(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "old"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "cohort.json"))
     selection = json.loads((folder / "selection.json").read_text())

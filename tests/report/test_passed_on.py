@@ -3,9 +3,9 @@
 import base64
 import re
 import subprocess
-import sys
 from html import unescape
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,16 +13,18 @@ import pytest
 
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from rindices.report import geometry
 from tests.cohorts import simulate_few_regions
 from tests.report.helpers import Page, read_figure_data, remove_random_data
+from tests.study.helpers import run
 
 MARKERS = {"id": "Qperson", "path": "Qpath", "site": "Qsite", "label": "Qlabel"}
 
 
 def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    hidden = "from rindices.report import geometry; geometry.has_brain_extra = lambda: False; "  # pictures take time
-    program = f"{hidden}from rindices.cli.main import run; run()"
-    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
+    """Run a command that writes a report, without the brain pictures, which take time."""
+    with mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"]):
+        return run(*arguments, report=True)
 
 
 def write_tables(folder: Path, task: str) -> list[object]:

@@ -83,6 +83,7 @@ def test_files_of_a_curved_study_are_described(curved_study: Path) -> None:
     assert list(table) == list(descriptions)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_straight_patterns_have_one_sentence_with_both_likelihoods(straight_study: Path) -> None:
     page = ri.write_report(straight_study).read_text("utf-8")
     text = get_section_text(page, "trajectories")
@@ -118,6 +119,7 @@ def test_a_study_without_curves_has_no_such_section(study: Path, page: str) -> N
     assert "chosen by agreement" in get_section_text(page, "methods")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_an_old_model_is_still_reported(study: Path, tmp_path: Path) -> None:
     """Files from before patterns had a likelihood have no ``held_out`` and no ``decided_by``."""
     folder = tmp_path / "old"
@@ -132,6 +134,7 @@ def test_an_old_model_is_still_reported(study: Path, tmp_path: Path) -> None:
     assert "by agreement" in get_section_text(text, "trust")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_number_is_reported_as_chosen_by_likelihood(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "likelihood"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "report.html"))

@@ -19,7 +19,6 @@ from rindices.model.records import (
     GroupSummary,
     PermutationTestRecord,
 )
-from rindices.report import geometry
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.report.summary import summarise_findings
 from rindices.report.trust import OrderSimilarity, PermutationTest, build_trust_section
@@ -138,9 +137,9 @@ def test_similarity_of_orders(value: float, similarity: str) -> None:
     assert OrderSimilarity.of(value) == similarity
 
 
-def test_doubtful_patterns_are_marked(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_pictures")
+def test_doubtful_patterns_are_marked(study: Path, tmp_path: Path) -> None:
     """The page of a study whose second pattern is not reproduced; the warning stands there once."""
-    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
     folder = tmp_path / "doubtful"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
     selection = json.loads((folder / "selection.json").read_text())

@@ -25,7 +25,7 @@ def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("patterns", [1, 2, 3, 4])
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
-    made = simulate_few_regions("small", seed=0)
+    made = simulate_few_regions("tiny", seed=0)
     r = (
         ri.fit(made.cohort, patterns, members=4, recipe="contrastive", workers=1)
         .apply(made.cohort)

@@ -33,6 +33,8 @@ def test_patterns_are_tried_around_the_number_of_the_test(tmp_path: Path) -> Non
 
 def test_patients_who_are_alike_get_one_index_along_the_mean_difference(tmp_path: Path) -> None:
     cohort = simulate_alike_cohort(0.2, 1)
+    few_regions = [region for pattern in TASKS["basic"].patterns for region in pattern]
+    cohort = replace(cohort, volumes=cohort.volumes[few_regions])
     model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
     selection = model.selection
     assert selection is not None

@@ -43,7 +43,7 @@ def drop_notes(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def test_python_and_command_write_the_same_files(tmp_path: Path) -> None:
     write_cohort(simulate_few_regions("tiny", seed=1), tmp_path)
-    done = fit_by_command(tmp_path, tmp_path / "command", "--patterns", 2)
+    done = fit_by_command(tmp_path, tmp_path / "command", "--patterns", 2, "--no-report")
     assert done.exit_code == 0, done.output
     with pytest.warns(ri.StudyWarning, match="small cohort|fewer than were ever simulated") as caught:
         ri.fit(read_cohort(tmp_path), 2, out=tmp_path / "python", **CONTRASTIVE)

@@ -34,7 +34,7 @@ sys.path.insert(0, sys.argv[2])
 from rindices.learners.surreal.train import train_stacks
 from rindices.learners.surreal.training_state import TrainingPlan
 from tests.learners.surreal.helpers import PEOPLE, SHORT
-plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
+plan = TrainingPlan(2, SHORT.replace(max_steps=1000), members=(0, 1))
 train_stacks(*PEOPLE, plan, path=Path(sys.argv[1]), save_every=50)
 """
 
@@ -140,7 +140,7 @@ def test_a_killed_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    plan = TrainingPlan(2, SHORT.replace(max_steps=4000), members=(0, 1))
+    plan = TrainingPlan(2, SHORT.replace(max_steps=1000), members=(0, 1))
     assert are_equal(train_stacks(*PEOPLE, plan), train_stacks(*PEOPLE, plan, path=path))
 
 
