@@ -65,7 +65,17 @@ def run_command(command: str, project: Path) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("commands", COMMANDS, ids=["layout", "learner", "recipe", "checks"])
+NAMES = ("layout", "learner", "recipe", "checks")
+SLOW_NAMES = ("learner", "recipe")  # they fit and benchmark
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param(commands, id=name, marks=[pytest.mark.slow] if name in SLOW_NAMES else [])
+        for name, commands in zip(NAMES, COMMANDS, strict=True)
+    ],
+)
 def test_commands_of_the_page_succeed(commands: list[str], project: Path) -> None:
     for command in commands:
         if command != "mypy":  # it takes a minute, and the gate runs it

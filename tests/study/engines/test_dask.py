@@ -113,6 +113,7 @@ def check_kills(folder: Path, out: Path, kills: int, at_random: bool) -> str:
     return f"{kills} workers, the scheduler and the client killed: {len(begun)} sets, {twice} begun again"
 
 
+@pytest.mark.slow
 def test_workers_scheduler_and_client_killed(folder: Path, undisturbed: Path) -> None:
     check_kills(folder, folder / "storm", 2, at_random=False)
     assert outputs(folder / "storm") == outputs(undisturbed)
