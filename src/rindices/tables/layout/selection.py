@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, capitalise_first, did_you_mean, format_count
-from rindices.tables.layout import freesurfer, muse
+from rindices.tables.layout import freesurfer, muse, ukbiobank
 from rindices.tables.layout.formats import Layout
 
 VENTRICLES = "ventricles"
@@ -15,6 +15,12 @@ _REASONS = {
     "composite": "that sum up other columns",
     "no tissue": "of vessels, lesions, chiasm or callosum",
     "few whole numbers": "of few whole numbers (codes or counts)",
+    "other field": "of UK Biobank fields that are not structures of a brain atlas",
+    "other atlas": "of another atlas of the same structures",
+    "other visit": "of another visit",
+    "other version": "of another version of the pipeline",
+    "no structure": "that are not measures of a structure",
+    "empty": "without any value",
 }
 
 
@@ -54,7 +60,8 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
     -------
     Layout
     """
-    names = {column: _name_region(column, layout.format) for columns in layout.aside.values() for column in columns}
+    layout = _keep_model_names(layout, selection.model_regions)
+    names = {column: _name_region(column, layout) for columns in layout.aside.values() for column in columns}
     wanted = _find_model_columns(names, selection.model_regions)
     for name in selection.include:
         columns = _find_included_columns(name, layout, names)
@@ -68,6 +75,7 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
             what, cure = "there is no column of ventricles to include", "Leave --include out, or name a column"
             findings.error(ProblemCode.UNKNOWN_REGION, what, where, cure, subject=name)
         wanted += columns
+    wanted += _find_requested_columns(layout, selection.measure)
     layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), selection.measure)
     if not selection.model_regions:
         _note_unused_columns(layout, where, findings)
@@ -79,10 +87,29 @@ def count_measures(regions: Collection[str], measures: Mapping[str, str]) -> dic
     return dict(Counter(measures.get(region, "volume") for region in regions).most_common())
 
 
-def _name_region(column: str, layout_format: str) -> str:
+def _keep_model_names(layout: Layout, model_regions: Sequence[str]) -> Layout:
+    """Return a layout in which columns keep their names if a model has regions of these names and not of the others.
+
+    Earlier versions took columns such as ``26562-2.0`` as names of regions, and their models still apply.
+    """
+    wanted = set(model_regions)
+    renamed = {c: c for c, region in layout.regions.items() if c in wanted and region not in wanted}
+    return replace(layout, regions={**layout.regions, **renamed}) if renamed else layout
+
+
+def _find_requested_columns(layout: Layout, measure: str | None) -> list[str]:
+    """Return the unused columns that measure what is requested; all fields of a table that has no other regions."""
+    kinds = [kind for kind in ("thickness", "area") if measure in (kind, "any")]
+    columns = [column for kind in kinds for column in layout.aside.get(kind, [])]
+    if measure == "any" and not layout.regions:
+        columns += layout.aside.get(ukbiobank.OTHER_FIELD, [])
+    return columns
+
+
+def _name_region(column: str, layout: Layout) -> str:
     """Return the name that a column has as a region of a cohort."""
-    if layout_format != "dlmuse":
-        return column
+    if layout.format != "dlmuse":
+        return layout.aside_names.get(column, column)
     code = muse.parse_muse_codes([column]).get(column)
     return column if code is None else muse.region_name(code)
 
@@ -96,7 +123,11 @@ def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) 
     """Return the unused columns that a word of the option means."""
     if name.lower() == VENTRICLES:
         columns = layout.aside.get("ventricle", [])
-        return [column for column in columns if layout.format == "dlmuse" or freesurfer.is_ventricle(column)]
+        return [
+            column
+            for column in columns
+            if layout.format == "dlmuse" or freesurfer.is_ventricle(layout.aside_names.get(column, column))
+        ]
     aliases = {
         column: {column.lower(), region.lower(), muse.region_label(region).lower()} for column, region in names.items()
     }
@@ -106,7 +137,7 @@ def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) 
 def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
     if not columns:
         return layout
-    measures = {region: freesurfer.infer_measure(column) for column, region in columns.items()}
+    measures = {region: freesurfer.infer_measure(region) for region in columns.values()}
     return replace(
         layout,
         regions={**layout.regions, **columns},
