@@ -148,7 +148,8 @@ class FittedModel:
         check_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
         result = self._infer(combined, is_whole_table=True)
-        problems = [*make_table_warning(result.counted), *self._note_missing_outputs(), *notes, *problems]
+        warnings = make_table_warning(result.counted, self.card.unit)
+        problems = [*warnings, *self._note_missing_outputs(), *notes, *problems]
         return result._replace(problems=problems)
 
     def assess_chunk(self, cohort: Cohort) -> ApplyResult:
@@ -188,7 +189,7 @@ class FittedModel:
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
-                check_scale(prepare_rows(np.arange(len(volumes))), self.regions)
+                check_scale(prepare_rows(np.arange(len(volumes))), self.regions, self.card.unit)
             indices, variance, distances = self._compute_indices(inputs)
             novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance)
@@ -329,7 +330,8 @@ class FittedModel:
     @cached_property
     def _novelty_detector(self) -> NoveltyDetector:
         mean, codings = self.preprocessing.control_mean, self.preprocessing.residualiser.codings
-        return NoveltyDetector(self.regions, mean, codings, self.card.covariate_ranges, self.training)
+        ranges = self.card.covariate_ranges
+        return NoveltyDetector(self.regions, mean, codings, ranges, self.training, self.card.unit)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one ``.safetensors`` file.

@@ -72,7 +72,7 @@ class StudyRecipe:
         Takes the values; returns the share of controls and of patients that each member is trained on.
     advice : str
         What to try where no setting is stable.
-    adjust : {'log', 'linear', 'none'}, optional
+    adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
     learn_weights : callable, optional
         How the stability of its patterns is measured; see `rindices.learners.pattern_stability`.

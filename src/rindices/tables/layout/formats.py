@@ -68,6 +68,8 @@ class Layout:
         What each region measures: ``volume``, ``thickness``, ...
     aside_names : mapping of str to str
         Region of each column in ``aside`` whose name is a code.
+    doubtful : tuple of str
+        Columns of numbers among ``participant_columns`` of an unknown table that only a word in their name puts there.
     """
 
     format: str
@@ -77,6 +79,7 @@ class Layout:
     participant_columns: tuple[str, ...] = ()
     measures: Mapping[str, str] = field(default_factory=dict)
     aside_names: Mapping[str, str] = field(default_factory=dict)
+    doubtful: tuple[str, ...] = ()
 
     @property
     def zero_is_missing(self) -> bool:
@@ -122,9 +125,11 @@ def find_column(columns: Collection[str], names: Collection[str]) -> str | None:
 def _is_participant_column(column: str) -> bool:
     """Return whether a column name, or a word in it, is about a person and not about a region."""
     words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
-    return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES or any(
-        word in _PARTICIPANT_WORDS for word in words
-    )
+    return _has_participant_name(column) or any(word in _PARTICIPANT_WORDS for word in words)
+
+
+def _has_participant_name(column: str) -> bool:
+    return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES
 
 
 def _detect_dlmuse(columns: list[str]) -> Layout | None:
@@ -270,7 +275,11 @@ def _detect_generic(columns: list[str], frame: pd.DataFrame) -> Layout:
     aside = {kind: _select_columns(kinds, kind) for kind in dict.fromkeys(kinds.values()) if kind != "region"}
     others = tuple(column for column in columns if column not in regions and column != icv)
     measures = {column: freesurfer.infer_measure(column) for column in regions}
-    return Layout("table", {column: column for column in regions}, icv, aside, others, measures)
+    doubtful = [column for column in others if _is_participant_column(column) and not _has_participant_name(column)]
+    doubtful = [column for column in doubtful if is_mostly_numeric(frame[column])]
+    return Layout(
+        "table", {column: column for column in regions}, icv, aside, others, measures, doubtful=tuple(doubtful)
+    )
 
 
 def _classify_generic_column(column: str, values: pd.Series) -> str:

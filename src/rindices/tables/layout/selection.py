@@ -21,6 +21,7 @@ _REASONS = {
     "other version": "of another version of the pipeline",
     "no structure": "that are not measures of a structure",
     "empty": "without any value",
+    "about people": "whose names may be about people (to use one: --include COLUMN)",
 }
 
 
@@ -61,6 +62,8 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
     Layout
     """
     layout = _keep_model_names(layout, selection.model_regions)
+    if holds_features(layout, selection.measure):
+        layout = _set_doubtful_aside(layout)
     names = {column: _name_region(column, layout) for columns in layout.aside.values() for column in columns}
     wanted = _find_model_columns(names, selection.model_regions)
     for name in selection.include:
@@ -82,6 +85,13 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
     return layout
 
 
+def holds_features(layout: Layout, measure: str | None) -> bool:
+    """Return whether a table is read as features of any kind: the user says so, and no layout of regions is known."""
+    is_unknown = layout.format in ("table", "surrealgan")
+    has_fields = layout.format == "ukbiobank" and all(column == region for column, region in layout.regions.items())
+    return measure == "any" and (is_unknown or has_fields)
+
+
 def count_measures(regions: Collection[str], measures: Mapping[str, str]) -> dict[str, int]:
     """Return the number of regions of each kind of measure, the most frequent first."""
     return dict(Counter(measures.get(region, "volume") for region in regions).most_common())
@@ -97,12 +107,22 @@ def _keep_model_names(layout: Layout, model_regions: Sequence[str]) -> Layout:
     return replace(layout, regions={**layout.regions, **renamed}) if renamed else layout
 
 
+def _set_doubtful_aside(layout: Layout) -> Layout:
+    """Return a layout in which numbers whose names hold a word about people, such as total or tau, may be included."""
+    columns = list(layout.doubtful)
+    others = tuple(name for name in layout.participant_columns if name not in columns)
+    aside = {**layout.aside, "about people": columns} if columns else layout.aside
+    return replace(layout, aside=aside, participant_columns=others)
+
+
 def _find_requested_columns(layout: Layout, measure: str | None) -> list[str]:
     """Return the unused columns that measure what is requested; all fields of a table that has no other regions."""
     kinds = [kind for kind in ("thickness", "area") if measure in (kind, "any")]
     columns = [column for kind in kinds for column in layout.aside.get(kind, [])]
     if measure == "any" and not layout.regions:
         columns += layout.aside.get(ukbiobank.OTHER_FIELD, [])
+    if holds_features(layout, measure):  # names of structures mean nothing there
+        columns += [column for kind in ("ventricle", "composite", "no tissue") for column in layout.aside.get(kind, [])]
     return columns
 
 

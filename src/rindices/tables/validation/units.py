@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
+from rindices.wording import FEATURE_UNIT
 
 OUTLIER_FACTOR = 100.0
 """Ratio to the median of a region that no person has, so that the unit must be another one."""
@@ -22,6 +23,7 @@ class Unit(StrEnum):
     MM = "mm"
     MM2 = "mm2"
     MIXED = "mixed"
+    ANY = FEATURE_UNIT
     UNKNOWN = "unknown"
 
 
