@@ -11,7 +11,7 @@ from rindices.tables.layout import adni, desikan, freesurfer, muse, ukbiobank
 
 _ID_NAMES_TEXT = """
     participant_id participant subject_id subject subjectid sub_id subj_id subjid sub id mrid ptid rid eid scan_id
-    image_id imageid patient_id patientid case_id f.eid n_eid name
+    image_id imageid patient_id patientid case_id f.eid n_eid name subject_ids subjects observations
 """
 _VARIABLE_NAMES_TEXT = """
     education handedness hand race ethnicity mmse cdr moca apoe apoe4 bmi weight height date scan_date dob manufacturer

@@ -205,6 +205,8 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     if unit is None:
         units = _check_values(parts, request.measure, findings)
         unit = combine_units(units)
+        if unit is Unit.STANDARDISED and len(parts.covariates.columns):
+            _note_second_adjustment(parts, findings)
         if parts.icv is not None and (request.find_groups or "icv" in parts.covariates):
             warn_small_head_sizes(parts.icv, parts.table, parts.regions, findings)
     else:
@@ -293,6 +295,13 @@ def _check_values(parts: UnfilteredCohort, measure: str | None, findings: Findin
         return check_features(parts.regions, parts.ranges, where, findings)
     measures = check_measures(names, parts.table.layout.measures, measure, where, findings)
     return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
+
+
+def _note_second_adjustment(parts: UnfilteredCohort, findings: Findings) -> None:
+    """Say that standardised values are adjusted again, which is not needed after a normative model."""
+    what = f"standardised values are adjusted for {join_names(parts.covariates.columns)}"
+    cure = "If a normative model has removed this already: leave --covariates out"
+    findings.note(ProblemCode.ADJUSTED_TWICE, what, parts.table.where, cure)
 
 
 def _check_groups(parts: UnfilteredCohort, keep: BoolArray, unit: Unit, findings: Findings) -> None:

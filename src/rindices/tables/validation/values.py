@@ -11,7 +11,14 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
 from rindices.tables.layout import muse
-from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, combine_units, find_scale_outliers, guess_units
+from rindices.tables.validation.units import (
+    OUTLIER_FACTOR,
+    Unit,
+    combine_units,
+    find_scale_outliers,
+    guess_units,
+    looks_like_centiles,
+)
 from rindices.wording import Wording
 
 _DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
@@ -177,6 +184,11 @@ def check_regions(
     medians = _compute_medians(regions)
     kinds = [measures.get(name, "volume") for name in names]
     units = guess_units(regions.head(2_000).to_numpy(), medians, kinds)
+    if looks_like_centiles(medians, ranges.low, ranges.high):
+        units = dict.fromkeys(units, Unit.STANDARDISED)
+        what = "the values look like centiles, in which the differences between severe people vanish"
+        cure = "Give z-scores: scipy.stats.norm.ppf(centile / 100 or centile)"
+        findings.warn(ProblemCode.CENTILES, what, where, cure)
     unit = combine_units(units)
     if units.get("volume") is Unit.MM and unit is not Unit.MIXED:
         findings.error(
