@@ -9,10 +9,10 @@ mean of their scores. Shape letters: N people, R regions, K quantiles.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.special import ndtr
 
 from rindices._typing import FloatArray
 
@@ -38,7 +38,8 @@ class NormalScores:
     @classmethod
     def fit(cls, values: FloatArray) -> Self:
         """Learn the quantiles of controls (N, R)."""
-        return cls(np.quantile(values, ndtr(SCORES), axis=0))
+        probabilities = [NormalDist().cdf(score) for score in SCORES.tolist()]
+        return cls(np.quantile(values, probabilities, axis=0))
 
     def transform(self, values: FloatArray) -> FloatArray:
         """Return normal scores: (N, R) -> (N, R)."""
