@@ -38,7 +38,7 @@ def test_a_region_on_another_scale_is_named() -> None:
     values = np.full((5, 2), CONTROL_MEAN)
     check_scale(values, ("a", "b"))
     values[:, 1] += 1000 * CONTROL_SD
-    with pytest.raises(ModelError, match=r"1 regions are scaled differently than in training: b"):
+    with pytest.raises(ModelError, match=r"1 region is scaled differently than in training: b"):
         check_scale(values, ("a", "b"))
 
 

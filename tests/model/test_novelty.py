@@ -101,7 +101,7 @@ def test_volumes_in_ml_are_novel_by_their_unit(model: ri.FittedModel, people: Co
     assert in_ml["novel"].all()
     assert in_ml["novel_because"].str.contains("0.001 times the usual: another unit?", regex=False).all()
     assert any("another unit in 600" in problem.what for problem in problems)
-    with pytest.raises(ModelError, match=r"regions are scaled differently than in training.*Check their unit"):
+    with pytest.raises(ModelError, match=r"scaled differently than in training.*Check their unit"):
         model.assess(replace(people, volumes=people.volumes / 1000, unit="unknown"))
 
 

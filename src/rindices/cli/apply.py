@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
 _TRAINING_CODES = {
     ProblemCode.NO_GROUPS,
+    ProblemCode.SKEWED_FEATURES,
     ProblemCode.GROUP_COLUMN_GUESSED,
     ProblemCode.GROUP_COLUMN_POSSIBLE,
     ProblemCode.SITE_COLUMN_POSSIBLE,
@@ -76,6 +77,8 @@ def apply(
     from rindices.tables.io.chunks import list_table_files
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest
+    from rindices.tables.validation.values import ALL_MEASURES
+    from rindices.wording import FEATURE_UNIT
 
     if on_missing not in ("model", "drop", "error"):
         raise typer.BadParameter("give model, drop or error", param_hint="--on-missing")
@@ -87,8 +90,9 @@ def apply(
     fitted = load(model)
     roles = ColumnRoles(id_column, session, group if learn_sites else None, site, fitted.covariates, participants_id)
     labels = (split_option(controls), split_option(patients)) if learn_sites else ((), ())
+    measure = "any" if fitted.card.unit == FEATURE_UNIT else ALL_MEASURES
     request = TableRequest(
-        tuple(tables), participants, roles, *labels, split_option(exclude), "any", on_missing, find_groups=learn_sites
+        tuple(tables), participants, roles, *labels, split_option(exclude), measure, on_missing, find_groups=learn_sites
     )
     summands = [part for parts in fitted.sums.values() for part in parts]
     codes = split_option(missing_codes)
@@ -156,6 +160,6 @@ def _apply_in_memory(
         fitted = fitted.with_sites(cohort, min_controls)
     indices, problems, counted = fitted.assess(cohort, request.on_missing)
     check_people_count(validation.rows - validation.left_out, len(indices), out)
-    write_indices(indices, out)
+    write_indices(indices, out, fitted.card.unit)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return StreamResult(counted, [*problems, *validation.problems], 1, 0, rate)

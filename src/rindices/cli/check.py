@@ -27,6 +27,7 @@ from rindices.cli.options import (
     Site,
 )
 from rindices.errors import ProblemCode, Severity, join_names
+from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
@@ -91,9 +92,9 @@ def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder
         for problem in result.problems
     ]
     if result.cohort is not None and result.controls and result.patients:
-        from rindices.study.preflight import find_study_problems, keep_training_scans
+        from rindices.study.preflight import drop_settled_notes, find_study_problems, keep_training_scans
 
-        cohort, problems = keep_training_scans(result.cohort, problems)
+        cohort, problems = keep_training_scans(result.cohort, drop_settled_notes(problems, study))
         if len(cohort) < len(result.cohort):
             result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
         problems += find_study_problems(cohort, study, folder)
@@ -114,7 +115,7 @@ def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
         ("format", result.format or "unknown"),
         ("people", f"{result.people:,}" if result.people is not None else ""),
         ("groups", groups),
-        ("regions", _describe_regions(result) if result.regions else ""),
+        (get_wording(result.unit)("regions"), _describe_regions(result) if result.regions else ""),
         ("not used", aside),
         ("covariates", ", ".join(_describe_covariate(name, result.kinds or {}) for name in result.covariates)),
         ("ICV", f"column {result.icv}" if result.icv else ""),
@@ -126,6 +127,8 @@ def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
 def _describe_regions(result: "ValidationResult") -> str:
     """Return the number of regions with their unit, by kind of measure where there are several."""
     names = join_names(result.region_names)
+    if result.unit == FEATURE_UNIT:
+        return f"{result.regions:,}: {names}"
     if len(result.units) < 2:
         return f"{result.regions:,} ({result.unit}): {names}"
     kinds = [f"{number:,} of {kind} ({result.units[kind]})" for kind, number in result.measures.items()]

@@ -288,11 +288,11 @@ def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -
 
 def _read_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, Sequence[Problem]]":
     """Return the cohort of a study, one scan per person, and the problems of its table; paths start at a folder."""
-    from rindices.study.preflight import keep_training_scans
+    from rindices.study.preflight import drop_settled_notes, keep_training_scans
     from rindices.tables.validation.validate import validate_table
 
     result = validate_table(study.data.request(folder))
-    return keep_training_scans(result.cohort_or_raise(), result.problems)
+    return keep_training_scans(result.cohort_or_raise(), drop_settled_notes(result.problems, study))
 
 
 def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
@@ -300,7 +300,7 @@ def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
     from rindices.study.sample_size import check_sample_size
 
     cohort, problems = _read_table(study, folder)
-    print_problems([*problems, *check_sample_size(cohort.n_controls, cohort.n_patients)])
+    print_problems([*problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)])
     return cohort
 
 

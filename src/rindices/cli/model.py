@@ -10,6 +10,7 @@ from rindices.cli.console import print_facts, print_json, split_option
 from rindices.cli.options import Json
 from rindices.errors import format_count, join_names
 from rindices.study.recipes import RECIPES
+from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -127,9 +128,10 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     if card.agreement is not None and card.agreement.concordance is not None:
         between = card.agreement_between or "members"
         agreement = f"{card.agreement.concordance:.3f} ({between}), {len(model.heads)} members"
+    unit = "" if card.unit == FEATURE_UNIT else f" in {card.unit}"
     return [
         ("patterns", str(model.n_patterns)),
-        ("regions", f"{len(model.regions)} in {card.unit}: {join_names(model.regions)}"),
+        (get_wording(card.unit)("regions"), f"{len(model.regions)}{unit}: {join_names(model.regions)}"),
         ("sums", f"{len(model.sums)} of the regions are sums of columns, computed by apply" if model.sums else ""),
         ("covariates", _describe_covariates(model)),
         ("sites", _describe_sites(model)),
@@ -167,7 +169,7 @@ def _describe_intervals(model: "FittedModel") -> str | None:
 def _describe_novelty(model: "FittedModel") -> str:
     """Return what new people are compared with."""
     if model.training is not None and len(model.training.distances):
-        return "regions and covariates, against the training people"
+        return get_wording(model.card.unit)("regions and covariates, against the training people")
     return "ranges of covariates alone: nothing else is known of the training people"
 
 

@@ -13,9 +13,7 @@ Patients = Annotated[list[str] | None, typer.Option(help="Label(s) of the patien
 Covariates = Annotated[list[str] | None, typer.Option(help="Columns to adjust for, e.g. age,sex,icv.")]
 Site = Annotated[str | None, typer.Option(help="Column of the site or scanner.")]
 Harmonise = Annotated[str | None, typer.Option(help="Learn what sites do from controls, all or none.")]
-Adjust = Annotated[
-    str | None, typer.Option(help="Adjust for covariates on the log or linear scale, or none; log if all are positive.")
-]
+Adjust = Annotated[str | None, typer.Option(help="Adjust for covariates on the log, linear or rank scale, or none.")]
 Reference = Annotated[
     str | None,
     typer.Option(metavar="TABLE|FILE|muse", help="Healthy people measured with the same program, for correlations."),
@@ -26,7 +24,10 @@ Exclude = Annotated[list[str] | None, typer.Option(help="Regions to leave out.")
 Include = Annotated[
     list[str] | None, typer.Option(help="ventricles, or columns that are left out otherwise.", metavar="COLUMN")
 ]
-Measure = Annotated[str | None, typer.Option(help="Use columns of volume, thickness or area alone; any for all.")]
+Measure = Annotated[
+    str | None,
+    typer.Option(help="Use columns of volume, thickness or area alone; any for all, and for other features."),
+]
 ParticipantsId = Annotated[
     str | None, typer.Option("--participants-id", help="Column of the ids in the participants, if it has another name.")
 ]

@@ -38,10 +38,11 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     from rindices.errors import Findings, ProblemCode, Severity, format_count
     from rindices.tables.io.indices import read_indices
     from rindices.tables.validation.validate import validate_table
+    from rindices.tables.validation.values import ALL_MEASURES
 
     findings = Findings()
     table = read_indices(indices, findings)
-    result = validate_table(replace(request, measure=request.measure or "any", on_missing="drop"))
+    result = validate_table(replace(request, measure=request.measure or ALL_MEASURES, on_missing="drop"))
     cohort = result.cohort_or_raise()
     people = add_groups(table, cohort)
     if len(people) < len(table):

@@ -18,7 +18,7 @@ EPILOG = "Example: rindices simulate --task basic --seed 0 --out demo"
 
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
-    task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., null.")] = "basic",
+    task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., organs, null.")] = "basic",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same cohort.")] = 0,
     controls: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="Healthy people to add the patterns to.")
@@ -30,7 +30,7 @@ def simulate(
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Write volumes.csv, participants.tsv, truth.tsv and patterns.tsv of a cohort with known severities."""
+    """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities."""
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
     healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, site)
@@ -59,13 +59,16 @@ def read_healthy_cohort(
     from rindices.tables.sessions import keep_first_scans
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validation.validate import TableRequest, validate_table
+    from rindices.tables.validation.values import ALL_MEASURES
 
     def read(covariates: tuple[str, ...]) -> "ValidationResult":
         roles = ColumnRoles(group=group, site=site, covariates=covariates)
         labels = (label,) if label else ()
         others = ("*",) if label else ()
         return validate_table(
-            TableRequest((table,), participants, roles, labels, others, measure=measure or "any", on_missing="drop")
+            TableRequest(
+                (table,), participants, roles, labels, others, measure=measure or ALL_MEASURES, on_missing="drop"
+            )
         )
 
     result = read(read(()).covariates)

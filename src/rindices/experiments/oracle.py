@@ -26,6 +26,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.stats import beta, norm
 
 from rindices._typing import FloatArray, IntArray
+from rindices.experiments.organs import OrganReference, load_organ_reference, recover_logs
 from rindices.experiments.reference import HealthyReference, load_reference
 from rindices.experiments.simulate import SimulatedCohort, express_severities, simulate_cohort
 from rindices.experiments.tasks import TASKS, SimulationTask
@@ -83,8 +84,9 @@ def compute_oracle_severities(
     (N, M)
     """
     cohort = simulated.cohort.take(np.flatnonzero(simulated.cohort.is_patient))
-    logs = np.log(cohort.volumes.to_numpy(dtype=float))
-    reference = load_reference()
+    values = cohort.volumes.to_numpy(dtype=float)
+    logs = recover_logs(values) if task.organs else np.log(values)
+    reference = load_organ_reference() if task.organs else load_reference()
     healthy = _describe_healthy_people(reference, cohort.covariates if adjusted else None)
     affected = [np.array([cohort.regions.index(name) for name in pattern]) for pattern in task.patterns]
     rows = np.unique(np.concatenate(affected))
@@ -101,7 +103,9 @@ def score_oracle(task: str, seed: int, adjusted: bool) -> tuple[FloatArray, Floa
     return simulated.truth, compute_oracle_severities(simulated, TASKS[task], adjusted)
 
 
-def _describe_healthy_people(reference: HealthyReference, covariates: pd.DataFrame | None) -> _HealthyParts:
+def _describe_healthy_people(
+    reference: HealthyReference | OrganReference, covariates: pd.DataFrame | None
+) -> _HealthyParts:
     """Return the distribution of log volumes, given the covariates of people or not."""
     deviations = reference.residual_covariance
     if covariates is not None:

@@ -12,12 +12,14 @@ from scipy.stats import beta, norm
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.atomic import atomic_path
 from rindices.errors import SimulationError, did_you_mean
+from rindices.experiments.organs import describe_effects, express_features, load_organ_reference
 from rindices.experiments.reference import HealthyGenerator, HealthyReference, load_reference
 from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.wording import FEATURE_UNIT
 
 _CONTROL_SHARE = 0.4  # share of a user's healthy people who stay controls
 _MIN_VOLUME_SHARE = 0.01  # lower limit of a volume after site effects, as a share of the region's mean
@@ -36,7 +38,7 @@ class SimulatedCohort:
     patterns : DataFrame
         (R, 1 + M): ``region`` and, for each pattern, the share of volume lost at severity 1. It is the loss at a
         severity of 0.5 of the next pattern if patterns interact, and the loss of a region of average size if the
-        change depends on the person.
+        change depends on the person. In the task ``organs``: ``feature``, and its change in standard deviations.
     """
 
     cohort: Cohort
@@ -66,7 +68,7 @@ def simulate_cohort(
     ----------
     task : str or SimulationTask
         ``basic overlap scarce noise mild`` (the paper), ``corr03 corr05 corr07 beta13 beta31 beta22 staged staged09
-        hard together personal small tiny`` (stress), ``null`` (patients are controls), or a task of your own.
+        hard together personal small tiny organs`` (stress), ``null`` (patients are controls), or a task of your own.
     seed : int
         The same seed gives the same healthy people for every task, so tasks compare person by person.
     healthy : Cohort, optional
@@ -93,7 +95,8 @@ def simulate_cohort(
         If there is no such task, or if ``healthy`` has too few people or standardised values.
     """
     spec = _resolve_task(task)
-    generator = reference or load_reference()
+    is_organs = spec.organs and healthy is None and reference is None
+    generator = reference or (load_organ_reference() if is_organs else load_reference())
     # one random stream per purpose, so that adding sites does not change the severities
     people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
     volumes, people, covariates = _draw_healthy_people(spec, healthy, generator, people_rng)
@@ -112,12 +115,14 @@ def simulate_cohort(
         measured = _add_site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
         people[SITE] = [f"site{number + 1}" for number in site]
     is_default = healthy is None and reference is None
-    frame = pd.DataFrame(measured.round(2) if is_default else measured, columns=volumes.columns)
+    measured = express_features(measured) if is_organs else measured.round(2) if is_default else measured
+    frame = pd.DataFrame(measured, columns=volumes.columns)
     source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
+    source, unit = ("table", FEATURE_UNIT) if is_organs else (source, unit)
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
     return SimulatedCohort(
-        Cohort(frame, people, covariates, source, unit), truth, _build_pattern_frame(frame, patterns, rates)
+        Cohort(frame, people, covariates, source, unit), truth, _build_pattern_frame(frame, patterns, rates, is_organs)
     )
 
 
@@ -213,13 +218,13 @@ def _compute_personal_factors(
 
 
 def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
-    """Write ``volumes.csv``, ``participants.tsv``, ``truth.tsv`` and ``patterns.tsv``."""
+    """Write ``volumes.csv`` (``features.csv``), ``participants.tsv``, ``truth.tsv`` and ``patterns.tsv``."""
     folder.mkdir(parents=True, exist_ok=True)
     cohort = simulated.cohort
     volumes = cohort.volumes.rename(columns=lambda name: re.sub("^MUSE_", "DL_MUSE_Volume_", name))
     volumes.insert(0, ID, cohort.people[ID])
     tables = {
-        "volumes.csv": volumes,
+        "features.csv" if cohort.unit == FEATURE_UNIT else "volumes.csv": volumes,
         "participants.tsv": pd.concat([cohort.people, cohort.covariates], axis=1),
         "truth.tsv": simulated.severities,
         "patterns.tsv": simulated.patterns,
@@ -286,10 +291,13 @@ def _add_site_effects(
     return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
 
 
-def _build_pattern_frame(volumes: pd.DataFrame, patterns: list[IntArray], rates: FloatArray) -> pd.DataFrame:
+def _build_pattern_frame(
+    volumes: pd.DataFrame, patterns: list[IntArray], rates: FloatArray, is_organs: bool
+) -> pd.DataFrame:
     effects = np.zeros((volumes.shape[1], len(patterns)))
     for k, regions in enumerate(patterns):
         effects[regions, k] = rates[regions]
+    effects = describe_effects(effects) if is_organs else effects
     frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(patterns))])
-    frame.insert(0, "region", list(volumes.columns))
+    frame.insert(0, "feature" if is_organs else "region", list(volumes.columns))
     return frame

@@ -77,6 +77,10 @@ def _make_case(cohort: Cohort, truth: FloatArray, adjust: str | None = None) -> 
 
 def _simulate_case(task: str, adjusted: bool, seed: int) -> BenchmarkCase:
     simulated = simulate_cohort(task, seed)
+    if TASKS[task].organs:  # some features are skewed
+        cohort = simulated.cohort
+        covariates = cohort.covariates if adjusted else cohort.covariates.iloc[:, :0]
+        return _make_case(replace(cohort, covariates=covariates), simulated.truth, "rank")
     return _make_case(simulated.cohort, simulated.truth, None if adjusted else "none")
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from rindices.experiments.organs import ORGAN_PATTERNS
 from rindices.tables.layout.muse import region_name, single_regions
 
 _SMALL_OVERLAP = (
@@ -49,6 +50,7 @@ class SimulationTask:
     beta: tuple[float, float] = (1.0, 1.0)  # marginal distribution of severities; Beta(1, 1) is uniform
     last_onset: float = 0.0  # regions begin to lose volume at severities from 0 to this value; with 0, all at once
     interaction: float = 0.0  # growth of a pattern's loss with the severity of the next pattern; with 0, none
+    organs: bool = False  # features of heart and blood instead of volumes of the brain; the rate is of their latents
     dependence: float = 0.0  # growth of the change of log volume per sd by which the region was small before; 0: none
 
 
@@ -56,7 +58,7 @@ _BASIC_TASK = SimulationTask()
 PAPER_TASKS = ("basic", "overlap", "scarce", "noise", "mild")
 _SEVERITY_TASKS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22")  # other distributions of severities
 _COURSE_TASKS = ("staged", "staged09", "hard", "together", "personal")  # other changes with severity
-STRESS_TASKS = (*_SEVERITY_TASKS, *_COURSE_TASKS, "small", "tiny")
+STRESS_TASKS = (*_SEVERITY_TASKS, *_COURSE_TASKS, "small", "tiny", "organs")
 TASKS = MappingProxyType(
     {
         "basic": _BASIC_TASK,
@@ -77,6 +79,9 @@ TASKS = MappingProxyType(
         "personal": replace(_BASIC_TASK, dependence=0.25),  # no loss of a region that is larger by 4 sd
         "small": replace(_BASIC_TASK, n_controls=150, n_patients=200),
         "tiny": replace(_BASIC_TASK, n_controls=80, n_patients=100),
+        "organs": replace(
+            _BASIC_TASK, patterns=tuple(tuple(text.split()) for text in ORGAN_PATTERNS), rate=0.2, organs=True
+        ),
         "null": replace(_BASIC_TASK, patterns=()),
     }
 )

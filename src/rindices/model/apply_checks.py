@@ -10,6 +10,7 @@ from rindices.errors import ModelError, Problem, ProblemCode, Severity, did_you_
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.validation.units import is_model_unit
+from rindices.wording import get_wording
 
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
@@ -29,27 +30,30 @@ def check_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> None:
     ------
     ModelError
     """
+    nouns = get_wording(unit)("regions")
     missing = [name for name in regions if name not in cohort.volumes]
     extra = [name for name in cohort.regions if name not in set(regions)]
     if missing:
-        hint = did_you_mean(missing[0], extra) if extra else f"the model needs {len(regions)} regions"
-        raise ModelError(f"{len(missing)} regions are missing: {join_names(missing)} ({hint}).")
+        hint = did_you_mean(missing[0], extra) if extra else f"the model needs {len(regions)} {nouns}"
+        raise ModelError(f"{len(missing)} {nouns} are missing: {join_names(missing)} ({hint}).")
     if extra:
         raise ModelError(
-            f"{len(extra)} columns are not regions of this model: {join_names(extra)}. Leave them out: --exclude "
+            f"{len(extra)} columns are not {nouns} of this model: {join_names(extra)}. Leave them out: --exclude "
             f"{','.join(extra)}."
         )
     if not is_model_unit(cohort.unit, unit):
         raise ModelError(f"the table is in {cohort.unit}, the model was trained on {unit}: convert it.")
 
 
-def check_scale(values: FloatArray, regions: Sequence[str]) -> None:
+def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> None:
     """Refuse prepared people (N, R) of whom a region's median is far from that of the controls.
 
     Parameters
     ----------
     values : (N, R)
     regions : sequence of str
+    unit : str
+        Unit that the model was trained on.
 
     Raises
     ------
@@ -60,8 +64,9 @@ def check_scale(values: FloatArray, regions: Sequence[str]) -> None:
     shift = np.abs(median - CONTROL_MEAN) / CONTROL_SD
     shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
     if shifted.size:
+        one, many = (get_wording(unit)(text) for text in ("region is", "regions are"))
         names = [f"{regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
-        number = f"{shifted.size} regions are scaled differently than in training"
+        number = f"{format_count(shifted.size, one, many)} scaled differently than in training"
         raise ModelError(f"{number}: {join_names(names)}. Check their unit.")
 
 

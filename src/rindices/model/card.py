@@ -1,5 +1,6 @@
 """The model card in Markdown: facts from the model file, and gaps for its authors to fill."""
 
+import re
 from importlib.resources import files
 from string import Template
 
@@ -9,6 +10,7 @@ from rindices.errors import join_names
 from rindices.model.fitted import FittedModel
 from rindices.model.records import ModelCard
 from rindices.model.schemas import SCHEMA_VERSION
+from rindices.wording import FEATURE_UNIT, get_wording
 
 UNKNOWN_TEXT = "not known"
 _N_LARGEST_REGIONS = 8  # regions named for each pattern
@@ -30,15 +32,16 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     """
     card = model.card
     names = model.index_names
-    text = Template(files("rindices.model").joinpath("card.md").read_text("utf-8"))
+    word = get_wording(card.unit)
+    text = Template(_word_template(files("rindices.model").joinpath("card.md").read_text("utf-8"), card.unit))
     return text.substitute(
         {name: _escape_cell(value) for name, value in facts.items()},
-        title=f"{model.n_patterns} R-indices from {len(model.regions)} regions",
+        title=f"{model.n_patterns} R-indices from {len(model.regions)} {word('regions')}",
         version=card.rindices_version or UNKNOWN_TEXT,
         n_patterns=str(model.n_patterns),
         names=", ".join(names),
         n_regions=str(len(model.regions)),
-        unit=_escape_cell(card.unit),
+        unit="units of their own" if card.unit == FEATURE_UNIT else _escape_cell(card.unit),
         members=str(len(model.heads)),
         schema=str(SCHEMA_VERSION),
         fingerprint=_escape_cell(card.fingerprint),
@@ -53,6 +56,12 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         regions=", ".join(f"`{region}`" for region in model.regions),
         citation=card.citation or UNKNOWN_TEXT,
     )
+
+
+def _word_template(text: str, unit: str) -> str:
+    """Return the text of the card in the words for a unit; names of fields, such as ``$regions``, stay."""
+    word = get_wording(unit)
+    return "".join(part if part.startswith("$") else word(part) for part in re.split(r"(\$\w+)", text))
 
 
 def _escape_cell(text: str) -> str:

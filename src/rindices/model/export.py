@@ -156,6 +156,8 @@ class _GraphBuilder:
 def _add_preprocessing(graph: _GraphBuilder, model: FittedModel) -> str:
     """Return the prepared values (N, R)."""
     pre = model.preprocessing
+    if pre.adjust == "rank":
+        raise ModelError("models of ranks cannot be exported to ONNX: fit with adjust = log or linear, or use apply.")
     columns = [graph.sum(graph.input(part) for part in model.sums.get(region, (region,))) for region in pre.regions]
     volumes = graph.op("Concat", *columns, axis=1)
     if pre.adjust == "log":

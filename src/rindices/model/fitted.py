@@ -171,7 +171,7 @@ class FittedModel:
         problems = self._review_or_raise(combined)
         result = self._infer(combined, True, absent, min_information)
         outputs = [*self._note_missing_outputs(), *notes, *result.problems, *problems]
-        return result._replace(problems=[*make_table_warning(result.counted), *outputs])
+        return result._replace(problems=[*make_table_warning(result.counted, self.card.unit), *outputs])
 
     def assess_chunk(self, cohort: Cohort) -> ApplyResult:
         """Return the R-indices of a later chunk of a table.
@@ -217,7 +217,7 @@ class FittedModel:
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
-                check_scale(prepare_rows(np.arange(len(volumes))), self.regions)
+                check_scale(prepare_rows(np.arange(len(volumes))), self.regions, self.card.unit)
             indices, variance, distances, added = self._consensus.compute_indices(inputs)
             novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
@@ -225,7 +225,7 @@ class FittedModel:
         if added is not None and self.intervals is not None:
             check_information(cohort, added, self.intervals.knots.var(axis=1), min_information)
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
-            notes = note_missing(absent, volumes, widening)
+            notes = note_missing(absent, volumes, widening, cohort.unit)
         check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         tail = {} if novelty.tail is None else {"novelty": novelty.tail}
@@ -342,7 +342,8 @@ class FittedModel:
     @cached_property
     def _novelty_detector(self) -> NoveltyDetector:
         mean, codings = self.preprocessing.control_mean, self.preprocessing.residualiser.codings
-        return NoveltyDetector(self.regions, mean, codings, self.card.covariate_ranges, self.training)
+        ranges = self.card.covariate_ranges
+        return NoveltyDetector(self.regions, mean, codings, ranges, self.training, self.card.unit)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one ``.safetensors`` file.

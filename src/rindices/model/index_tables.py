@@ -10,12 +10,13 @@ from rindices.atomic import atomic_path, write_json
 from rindices.errors import ModelError, describe_os_error
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import protect_texts
+from rindices.wording import get_wording
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
 
 
-def write_indices(indices: pd.DataFrame, path: Path) -> None:
+def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
     """Write R-indices as csv, tsv or parquet.
 
     Parameters
@@ -23,6 +24,8 @@ def write_indices(indices: pd.DataFrame, path: Path) -> None:
     indices : DataFrame
     path : Path
         Its suffix decides the format. A text table gets a data dictionary in a .json file of the same name.
+    unit : str
+        Unit of the model, for the words of the data dictionary.
 
     Raises
     ------
@@ -39,7 +42,7 @@ def write_indices(indices: pd.DataFrame, path: Path) -> None:
         with atomic_path(path) as temporary_path:
             protect_texts(indices).to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
             check_people_count(len(indices), count_rows(temporary_path), path)
-        write_data_dictionary(path, list(indices.columns))
+        write_data_dictionary(path, list(indices.columns), unit)
     except OSError as error:
         raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
 
@@ -62,11 +65,11 @@ def check_people_count(expected: int, written: int, out: Path) -> None:
         )
 
 
-def write_data_dictionary(path: Path, columns: Sequence[str]) -> None:
+def write_data_dictionary(path: Path, columns: Sequence[str], unit: str = "") -> None:
     """Write the data dictionary of a text table, unless there is a file of this name with other content."""
     dictionary = path.with_suffix(".json")
     if _may_write_dictionary(dictionary):
-        write_json(dictionary, describe_columns(columns))
+        write_json(dictionary, describe_columns(columns, unit))
 
 
 def _may_write_dictionary(path: Path) -> bool:
@@ -77,8 +80,9 @@ def _may_write_dictionary(path: Path) -> bool:
         return False
 
 
-def describe_columns(columns: Sequence[str]) -> dict[str, dict[str, object]]:
-    """Return the data dictionary of columns of R-indices."""
+def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[str, object]]:
+    """Return the data dictionary of columns of R-indices, in the words for the unit of a model."""
+    reasons = get_wording(unit)("Why: regions with their distance, covariates out of range, another unit")
     fixed: dict[str, dict[str, object]] = {
         ID: {"Description": "Participant"},
         SESSION: {"Description": "Session"},
@@ -87,7 +91,7 @@ def describe_columns(columns: Sequence[str]) -> dict[str, dict[str, object]]:
         "novel": {
             "Description": "Whether the model was not made for such people: novelty well below 0.05, or another reason"
         },
-        "novel_because": {"Description": "Why: regions with their distance, covariates out of range, another unit"},
+        "novel_because": {"Description": reasons},
     }
     severity = (
         "Severity of disease pattern {}; 0 is none, 1 the most severe patients. The posterior mean of the severity in "

@@ -16,6 +16,7 @@ from rindices.errors import ModelError, Problem, ProblemCode, Severity, format_c
 from rindices.learners.inference import MeasuredIndices, MemberHead, TrajectoryHead
 from rindices.model.novelty import TrainingDistribution
 from rindices.tables.cohort import ID, Cohort
+from rindices.wording import get_wording
 
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
@@ -126,10 +127,11 @@ def check_information(cohort: Cohort, added: FloatArray, spread: FloatArray, lea
             f"than {least:.0%} of an R-index"
         )
         cure = "Leave them out"
+        what = get_wording(cohort.unit)(what)
         raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.MISSING_VALUES, offenders=people))
 
 
-def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray) -> list[Problem]:
+def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:
     """Return what to say about missing regions and cells.
 
     Parameters
@@ -140,6 +142,8 @@ def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArra
         With NaN where cells are missing.
     widening : (N,)
         Factor by which the intervals are wider than with all regions, a mean over patterns.
+    unit : str
+        Of the table, for the words.
     """
     is_short = np.isnan(volumes).any(axis=1)
     if not is_short.any():
@@ -150,7 +154,7 @@ def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArra
         return [
             Problem(
                 Severity.WARNING,
-                what,
+                get_wording(unit)(what),
                 "",
                 "",
                 ProblemCode.MISSING_VALUES,
@@ -160,4 +164,4 @@ def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArra
         ]
     people = format_count(int(is_short.sum()), "person lacks", "people lack")
     what = f"{people} regions: R-indices come from the others, and {wider}"
-    return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_VALUES)]
+    return [Problem(Severity.NOTE, get_wording(unit)(what), code=ProblemCode.MISSING_VALUES)]

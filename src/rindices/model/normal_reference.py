@@ -24,6 +24,7 @@ from rindices.errors import ModelError, format_count, join_names
 from rindices.model.metadata import ReferenceMetadata, find_unsafe_value, validate_metadata
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
 from rindices.preprocess.modes import resolve_adjustment
+from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.layout.muse import region_name
@@ -49,7 +50,7 @@ class NormalReference:
         How many people and sites they are of.
     name : str
         Of the table, without its folder.
-    adjust : {'log', 'linear', 'none'}
+    adjust : {'log', 'linear', 'rank', 'none'}
         Scale on which the measures were adjusted.
     covariates : tuple of str
         What they were adjusted for.
@@ -77,7 +78,7 @@ class NormalReference:
         cohort : Cohort
             Its controls; everyone, if it has no groups. If it has sites, their means are removed.
         name : str
-        adjust : {'log', 'linear', 'none'}, optional
+        adjust : {'log', 'linear', 'rank', 'none'}, optional
             Scale of the adjustment; by default as in `rindices.Preprocessing.fit`.
 
         Returns
@@ -102,6 +103,7 @@ class NormalReference:
                 f"a reference: at least {_MIN_PEOPLE} more than sites and covariates are needed."
             )
         volumes = healthy.volumes.to_numpy(dtype=float)
+        volumes = NormalScores.fit(volumes).transform(volumes) if adjust == "rank" else volumes
         residuals = _remove_effects(np.log(volumes) if adjust == "log" else volumes, design, sites)
         spread = residuals.std(axis=0)
         constant = [region for region, sd in zip(healthy.regions, spread, strict=True) if sd <= 1e-12]

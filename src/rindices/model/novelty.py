@@ -22,6 +22,7 @@ from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
 from rindices.model.summed_regions import format_region_name
 from rindices.preprocess.residualise import CovariateCoding, NumericCovariate
+from rindices.wording import FEATURE_UNIT, get_wording
 
 CovariateRanges = Mapping[str, Sequence[float]]
 
@@ -128,6 +129,7 @@ class NoveltyReason(NamedTuple):
 
 ReasonsByRow = dict[int, list[NoveltyReason]]
 _MANY_REGIONS = NoveltyReason("many regions", "many regions together are unusual")
+_MANY_FEATURES = NoveltyReason("many features", "many features together are unusual")
 
 
 class Novelty(NamedTuple):
@@ -176,6 +178,8 @@ class NoveltyDetector:
     ranges : mapping
         Ranges of covariates in training, by name; a covariate without an entry has the range of its coding.
     training : TrainingDistribution or None
+    unit : str
+        Unit of the model, for the words of the reasons.
     """
 
     regions: tuple[str, ...]
@@ -183,6 +187,7 @@ class NoveltyDetector:
     codings: tuple[CovariateCoding, ...]
     ranges: CovariateRanges
     training: TrainingDistribution | None
+    unit: str = ""
 
     @property
     def has_distances(self) -> bool:
@@ -237,7 +242,8 @@ class NoveltyDetector:
         median[suspects] = np.clip(np.nanmedian(ratios[suspects], axis=1), 1e-9, 1e9)
         other_unit = (median > _OTHER_UNIT_RATIO) | (median < 1 / _OTHER_UNIT_RATIO)
         for row, ratio in zip(rows[other_unit].tolist(), median[other_unit], strict=True):
-            text = f"all volumes are about {10 ** np.round(np.log10(ratio)):g} times the usual: another unit?"
+            nouns = get_wording(self.unit)("all volumes are")
+            text = f"{nouns} about {10 ** np.round(np.log10(ratio)):g} times the usual: another unit?"
             reasons[row].append(NoveltyReason("another unit", text))
         return np.asarray(other_unit)
 
@@ -269,7 +275,7 @@ class NoveltyDetector:
             name = self._region_labels[region]
             reasons[row].append(NoveltyReason(f"{name} {'high' if z > 0 else 'low'}", f"{name} {z:+.1f} sd"))
         for row in np.delete(rows, people).tolist():
-            reasons[row].append(_MANY_REGIONS)
+            reasons[row].append(_MANY_FEATURES if self.unit == FEATURE_UNIT else _MANY_REGIONS)
 
     @cached_property
     def _region_labels(self) -> list[str]:
@@ -294,8 +300,8 @@ class NoveltyCount(NamedTuple):
         return NoveltyCount(self.people + other.people, self.novel + other.novel, self.causes + other.causes)
 
 
-def make_table_warning(counted: NoveltyCount) -> list[Problem]:
-    """Return one warning if many people of a table are novel, otherwise none."""
+def make_table_warning(counted: NoveltyCount, unit: str = "") -> list[Problem]:
+    """Return one warning if many people of a table with this unit are novel, otherwise none."""
     n_people, n_novel, causes = counted
     if n_novel < 2 or n_novel < _OTHER_TABLE_SHARE * n_people:
         return []
@@ -306,7 +312,7 @@ def make_table_warning(counted: NoveltyCount) -> list[Problem]:
             f"this table looks unlike the training people: {n_novel:,} of {n_people:,} are novel where at most "
             f"{NOVELTY_LEVEL:.0%} are expected ({join_names(common) or 'for many reasons'})",
             "",
-            "Another scanner, unit, order of columns or age range? Read their R-indices with care",
+            get_wording(unit)("Another scanner, unit, order of columns or age range? Read their R-indices with care"),
             ProblemCode.NOVEL_TABLE,
         )
     ]

@@ -101,7 +101,7 @@ def read_part_keys(path: Path, columns: Sequence[str]) -> list[str]:
     return make_row_keys(ids, table[SESSION].to_list() if SESSION in names else None)
 
 
-def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int) -> None:
+def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:
     """Join parts to one file, in their order; a text table gets a header and a data dictionary.
 
     Parameters
@@ -112,6 +112,8 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people:
         Names of the columns of all parts.
     people : int
         Number of people in all parts; another number of rows is an error.
+    unit : str
+        Unit of the model, for the words of the data dictionary.
     """
     with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":
@@ -120,7 +122,7 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people:
             _join_text(parts, temporary_path, SEPARATORS[out.suffix].join(columns) + "\n")
         check_people_count(people, count_rows(temporary_path), out)
     if out.suffix != ".parquet":
-        write_data_dictionary(out, columns)
+        write_data_dictionary(out, columns, unit)
 
 
 def _join_text(parts: Sequence[Path], out: Path, header: str) -> None:

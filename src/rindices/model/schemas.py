@@ -26,6 +26,7 @@ from rindices.model.records import ModelCard
 from rindices.model.safetensors_io import read_arrays, read_metadata
 from rindices.model.summed_regions import RegionSums
 from rindices.preprocess.harmonise import Harmoniser
+from rindices.preprocess.normal_scores import SCORES
 from rindices.preprocess.pipeline import Preprocessing
 
 SCHEMA_VERSION = 3
@@ -98,6 +99,8 @@ def list_array_shapes(metadata: AnyMetadata) -> dict[str, tuple[int, ...]]:
     }
     if metadata.interval_over is not None:
         shapes["patterns_se"] = shapes["patterns"]
+    if metadata.adjust == "rank":
+        shapes["normal_scores.quantiles"] = (len(SCORES), regions)
     if metadata.harmonise is not None:
         shapes |= Harmoniser.shapes(len(metadata.harmonise.sites), columns, regions)
     if metadata.has_training:

@@ -44,6 +44,7 @@ from rindices.tables.io.chunks import (
 )
 from rindices.tables.validation.validate import TableRequest
 from rindices.threads import limit_blas_threads
+from rindices.wording import FEATURE_UNIT
 
 _MAX_OFFENDERS = 100
 _MAX_REFUSED = 10_000
@@ -116,6 +117,7 @@ def apply_stream(
         If the model does not fit the table, or the results cannot be written.
     """
     (table,) = request.volumes
+    unit = FEATURE_UNIT if request.measure == "any" else ""
     to_file = out.suffix in (".csv", ".tsv", ".parquet")
     folder = out.with_name(f".{out.name}.parts") if to_file else out
     job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize(), schema_rows)
@@ -128,7 +130,8 @@ def apply_stream(
             _check_parts(job, table, parts)
             if to_file:
                 people_in_parts = sum(part.counted.people for part in parts)
-                join_parts([job.part_path(part.name) for part in parts], out, parts[0].columns, people_in_parts)
+                paths = [job.part_path(part.name) for part in parts]
+                join_parts(paths, out, parts[0].columns, people_in_parts, unit)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
     counted = NoveltyCount(0, 0, Counter())
@@ -136,7 +139,7 @@ def apply_stream(
         counted = counted.merged_with(part.counted)
     problems = merge_problems([problem for part in parts for problem in part.problems])
     rate = people / max(seconds, 1e-9)
-    return StreamResult(counted, [*make_table_warning(counted), *problems], len(parts), resumed, rate)
+    return StreamResult(counted, [*make_table_warning(counted, unit), *problems], len(parts), resumed, rate)
 
 
 class RefusedChunk(NamedTuple):
@@ -290,7 +293,7 @@ def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedM
     model = load(job.model)
     opened = OpenedTable.open(path, job.request, job.schema_rows)
     _, problems, counted = model.assess(opened.validation.cohort_or_raise(), job.request.on_missing)
-    table_warnings = make_table_warning(counted)  # made again in the end, of all people
+    table_warnings = make_table_warning(counted, model.card.unit)  # made again in the end, of all people
     problems = [problem for problem in problems if problem not in table_warnings]
     summands = {part for parts in model.sums.values() for part in parts}
     if not opened.is_complete:

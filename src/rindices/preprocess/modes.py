@@ -4,7 +4,7 @@ from rindices.errors import PreprocessingError, did_you_mean, join_names
 from rindices.preprocess.harmonise import HARMONISATION_MODES
 from rindices.tables.cohort import SITE, Cohort
 
-ADJUSTMENTS = ("log", "linear", "none")
+ADJUSTMENTS = ("log", "linear", "rank", "none")
 """Scales on which measures are adjusted for covariates."""
 
 
@@ -12,7 +12,7 @@ def resolve_adjustment(cohort: Cohort, requested: str | None = None) -> str:
     """Return the scale on which measures are adjusted: as requested, or ``log`` if all values are positive."""
     if requested not in (None, *ADJUSTMENTS):
         raise PreprocessingError(f"adjust = '{requested}' is not known: {did_you_mean(str(requested), ADJUSTMENTS)}")
-    if requested in ("linear", "none"):
+    if requested in ("linear", "rank", "none"):
         return requested
     smallest = cohort.volumes.min()
     negative = [str(name) for name in cohort.volumes.columns[(smallest <= 0).to_numpy()]]

@@ -24,6 +24,7 @@ from rindices.errors import (
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
+from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_design_matrix, derive_codings
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
@@ -42,10 +43,10 @@ class PreprocessingRecord(TypedDict):
 class Preprocessing:
     """Harmonise sites, adjust for covariates and standardise to controls.
 
-    The steps run in this order: the logarithm (with ``adjust='log'``), ComBat (optional), a linear model of the
-    covariates, and scaling to the mean and standard deviation of controls. All are estimated on controls, unless sites
-    are harmonised with ``'all'``. Disease takes a share of a region, so on the log scale its effect adds to those of
-    age, sex and head size (allometric adjustment).
+    The steps run in this order: the logarithm or normal scores (with ``adjust='log'`` or ``'rank'``), ComBat
+    (optional), a linear model of the covariates, and scaling to the mean and standard deviation of controls. All are
+    estimated on controls, unless sites are harmonised with ``'all'``. Disease takes a share of a region, so on the
+    log scale its effect adds to those of age, sex and head size (allometric adjustment).
 
     Attributes
     ----------
@@ -57,8 +58,10 @@ class Preprocessing:
         Mean and standard deviation of controls.
     harmoniser : Harmoniser or None
         Effects of sites; None if sites are not harmonised.
-    adjust : {'log', 'linear', 'none'}
+    adjust : {'log', 'linear', 'rank', 'none'}
         Scale on which volumes are harmonised and adjusted; ``'none'``: volumes are not adjusted for covariates.
+    normal_scores : NormalScores or None
+        Map to normal scores, with ``adjust='rank'``.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Preprocessing:
     standardiser: Standardiser
     harmoniser: Harmoniser | None = None
     adjust: str = "linear"
+    normal_scores: NormalScores | None = None
 
     @classmethod
     def fit(cls, cohort: Cohort, harmonise: str | None = None, adjust: str | None = None) -> Self:
@@ -83,9 +87,9 @@ class Preprocessing:
         harmonise : {'controls', 'all', 'none'}, optional
             People from whom site effects are estimated: controls, or everyone with the diagnosis as a covariate. The
             default is controls if the cohort has sites that are not among its covariates, otherwise none.
-        adjust : {'log', 'linear', 'none'}, optional
+        adjust : {'log', 'linear', 'rank', 'none'}, optional
             Scale on which volumes are adjusted for covariates. The default is ``'log'`` if all values are positive,
-            otherwise ``'linear'``.
+            otherwise ``'linear'``. With ``'rank'``, each region is mapped to normal scores by its ranks in controls.
 
         Returns
         -------
@@ -101,6 +105,11 @@ class Preprocessing:
         mode, adjust = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
         if adjust == "none":
             cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
+        scores = None
+        if adjust == "rank":
+            scores = NormalScores.fit(cohort.volumes.to_numpy(dtype=float)[cohort.is_control])
+            values = scores.transform(cohort.volumes.to_numpy(dtype=float))
+            cohort = replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
         is_log = adjust == "log"
         harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, is_log)
         controls = cohort.take(cohort.is_control)
@@ -112,11 +121,14 @@ class Preprocessing:
         filled = fill_by_regression(volumes, design, cohort.regions)
         residualiser = Residualiser.fit(filled, controls.covariates, is_log)
         adjusted = residualiser.transform(volumes, controls.covariates)
-        return cls(cohort.regions, residualiser, Standardiser.fit(adjusted, cohort.regions), harmoniser, adjust)
+        standardiser = Standardiser.fit(adjusted, cohort.regions)
+        return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust, scores)
 
     @property
     def control_mean(self) -> FloatArray:
         """Usual value (R,) of each region in controls, in the unit of the table."""
+        if self.normal_scores is not None:
+            return self.normal_scores.medians
         mean = self.standardiser.mean
         return np.asarray(np.exp(mean)) if self.adjust == "log" else mean
 
@@ -171,12 +183,17 @@ class Preprocessing:
         -------
         (B, R)
         """
-        if self.adjust == "log":
-            volumes = np.log(volumes)
+        volumes = self._change_scale(volumes)
         if self.harmoniser is not None and site_index is not None:
             volumes = self.harmoniser.adjust(volumes, design, site_index)
         adjusted = self.residualiser.adjust(volumes, design)
         return self.standardiser.transform(adjusted, out=adjusted)
+
+    def _change_scale(self, volumes: FloatArray) -> FloatArray:
+        """Return volumes (N, R) on the scale on which they are adjusted."""
+        if self.normal_scores is not None:
+            return self.normal_scores.transform(volumes)
+        return np.asarray(np.log(volumes)) if self.adjust == "log" else volumes
 
     def sites_of(self, cohort: Cohort) -> list[str]:
         """Return the site of each person.
@@ -220,7 +237,7 @@ class Preprocessing:
                 f"column of groups and give at least {least} controls of each, or leave these sites out."
             )
         volumes, covariates = self.aligned(controls)
-        volumes = np.log(volumes) if self.adjust == "log" else volumes
+        volumes = self._change_scale(volumes)
         design = self.residualiser.build_design(covariates)
         filled = fill_within_sites(volumes, design, _get_sites(controls))
         return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, _get_sites(controls), least))
@@ -299,7 +316,8 @@ class Preprocessing:
             By the names that model files use.
         """
         site_arrays = {} if self.harmoniser is None else self.harmoniser.to_arrays()
-        return self.residualiser.to_arrays() | self.standardiser.to_arrays() | site_arrays
+        scale_arrays = {} if self.normal_scores is None else self.normal_scores.to_arrays()
+        return self.residualiser.to_arrays() | self.standardiser.to_arrays() | site_arrays | scale_arrays
 
     def to_dict(self) -> PreprocessingRecord:
         """Return names and codings as plain values for JSON.
@@ -332,7 +350,9 @@ class Preprocessing:
         sites = values.get("harmonise")
         harmoniser = None if sites is None else Harmoniser.from_parts(sites, arrays)
         standardiser = Standardiser.from_arrays(arrays)
-        return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, values.get("adjust", "linear"))
+        adjust = values.get("adjust", "linear")
+        scores = NormalScores.from_arrays(arrays) if adjust == "rank" else None
+        return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, adjust, scores)
 
 
 def _fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:

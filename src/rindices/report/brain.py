@@ -6,18 +6,20 @@ Shape letters: H x W pixels.
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import Problem
 from rindices.report.geometry import OUTSIDE_BRAIN, UNLABELLED, Atlas, BrainView, select_atlas
 from rindices.report.geometry_files import GeometryError
-from rindices.report.region_names import BrainStructure, locate_regions
+from rindices.report.region_names import BrainStructure, label_regions, locate_regions
+from rindices.wording import FEATURE_UNIT
 
 COLOUR_MAP = "RdBu"
 _NEUTRAL_GREY = np.array([0.82, 0.82, 0.82])
@@ -49,16 +51,29 @@ class AtlasMatch:
         The other regions, in their order.
     problem : Problem or None
         Why nothing can be drawn.
+    holds_features : bool
+        Whether the regions are features of any kind, whose names are shown as they are.
     """
 
     atlas: Atlas | None
     drawn: Mapping[str, BrainStructure]
     undrawn_regions: tuple[str, ...]
     problem: Problem | None = None
+    holds_features: bool = False
+
+    def label_regions(self, regions: Sequence[str]) -> dict[str, str]:
+        """Return a name for readers of each region."""
+        return {region: region for region in regions} if self.holds_features else label_regions(regions)
+
+    def name_columns(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table for readers, in which features are not called regions."""
+        return table.rename(columns={"region": "feature"}) if self.holds_features else table
 
 
-def match_atlas(regions: tuple[str, ...]) -> AtlasMatch:
-    """Return what can be drawn for these regions."""
+def match_atlas(regions: tuple[str, ...], unit: str = "") -> AtlasMatch:
+    """Return what can be drawn for these regions of a table with this unit; nothing for features."""
+    if unit == FEATURE_UNIT:
+        return AtlasMatch(None, {}, regions, holds_features=True)
     structures = locate_regions(regions)
     try:
         atlas = select_atlas(structures.values())

@@ -9,7 +9,6 @@ from rindices.report import brain
 from rindices.report.bars import Bar, make_bar
 from rindices.report.brain import AtlasMatch, BrainImage
 from rindices.report.pattern_section import round_colour_limit
-from rindices.report.region_names import label_regions
 
 _N_LISTED = 14
 _MAX_Q = 0.05
@@ -72,7 +71,7 @@ def build_effect_section(
     strongest = effects.reindex(effects["d"].abs().sort_values(ascending=False, kind="stable").index)
     limit, listed = round_colour_limit(float(effects["d"].abs().max())), strongest.head(_N_LISTED)
     span = min(0.0, float(listed["low"].min())), max(0.0, float(listed["high"].max()))
-    labels = label_regions(tuple(effects["region"]))
+    labels = match.label_regions(tuple(effects["region"]))
     return EffectSection(
         smallest_effect,
         int((effects["q"] <= _MAX_Q).sum()),
@@ -80,7 +79,7 @@ def build_effect_section(
         limit,
         brain.render_views(match, dict(zip(effects["region"], effects["d"], strict=True)), limit),
         [_build_row(row, labels, span, limit) for _, row in listed.iterrows()],
-        effects,
+        match.name_columns(effects),
     )
 
 

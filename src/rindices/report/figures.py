@@ -193,7 +193,9 @@ def plot_member_agreement(results: StudyResults) -> Chart | None:
         return Chart("members", _export_svg(figure, "members"), alt, table, caption)
 
 
-def plot_progress(pattern: str, levels: FloatArray, progress: FloatArray, names: Sequence[str]) -> Chart:
+def plot_progress(
+    pattern: str, levels: FloatArray, progress: FloatArray, names: Sequence[str], holds_features: bool = False
+) -> Chart:
     """Plot the share of its full change that each region has along the severity of a pattern.
 
     Parameters
@@ -229,7 +231,8 @@ def plot_progress(pattern: str, levels: FloatArray, progress: FloatArray, names:
         axes.grid()
         axes.legend(frameon=False, fontsize=8, handlelength=1.8, borderaxespad=0, loc="lower left",
                     bbox_to_anchor=(0, 1.02))  # fmt: skip
-        alt = f"Curves of {format_count(len(names), 'region')} along severity; first {names[0]}, last {names[last]}."
+        noun = "feature" if holds_features else "region"
+        alt = f"Curves of {format_count(len(names), noun)} along severity; first {names[0]}, last {names[last]}."
         table = pd.DataFrame({"severity": levels, **dict(zip(names, progress.T, strict=True))})
         name = f"curves_{pattern}"
         return Chart(name, _export_svg(figure, name), alt, table.round(4))

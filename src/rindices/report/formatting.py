@@ -6,19 +6,31 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, PackageLoader, StrictUndefined
 
 from rindices.errors import capitalise_first, format_count
 from rindices.model.records import CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.tables.io.spreadsheet import protect_texts
+from rindices.wording import FEATURE_UNIT, reword_template
 
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def make_environment() -> Environment:
-    """Return the templates of the report with their filters; an undefined name is an error."""
+def make_environment(unit: str = "") -> Environment:
+    """Return the templates of the report with their filters; an undefined name is an error.
+
+    Parameters
+    ----------
+    unit : str
+        Unit of the table. The texts for tables of features do not speak of regions of the brain.
+    """
+    templates = PackageLoader("rindices.report")
+
+    def load_reworded(name: str) -> str:
+        return reword_template(templates.get_source(environment, name)[0])
+
     environment = Environment(
-        loader=PackageLoader("rindices.report"),
+        loader=FunctionLoader(load_reworded) if unit == FEATURE_UNIT else templates,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

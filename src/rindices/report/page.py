@@ -102,9 +102,10 @@ def render_report(results: StudyResults) -> str:
     str
         HTML.
     """
-    match = brain.match_atlas(results.model.regions)
+    unit = results.cohort.unit
+    match = brain.match_atlas(results.model.regions, unit)
     limit = compute_colour_limit(results)
-    template = make_environment().get_template("report.html")
+    template = make_environment(unit).get_template("report.html")
     return template.render(
         title=f"R-indices of {describe_people(results.cohort)}",
         version=__version__,
@@ -149,8 +150,9 @@ def render_null_report(results: NullResults) -> str:
     str
         HTML.
     """
-    match = brain.match_atlas(() if results.effects is None else tuple(results.effects["region"]))
-    template = make_environment().get_template("null_report.html")
+    unit = results.cohort.unit
+    match = brain.match_atlas(() if results.effects is None else tuple(results.effects["region"]), unit)
+    template = make_environment(unit).get_template("null_report.html")
     return template.render(
         title=f"No difference detected in {describe_people(results.cohort)}",
         version=__version__,

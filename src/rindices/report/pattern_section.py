@@ -11,7 +11,6 @@ from rindices.model.trajectories import has_curved_patterns
 from rindices.report import brain
 from rindices.report.bars import Bar, ColourCell, make_bar, make_colour_cell
 from rindices.report.brain import AtlasMatch, BrainImage
-from rindices.report.region_names import label_regions
 from rindices.report.study_results import StudyResults
 from rindices.report.summary import PatternLocation, locate_pattern
 
@@ -115,7 +114,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
     limit : float
         Effect at which colours end.
     """
-    labels = label_regions(results.model.regions)
+    labels = match.label_regions(results.model.regions)
     span = _compute_bar_span(results)
     return [_build_pattern_section(results, name, match, limit, labels, span) for name in results.names]
 
@@ -148,7 +147,7 @@ def _build_pattern_section(
             SeverityStep(severity, brain.render_views(match, step, limit, "outside", shrink=2))
             for severity, step in ({} if is_curved else by_severity).items()
         ],
-        data=results.patterns[results.patterns["pattern"] == name],
+        data=match.name_columns(results.patterns[results.patterns["pattern"] == name]),
         is_curved=is_curved,
     )
 

@@ -193,6 +193,7 @@ def _read_effects(folder: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
+    table = table.rename(columns={"feature": "region"})
     if missing := [name for name in ("region", "d", "low", "high", "q") if name not in table]:
         raise StudyError(f"{path} lacks {', '.join(missing)}: run rindices fit again.")
     return table

@@ -16,6 +16,7 @@ from rindices.study.recipes import get_study_recipe
 from rindices.study.result_checks import collect_study_warnings, list_weak_patterns
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.wording import FEATURE_UNIT, get_wording
 
 _MAX_PATTERN_SIMILARITY, _MAX_INDEX_CORRELATION = 0.7, 0.6
 _CONTROL_QUANTILE = 0.95  # quantile of controls beyond which an R-index is called raised
@@ -135,7 +136,9 @@ def summarise_findings(results: StudyResults) -> Findings:
 def locate_pattern(results: StudyResults, name: str, max_structures: int = 3) -> PatternLocation:
     """Return where a pattern is strongest; structures are named without their side."""
     top = results.list_top_regions(name)
-    plain = [format_region_name(region).removesuffix(", left").removesuffix(", right") for region in top["region"]]
+    plain = list(top["region"])
+    if results.model.card.unit != FEATURE_UNIT:
+        plain = [format_region_name(region).removesuffix(", left").removesuffix(", right") for region in plain]
     is_loss = bool((top["change"] < 0).mean() > 0.5)
     return PatternLocation(name, is_loss, list(dict.fromkeys(plain))[:max_structures])
 
@@ -188,6 +191,8 @@ def summarise_adjustment(results: StudyResults) -> Adjustment:
 
 def list_measures(results: StudyResults) -> list[str]:
     """Return what is measured in the regions beside volume."""
+    if results.model.card.unit == FEATURE_UNIT:
+        return []
     return sorted({freesurfer.infer_measure(region) for region in results.model.regions} - {"volume"})
 
 
@@ -199,7 +204,7 @@ def summarise_methods(results: StudyResults) -> Methods:
     return Methods(
         card=card,
         recipe=name,
-        recipe_description=recipe.description,
+        recipe_description=get_wording(card.unit)(recipe.description),
         training=recipe.describe_training(values, card.member_steps),
         share=recipe.get_subsample_share(values),
         n_patterns_tried=sorted({record.setting.n_patterns for record in grid}),

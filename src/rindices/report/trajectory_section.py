@@ -21,7 +21,6 @@ from rindices.report.bars import Bar, ColourCell, make_bar, make_colour_cell
 from rindices.report.brain import AtlasMatch
 from rindices.report.figures import Chart, plot_progress
 from rindices.report.pattern_section import SeverityStep
-from rindices.report.region_names import label_regions
 from rindices.report.study_results import StudyResults
 from rindices.report.summary import PatternLocation, locate_pattern
 
@@ -140,7 +139,7 @@ def _build_pattern_course(
     limit: float,
 ) -> PatternCourse:
     """Return the course of a pattern, from its rows of both tables and the progress (Q, R) of its regions."""
-    labels = label_regions(tuple(courses["region"]))
+    labels = match.label_regions(tuple(courses["region"]))
     strongest = order["change"].abs().sort_values(ascending=False, kind="stable").index[:MAX_ORDERED_REGIONS]
     listed = order.loc[order.index.isin(strongest)]
     by_region = courses.set_index("region")
@@ -150,14 +149,16 @@ def _build_pattern_course(
         location=location,
         regions=[_build_region_course(row, by_region, labels, limit) for _, row in listed.iterrows()],
         n_regions=len(order),
-        chart=plot_progress(location.name, _PROGRESS_LEVELS, progress[:, positions], names) if positions else None,
+        chart=plot_progress(location.name, _PROGRESS_LEVELS, progress[:, positions], names, match.holds_features)
+        if positions
+        else None,
         steps=[
             SeverityStep(
                 level, brain.render_views(match, by_region[_name_column(level)].to_dict(), limit, "outside", shrink=2)
             )
             for level in COURSE_LEVELS
         ],
-        data=courses,
+        data=match.name_columns(courses),
     )
 
 

@@ -46,6 +46,7 @@ from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
+from rindices.wording import get_wording
 
 _NO_OBSERVER = StudyObserver()
 
@@ -63,7 +64,7 @@ class CohortFit:
     engine : Engine
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt.
-    adjust : {'log', 'linear', 'none'}, optional
+    adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment for covariates.
     observer : StudyObserver
     """
@@ -185,10 +186,10 @@ class CohortFit:
         return ReferenceRecord(self.reference.name, self.reference.people, self.reference.sites, target.weight)
 
     def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
-        tests = self.tests
+        tests, noun = self.tests, get_wording(self.cohort.unit)("region")
         what = (
             f"no difference between patients and controls was detected (p = {tests.difference.p:.2f}); an effect of "
-            f"d = {tests.smallest_effect:.2f} in one region would have been found with a power of {MIN_POWER:.0%}"
+            f"d = {tests.smallest_effect:.2f} in one {noun} would have been found with a power of {MIN_POWER:.0%}"
         )
         selection = SelectionRecord(
             None,
@@ -274,9 +275,10 @@ def check_settings(cohort: Cohort, model: ModelConfig) -> None:
         raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
     if wanted > find_largest_number(cohort, model.recipe):
         least = get_study_recipe(model.recipe).min_patients(wanted)
+        noun = get_wording(cohort.unit)("region")
         raise StudyError(
             f"{format_count(wanted, 'pattern needs', 'patterns need')} at least {least} patients and "
-            f"{format_count(wanted, 'region')}; there are {cohort.n_patients} and {cohort.n_regions}: "
+            f"{format_count(wanted, noun)}; there are {cohort.n_patients} and {cohort.n_regions}: "
             f"{'ask for fewer patterns' if wanted > 1 else 'add people'}."
         )
     typical = (1,) if model.recipe == MEAN_DIFFERENCE else (1, 2)

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rindices.errors import (
     Problem,
@@ -32,7 +32,7 @@ class _ConfigSection(BaseModel):
 class DataConfig(_ConfigSection):
     """Table, columns and adjustment; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
 
-    volumes: tuple[str, ...]
+    volumes: tuple[str, ...] = Field(validation_alias=AliasChoices("volumes", "table"))
     participants: str | None = None
     group: str | None = None
     controls: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class DataConfig(_ConfigSection):
     site: str | None = None
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
-    adjust: Literal["log", "linear", "none"] | None = None
+    adjust: Literal["log", "linear", "rank", "none"] | None = None
     id: str | None = None
     session: str | None = None
     participants_id: str | None = None
@@ -225,6 +225,8 @@ def format_study_toml(study: StudyConfig) -> str:
     for name in ("data", "model", "run"):
         section: _ConfigSection = getattr(study, name)
         values = section.model_dump(exclude_defaults=True)
+        if values.get("measure") == "any":  # the table may hold other features than volumes
+            values = {"table" if key == "volumes" else key: value for key, value in values.items()}
         lines += [f"[{name}]", *(f"{key} = {_format_toml_value(value)}" for key, value in values.items()), ""]
     return "\n".join(lines)
 

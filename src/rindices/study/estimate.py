@@ -58,7 +58,7 @@ def estimate_run_time(
         Number of processes; -1 for all cores.
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt.
-    adjust : {'log', 'linear', 'none'}, optional
+    adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment for covariates.
     reference : NormalReference, optional
 

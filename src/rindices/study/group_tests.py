@@ -10,6 +10,7 @@ from rindices.learners.log_transform import apply_log_transform
 from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
 from rindices.preprocess.missing import fill_by_regression
+from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CategoricalCovariate, derive_codings
 from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
 from rindices.selection.dimensions import MAX_PATTERNS, SIGNIFICANCE_LEVEL, DimensionEstimate, count_dimensions
@@ -98,7 +99,7 @@ def run_group_tests(
     ----------
     cohort : Cohort
     seed : int
-    adjust : {'log', 'linear', 'none'}, optional
+    adjust : {'log', 'linear', 'rank', 'none'}, optional
         With ``none``, covariates are ignored.
     level : float
         Significance level of each test.
@@ -126,12 +127,14 @@ def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
     covariates = cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
     columns = [
         CovariateColumns(coding.encode(covariates[coding.name]), isinstance(coding, CategoricalCovariate))
-        for coding in derive_codings(covariates, log=adjust != "linear")  # of everyone, so that labels do not matter
+        # of everyone, so that labels do not matter
+        for coding in derive_codings(covariates, log=adjust not in ("linear", "rank"))
     ]
     strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:
         strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
-    shifts = log_transform_volumes(cohort.volumes.to_numpy(dtype=float))
+    values = cohort.volumes.to_numpy(dtype=float)
+    shifts = NormalScores.fit(values).transform(values) if adjust == "rank" else log_transform_volumes(values)
     sites = np.eye(strata.max() + 1)[strata][:, 1:]
     shifts = _complete_shifts(shifts, np.column_stack([sites, *(each.values for each in columns)]))
     return AdjustedGroups.build(shifts, columns, strata, cohort.is_patient)

@@ -18,6 +18,7 @@ from rindices.study.config import StudyConfig, format_study_toml
 from rindices.tables.cohort import GROUP, Cohort
 from rindices.tables.describe import describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
+from rindices.wording import get_wording, reword_descriptions
 
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
@@ -54,21 +55,32 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
-    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS)
+    unit = cohort.unit
+    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
     if has_curved_patterns(model):
-        _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS)
+        _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS, unit)
     indices = model.apply(cohort, min_information=0.0)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
-    write_indices(indices, folder / "r_indices.tsv")
+    write_indices(indices, folder / "r_indices.tsv", unit)
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
 
 
-def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str]) -> None:
-    """Write ``effects.tsv`` and ``.json``: the difference between patients and controls in each region."""
+def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], unit: str = "") -> None:
+    """Write ``effects.tsv`` and ``.json``: the difference between patients and controls in each region.
+
+    Parameters
+    ----------
+    folder : Path
+    effects : RegionEffects
+    regions : sequence of str
+        (R,) names.
+    unit : str
+        Unit of the table; features are not called regions.
+    """
     table = pd.DataFrame({"region": regions, **effects._asdict(), "q": stats.false_discovery_control(effects.p)})
-    _write_table(folder / "effects.tsv", table, EFFECT_COLUMN_DESCRIPTIONS)
+    _write_table(folder / "effects.tsv", table, EFFECT_COLUMN_DESCRIPTIONS, unit)
 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
@@ -101,9 +113,10 @@ def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> 
     write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
 
 
-def _write_table(path: Path, table: pd.DataFrame, descriptions: Mapping[str, str]) -> None:
-    """Write a table and the descriptions of its columns."""
+def _write_table(path: Path, table: pd.DataFrame, descriptions: Mapping[str, str], unit: str) -> None:
+    """Write a table and the descriptions of its columns, in the words for the unit of the regions."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    table, descriptions = table.rename(columns=get_wording(unit)), reword_descriptions(descriptions, unit)
     text = protect_texts(table).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
     write_atomically(path, text.encode())
     columns = {name: {"Description": text} for name, text in descriptions.items()}

@@ -34,6 +34,12 @@ def keep_training_scans(cohort: Cohort, problems: Sequence[Problem]) -> tuple[Co
     return cohort, [*notes, *(problem for problem in problems if not notes or problem not in repeated)]
 
 
+def drop_settled_notes(problems: Sequence[Problem], study: StudyConfig) -> list[Problem]:
+    """Return the problems of a table without notes that a setting of the study answers."""
+    is_settled = study.data.adjust == "rank"
+    return [problem for problem in problems if problem.code is not ProblemCode.SKEWED_FEATURES or not is_settled]
+
+
 def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path()) -> list[Problem]:
     """Return what would stop a study before training, and what fit would warn of.
 
@@ -51,7 +57,7 @@ def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path(
     list of Problem
         Errors for settings that need more people or regions and for people who cannot be adjusted.
     """
-    problems = check_sample_size(cohort.n_controls, cohort.n_patients)
+    problems = check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)
     try:
         check_settings(cohort, study.model)
     except StudyError as error:

@@ -74,7 +74,7 @@ class StudyRecipe:
         What to try where no setting is stable.
     uses_measured_cells : bool
         Whether it learns from people with missing cells. For other recipes they are filled by what the others predict.
-    adjust : {'log', 'linear', 'none'}, optional
+    adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
     learn_weights : callable, optional
         How the stability of its patterns is measured; see `rindices.learners.pattern_stability`.

@@ -57,7 +57,7 @@ def fit_reference(
     request : TableRequest
         With one table. If it names no column of sites, a column with a usual name is used. Of people with several
         scans, the first one is used.
-    adjust : {'log', 'linear', 'none'}, optional
+    adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment for covariates.
     is_other_table : bool
         Whether sessions and sites are named for another table. They are left out if there are no such columns here.

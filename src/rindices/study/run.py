@@ -68,7 +68,7 @@ def run_study(
     StudyError
         If the study cannot be run as described, or a file cannot be written.
     """
-    problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients)]
+    problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
     observer.on_problems(problems)
     folder = runs or (None if out is None else out / "runs")
     try:
@@ -85,7 +85,7 @@ def run_study(
                 doubts = _list_doubts(model, cohort)
                 observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
                 if out is not None:
-                    write_effects(out, effects, cohort.regions)
+                    write_effects(out, effects, cohort.regions, cohort.unit)
                     write_study(out, model, cohort, [*problems, *doubts])
                     observer.on_written(out)
     except OSError as error:
@@ -122,6 +122,6 @@ def _fit_or_write_null_result(
     except NoPatternError as error:
         if out is not None:
             write_null_result(out, error.selection, cohort, [*problems, *fit.preprocessing.review(cohort)])
-            write_effects(out, fit.tests.effects, cohort.regions)
+            write_effects(out, fit.tests.effects, cohort.regions, cohort.unit)
             observer.on_written(out)
         raise

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from rindices.errors import Problem, ProblemCode, Severity
+from rindices.wording import get_wording
 
 MILD_RATE = 0.2  # loss of the paper's mild task; cohorts are not judged by smaller effects
 MIN_RECOVERY_RATE = 0.8  # a cohort is small if the right number of patterns is found in fewer cohorts than this
@@ -34,7 +35,7 @@ def load_power_rows() -> list[PowerRow]:
     return [PowerRow(**row) for row in json.loads(text)["rows"]]
 
 
-def check_sample_size(n_controls: int, n_patients: int) -> list[Problem]:
+def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[Problem]:
     """Return a warning if simulated cohorts of this size too rarely gave the right number of patterns."""
     rows = load_power_rows()
     fitting = [row for row in rows if row.controls <= n_controls and row.patients <= n_patients]
@@ -54,10 +55,10 @@ def check_sample_size(n_controls: int, n_patients: int) -> list[Problem]:
     ]
     if not weak:
         return []
-    row = weak[-1]
+    row, noun = weak[-1], get_wording(unit)("region")
     what = (
         f"a small cohort (with {row.controls} controls and {row.patients} patients, simulated patterns that take "
-        f"{row.rate:.0%} of a region were ranked {row.accuracy:.2f} (0.5 is chance) and their number was found in "
+        f"{row.rate:.0%} of a {noun} were ranked {row.accuracy:.2f} (0.5 is chance) and their number was found in "
         f"{row.right:.0%} of the cohorts)"
     )
     cure = "Run rindices power to see what more people would give"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from rindices._typing import BoolArray, IntArray
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.wording import get_wording
 
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
 
@@ -46,7 +47,8 @@ class Cohort:
 
     def __repr__(self) -> str:
         groups = f", {self.n_controls} controls, {self.n_patients} patients" if GROUP in self.people else ""
-        return f"<Cohort: {len(self)} people{groups}, {self.n_regions} regions ({self.source}, {self.unit})>"
+        noun = get_wording(self.unit)("regions")
+        return f"<Cohort: {len(self)} people{groups}, {self.n_regions} {noun} ({self.source}, {self.unit})>"
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -381,6 +381,7 @@ def _merge_layouts(left: Layout, right: Layout) -> Layout:
         aside,
         left.participant_columns,
         {**left.measures, **right.measures},
+        {**left.aside_names, **right.aside_names},
     )
 
 

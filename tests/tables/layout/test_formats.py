@@ -110,3 +110,18 @@ def test_numbered_regions_of_another_atlas_are_not_muse(tmp_path: Path) -> None:
         {"ID": [f"p{k}" for k in range(N)], **{f"ROI_{k}": rng.normal(3000, 99, N) for k in range(1, 200)}}
     )
     assert validate_files(write_table(frame, tmp_path / "v.csv")).format == "table"
+
+
+def test_covariate_files_of_enigma_are_participants(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ids = [f"e{k}" for k in range(N)]
+    names = ["LLatVent", "RLatVent", "Lthal", "Rthal", "Lhippo", "Rhippo", "Lamyg", "Ramyg"]
+    volumes = pd.DataFrame({"SubjID": ids, **{name: rng.normal(4000, 300, N) for name in names}, "ICV": 1.5e6})
+    people = pd.DataFrame({"SubjID": ids, "Dx": [0] * 30 + [1] * 30, "Age": rng.uniform(20, 60, N), "Sex": [1, 2] * 30})
+    people = people.assign(Site1=[1, 0, 0] * 20, Site2=[0, 1, 0] * 20, AO=[np.nan] * 30 + [25.0] * 30)
+    paths = write_table(volumes, tmp_path / "LandRvolumes.csv"), write_table(people, tmp_path / "Covariates.csv")
+    result = validate_files(*paths, group="Dx", covariates=["Age", "Sex", "Site1", "Site2"])
+    assert result.ok, list_messages(result, "error")
+    assert (result.format, result.controls, result.patients, result.regions) == ("enigma", 30, 30, 6)
+    alone = validate_files(paths[1])
+    assert "If it describes participants, give it with --participants" in list_messages(alone, "error")

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables.helpers import (
-    validate_files,
-)
+from tests.tables.helpers import list_messages, validate_files
 
 STATS = """# Title Segmentation Statistics
 # Measure Mask, MaskVol, Mask Volume, 1612345.0, mm^3
@@ -42,3 +40,31 @@ def test_the_intracranial_volume_is_read_from_the_header(tmp_path: Path) -> None
     result = validate_files(tmp_path, covariates=["icv"])
     assert result.cohort is not None
     assert result.cohort.covariates["icv"].tolist() == [1500000.5]
+
+
+def write_stats(folder: Path, subject: str, *names: str) -> None:
+    stats = folder / subject / "stats"
+    stats.mkdir(parents=True)
+    for name in names:
+        (stats / name).write_text(STATS.format(etiv="", thalamus=7000.0))
+
+
+def test_the_file_that_is_read_is_named(tmp_path: Path) -> None:
+    for k in range(3):
+        write_stats(tmp_path, f"sub-{k}", "aseg+DKT.VINN.stats", "aseg.VINN.stats", "cerebellum.CerebNet.stats")
+    messages = list_messages(validate_files(tmp_path), "note")
+    assert "stats/aseg+DKT.VINN.stats is read, not aseg.VINN.stats, cerebellum.CerebNet.stats" in messages
+
+
+def test_people_with_another_file_are_named(tmp_path: Path) -> None:
+    for k in range(3):
+        write_stats(tmp_path, f"sub-{k}", "aseg+DKT.stats" if k else "aseg.stats")
+    messages = list_messages(validate_files(tmp_path), "warning")
+    assert "people have different stats files: aseg.stats of 1 person, aseg+DKT.stats of 2 people" in messages
+    assert "Make stats/aseg+DKT.stats for all" in messages
+
+
+def test_a_folder_without_stats_files_is_refused_with_a_cure(tmp_path: Path) -> None:
+    write_stats(tmp_path, "sub-0", "cerebellum.CerebNet.stats")
+    messages = list_messages(validate_files(tmp_path), "error")
+    assert "no subject folder with stats/aseg+DKT.stats was found. Give the folder" in messages

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from rindices.tables.io.text import normalise_column_name
-from rindices.tables.layout import freesurfer, muse
+from rindices.tables.layout import adni, desikan, freesurfer, muse, ukbiobank
 
 _ID_NAMES_TEXT = """
     participant_id participant subject_id subject subjectid sub_id subj_id subjid sub id mrid ptid rid eid scan_id
-    image_id imageid patient_id patientid case_id name
+    image_id imageid patient_id patientid case_id f.eid n_eid name subject_ids subjects observations
 """
 _VARIABLE_NAMES_TEXT = """
     education handedness hand race ethnicity mmse cdr moca apoe apoe4 bmi weight height date scan_date dob manufacturer
@@ -40,10 +40,11 @@ _PARTICIPANT_WORDS_TEXT = """
 _PARTICIPANT_WORDS = set(_PARTICIPANT_WORDS_TEXT.split())
 _ADNI_NON_VOLUME_REGEX = re.compile(r"ST\d+(SA|TA|TS|HS)")  # area, thickness and its sd, hippocampal rest
 _FORMATTED_NUMBER_REGEX = re.compile(r"-?\d[\d.,' ]*")
-_UKB_FIELD_REGEX = re.compile(r"(\d+)-\d+\.\d+")
-_UKB_NON_REGION_FIELDS = {31, 34, 52, 53, 54, 21003, *range(25000, 25011), *range(25756, 25760)}
+_UKB_PARTICIPANT_FIELDS = {31, 34, 52, 53, 54, 21003, 21022}  # sex, birth, date and centre of visits, age
+_UKB_NON_REGION_FIELDS = {*_UKB_PARTICIPANT_FIELDS, *range(25000, 25011), *range(25756, 25760)}
 _MIN_MUSE_REGIONS = 10
 _MIN_FREESURFER_REGIONS = 5
+_MIN_CODED_REGIONS = 5
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Layout:
     Attributes
     ----------
     format : str
-        ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``surrealgan``
-        or ``table``.
+        ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``ukbiobank``,
+        ``adni``, ``ggseg``, ``surrealgan`` or ``table``.
     regions : mapping of str to str
         Column in the file to region in the cohort.
     icv : str or None
@@ -65,6 +66,10 @@ class Layout:
         Columns about the people: covariates, labels and others.
     measures : mapping of str to str
         What each region measures: ``volume``, ``thickness``, ...
+    aside_names : mapping of str to str
+        Region of each column in ``aside`` whose name is a code.
+    doubtful : tuple of str
+        Columns of numbers among ``participant_columns`` of an unknown table that only a word in their name puts there.
     """
 
     format: str
@@ -73,11 +78,13 @@ class Layout:
     aside: Mapping[str, list[str]] = field(default_factory=dict)
     participant_columns: tuple[str, ...] = ()
     measures: Mapping[str, str] = field(default_factory=dict)
+    aside_names: Mapping[str, str] = field(default_factory=dict)
+    doubtful: tuple[str, ...] = ()
 
     @property
     def zero_is_missing(self) -> bool:
         """Whether a zero means that the program did not segment the region, as in FreeSurfer."""
-        return self.format in {"aseg", "aparc", "freesurfer", "fastsurfer", "enigma"}
+        return self.format in {"aseg", "aparc", "freesurfer", "fastsurfer", "enigma", "ukbiobank", "adni"}
 
 
 def detect_layout(header: list[str], frame: pd.DataFrame, participant_columns: Collection[str]) -> Layout:
@@ -100,6 +107,9 @@ def detect_layout(header: list[str], frame: pd.DataFrame, participant_columns: C
     first = header[0].lower() if header else ""
     return (
         _detect_dlmuse(columns)
+        or _detect_ukbiobank(columns, frame)
+        or _detect_adni(columns, frame)
+        or _detect_ggseg(columns, frame)
         or _detect_freesurfer(columns, first)
         or _detect_surrealgan(columns, frame)
         or _detect_generic(columns, frame)
@@ -115,9 +125,11 @@ def find_column(columns: Collection[str], names: Collection[str]) -> str | None:
 def _is_participant_column(column: str) -> bool:
     """Return whether a column name, or a word in it, is about a person and not about a region."""
     words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
-    return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES or any(
-        word in _PARTICIPANT_WORDS for word in words
-    )
+    return _has_participant_name(column) or any(word in _PARTICIPANT_WORDS for word in words)
+
+
+def _has_participant_name(column: str) -> bool:
+    return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES
 
 
 def _detect_dlmuse(columns: list[str]) -> Layout | None:
@@ -154,6 +166,70 @@ def _detect_freesurfer(columns: list[str], first: str) -> Layout | None:
     measures = {names[column]: _infer_column_measure(column, first) for column in regions}
     format_name = _detect_freesurfer_format(columns, first)
     return Layout(format_name, names, icv, _drop_empty_lists(aside), others, measures)
+
+
+def _detect_ukbiobank(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    """Detect tables of UK Biobank fields; without any structure of the brain, all fields are set aside."""
+    fields = ukbiobank.parse_fields(columns)
+    names, aside = ukbiobank.name_structures(fields)
+    is_all_fields = len(fields) >= max(_MIN_CODED_REGIONS, len(columns) / 2)
+    if len(names) < _MIN_CODED_REGIONS and not is_all_fields:
+        return None
+    numeric = [column for column in aside.get(ukbiobank.OTHER_FIELD, []) if is_mostly_numeric(frame[column])]
+    people = [column for column in numeric if fields[column].field in _UKB_PARTICIPANT_FIELDS]
+    aside[ukbiobank.OTHER_FIELD] = [column for column in numeric if column not in people]
+    return _build_coded_layout("ukbiobank", names, aside, columns, frame)
+
+
+def _detect_adni(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    names, aside = adni.name_structures(columns)
+    return None if len(names) < _MIN_CODED_REGIONS else _build_coded_layout("adni", names, aside, columns, frame)
+
+
+def _detect_ggseg(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    names, without_cortex = desikan.name_parcels(columns)
+    n_parcels = sum(name.startswith(("lh_", "rh_")) for name in names.values())
+    if n_parcels < _MIN_CODED_REGIONS:
+        return None
+    others = [column for column in columns if column not in names and freesurfer.classify_column(column)]
+    names |= {column: freesurfer.canonicalise_region_name(column) for column in others}
+    return _build_coded_layout("ggseg", names, {desikan.NO_TISSUE: without_cortex}, columns, frame)
+
+
+def _build_coded_layout(
+    format_name: str, names: Mapping[str, str], aside: dict[str, list[str]], columns: list[str], frame: pd.DataFrame
+) -> Layout:
+    """Return the layout of a table whose columns are codes or labels of structures with the given names.
+
+    Where a table has volumes, thickness and area are set aside, to be used on request. Columns without any value, which
+    these tables have for structures that a version of the program does not segment, are not used.
+    """
+    kinds = {column: _classify_structure(name, frame[column]) for column, name in names.items()}
+    icv = next(iter(_select_columns(kinds, "icv")), None)
+    candidates = _select_columns(kinds, "region")
+    measures = {column: freesurfer.infer_measure(names[column]) for column in candidates}
+    has_volumes = "volume" in measures.values()
+    regions = {column: names[column] for column in candidates if not has_volumes or measures[column] == "volume"}
+    for column, kind in kinds.items():
+        if column not in regions and column != icv:
+            aside.setdefault(measures.get(column, kind), []).append(column)
+    used = {*names, *(column for unused in aside.values() for column in unused)}
+    return Layout(
+        format_name,
+        regions,
+        icv or find_column([column for column in columns if column not in used], freesurfer.ICV_NAMES),
+        _drop_empty_lists(aside),
+        tuple(column for column in columns if column not in used),
+        {name: measures[column] for column, name in regions.items()},
+        {column: name for column, name in names.items() if column not in regions},
+    )
+
+
+def _classify_structure(name: str, values: pd.Series) -> str:
+    """Return the class of a structure: region, icv, or the reason why it is not used."""
+    if values.isna().all():
+        return "empty"
+    return "composite" if freesurfer.is_whole_cortex(name) else freesurfer.classify_column(name) or "region"
 
 
 def _select_columns(kinds: Mapping[str, str | None], kind: str | None) -> list[str]:
@@ -199,7 +275,11 @@ def _detect_generic(columns: list[str], frame: pd.DataFrame) -> Layout:
     aside = {kind: _select_columns(kinds, kind) for kind in dict.fromkeys(kinds.values()) if kind != "region"}
     others = tuple(column for column in columns if column not in regions and column != icv)
     measures = {column: freesurfer.infer_measure(column) for column in regions}
-    return Layout("table", {column: column for column in regions}, icv, aside, others, measures)
+    doubtful = [column for column in others if _is_participant_column(column) and not _has_participant_name(column)]
+    doubtful = [column for column in doubtful if is_mostly_numeric(frame[column])]
+    return Layout(
+        "table", {column: column for column in regions}, icv, aside, others, measures, doubtful=tuple(doubtful)
+    )
 
 
 def _classify_generic_column(column: str, values: pd.Series) -> str:
@@ -209,8 +289,8 @@ def _classify_generic_column(column: str, values: pd.Series) -> str:
         return kind
     if _ADNI_NON_VOLUME_REGEX.fullmatch(column):
         return "not a volume"
-    field = _UKB_FIELD_REGEX.fullmatch(column)
-    if field and int(field[1]) in _UKB_NON_REGION_FIELDS:
+    field = ukbiobank.parse_field(column)
+    if field and field.field in _UKB_NON_REGION_FIELDS:
         return "not a region"
     return "few whole numbers" if _has_few_integers(values) else "region"
 

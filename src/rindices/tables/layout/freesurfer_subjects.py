@@ -1,13 +1,21 @@
 """Read folders of FastSurfer and FreeSurfer subjects: one ``stats`` file per person."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 
-from rindices.errors import Findings, ProblemCode, format_count
+from rindices.errors import Findings, ProblemCode, format_count, join_names
 
-STATS_NAMES = ("aseg+DKT.stats", "aseg+DKT.VINN.stats", "aparc.DKTatlas+aseg.deep.volume.stats", "aseg.stats")
+STATS_NAMES = (
+    "aseg+DKT.stats",
+    "aseg+DKT.VINN.stats",
+    "aparc.DKTatlas+aseg.deep.volume.stats",
+    "aseg.stats",
+    "aseg.VINN.stats",
+)
+"""Files with the volumes of all structures, the preferred first; ``aseg+DKT.stats`` is a link to the VINN file."""
 _ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
 
 
@@ -25,6 +33,7 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
         what = "no subject folder with stats/aseg+DKT.stats was found"
         cure = "Give the folder that holds one folder per person (SUBJECTS_DIR)"
         findings.fatal(ProblemCode.NO_SUBJECT_FOLDERS, what, str(folder), cure)
+    _report_stats_files(folder, files, findings)
     rows = {name: _add_etiv(_read_stats(path), path) for name, path in files.items()}
     broken = [name for name, row in rows.items() if not row]
     if broken:
@@ -35,6 +44,20 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     if frame.empty:
         findings.fatal(ProblemCode.NO_ROWS, "no stats file holds a volume", str(folder), "Run the segmentation again")
     return frame
+
+
+def _report_stats_files(folder: Path, files: dict[str, Path], findings: Findings) -> None:
+    """Say which of the stats files was read, and which people have another one than most."""
+    counts = Counter(path.name for path in files.values())
+    usual = counts.most_common(1)[0][0]
+    others = sorted({path.name for file in files.values() for path in file.parent.glob("*.stats")} - set(counts))
+    what = f"stats/{usual} is read" + (f", not {join_names(others)}" if others else "")
+    findings.note(ProblemCode.STATS_FILE_CHOSEN, what, str(folder))
+    if len(counts) > 1:
+        different = [name for name, path in files.items() if path.name != usual]
+        listing = ", ".join(f"{file} of {format_count(number, 'person', 'people')}" for file, number in counts.items())
+        what, cure = "people have different stats files", f"Make stats/{usual} for all, or move their folders away"
+        findings.warn(ProblemCode.STATS_FILE_CHOSEN, what, str(folder), cure, offenders=different, listing=listing)
 
 
 def _find_stats_file(subject: Path) -> Path | None:

@@ -23,7 +23,7 @@ def read_region_values(table: Table, exclude: Sequence[str], findings: Findings)
             findings.error(ProblemCode.UNKNOWN_REGION, what, table.where, cure, subject=name)
     if len(names) < 2:
         what = "only one region was found" if names else "no regions were found"
-        findings.fatal(ProblemCode.NO_REGIONS, what, table.where, "Give a table with one column of numbers a region")
+        findings.fatal(ProblemCode.NO_REGIONS, what, table.where, _suggest_regions(table))
     duplicates = find_duplicates(names.values())
     if duplicates:
         columns = [column for column, region in names.items() if region == duplicates[0]]
@@ -38,6 +38,16 @@ def read_region_values(table: Table, exclude: Sequence[str], findings: Findings)
     numbers = as_numbers(values, table.ids, table.where, findings).reset_index(drop=True)
     numbers.columns = pd.Index([names[column] for column in ordered])
     return numbers.where(numbers != 0) if table.layout.zero_is_missing else numbers
+
+
+def _suggest_regions(table: Table) -> str:
+    """Return what to do about a table without regions."""
+    if table.layout.format == "ukbiobank":
+        fields = "26514 to 26598 and 26789 to 26922, or 25782 to 25920"
+        return f"Give fields of brain structures ({fields}), or say --measure any if other fields are meant"
+    if formats.find_column(table.frame.columns, (*formats.GROUP_NAMES, *formats.AGE_SEX_NAMES)):
+        return "If it describes participants, give it with --participants and a table of regions before it"
+    return "Give a table with one column of numbers a region"
 
 
 def exclude_regions(regions: Mapping[str, str], exclude: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, capitalise_first, did_you_mean, format_count
-from rindices.tables.layout import freesurfer, muse
+from rindices.tables.layout import freesurfer, muse, ukbiobank
 from rindices.tables.layout.formats import Layout
 
 VENTRICLES = "ventricles"
@@ -15,6 +15,13 @@ _REASONS = {
     "composite": "that sum up other columns",
     "no tissue": "of vessels, lesions, chiasm or callosum",
     "few whole numbers": "of few whole numbers (codes or counts)",
+    "other field": "of UK Biobank fields that are not structures of a brain atlas",
+    "other atlas": "of another atlas of the same structures",
+    "other visit": "of another visit",
+    "other version": "of another version of the pipeline",
+    "no structure": "that are not measures of a structure",
+    "empty": "without any value",
+    "about people": "whose names may be about people (to use one: --include COLUMN)",
 }
 
 
@@ -54,7 +61,10 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
     -------
     Layout
     """
-    names = {column: _name_region(column, layout.format) for columns in layout.aside.values() for column in columns}
+    layout = _keep_model_names(layout, selection.model_regions)
+    if holds_features(layout, selection.measure):
+        layout = _set_doubtful_aside(layout)
+    names = {column: _name_region(column, layout) for columns in layout.aside.values() for column in columns}
     wanted = _find_model_columns(names, selection.model_regions)
     for name in selection.include:
         columns = _find_included_columns(name, layout, names)
@@ -68,10 +78,18 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
             what, cure = "there is no column of ventricles to include", "Leave --include out, or name a column"
             findings.error(ProblemCode.UNKNOWN_REGION, what, where, cure, subject=name)
         wanted += columns
+    wanted += _find_requested_columns(layout, selection.measure)
     layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), selection.measure)
     if not selection.model_regions:
         _note_unused_columns(layout, where, findings)
     return layout
+
+
+def holds_features(layout: Layout, measure: str | None) -> bool:
+    """Return whether a table is read as features of any kind: the user says so, and no layout of regions is known."""
+    is_unknown = layout.format in ("table", "surrealgan")
+    has_fields = layout.format == "ukbiobank" and all(column == region for column, region in layout.regions.items())
+    return measure == "any" and (is_unknown or has_fields)
 
 
 def count_measures(regions: Collection[str], measures: Mapping[str, str]) -> dict[str, int]:
@@ -79,10 +97,39 @@ def count_measures(regions: Collection[str], measures: Mapping[str, str]) -> dic
     return dict(Counter(measures.get(region, "volume") for region in regions).most_common())
 
 
-def _name_region(column: str, layout_format: str) -> str:
+def _keep_model_names(layout: Layout, model_regions: Sequence[str]) -> Layout:
+    """Return a layout in which columns keep their names if a model has regions of these names and not of the others.
+
+    Earlier versions took columns such as ``26562-2.0`` as names of regions, and their models still apply.
+    """
+    wanted = set(model_regions)
+    renamed = {c: c for c, region in layout.regions.items() if c in wanted and region not in wanted}
+    return replace(layout, regions={**layout.regions, **renamed}) if renamed else layout
+
+
+def _set_doubtful_aside(layout: Layout) -> Layout:
+    """Return a layout in which numbers whose names hold a word about people, such as total or tau, may be included."""
+    columns = list(layout.doubtful)
+    others = tuple(name for name in layout.participant_columns if name not in columns)
+    aside = {**layout.aside, "about people": columns} if columns else layout.aside
+    return replace(layout, aside=aside, participant_columns=others)
+
+
+def _find_requested_columns(layout: Layout, measure: str | None) -> list[str]:
+    """Return the unused columns that measure what is requested; all fields of a table that has no other regions."""
+    kinds = [kind for kind in ("thickness", "area") if measure in (kind, "any")]
+    columns = [column for kind in kinds for column in layout.aside.get(kind, [])]
+    if measure == "any" and not layout.regions:
+        columns += layout.aside.get(ukbiobank.OTHER_FIELD, [])
+    if holds_features(layout, measure):  # names of structures mean nothing there
+        columns += [column for kind in ("ventricle", "composite", "no tissue") for column in layout.aside.get(kind, [])]
+    return columns
+
+
+def _name_region(column: str, layout: Layout) -> str:
     """Return the name that a column has as a region of a cohort."""
-    if layout_format != "dlmuse":
-        return column
+    if layout.format != "dlmuse":
+        return layout.aside_names.get(column, column)
     code = muse.parse_muse_codes([column]).get(column)
     return column if code is None else muse.region_name(code)
 
@@ -96,7 +143,11 @@ def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) 
     """Return the unused columns that a word of the option means."""
     if name.lower() == VENTRICLES:
         columns = layout.aside.get("ventricle", [])
-        return [column for column in columns if layout.format == "dlmuse" or freesurfer.is_ventricle(column)]
+        return [
+            column
+            for column in columns
+            if layout.format == "dlmuse" or freesurfer.is_ventricle(layout.aside_names.get(column, column))
+        ]
     aliases = {
         column: {column.lower(), region.lower(), muse.region_label(region).lower()} for column, region in names.items()
     }
@@ -106,7 +157,7 @@ def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) 
 def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
     if not columns:
         return layout
-    measures = {region: freesurfer.infer_measure(column) for column, region in columns.items()}
+    measures = {region: freesurfer.infer_measure(region) for region in columns.values()}
     return replace(
         layout,
         regions={**layout.regions, **columns},

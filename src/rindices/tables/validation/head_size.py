@@ -46,7 +46,8 @@ def warn_small_head_sizes(icv: pd.Series, table: Table, regions: pd.DataFrame, f
 def _collect_parts(table: Table, regions: pd.DataFrame) -> dict[str, FloatArray]:
     """Return volumes (N,) that no head can be smaller than, by name."""
     layout = table.layout
-    columns = [name for name in layout.aside.get("composite", []) if freesurfer.is_brain_volume(name)]
+    composites = layout.aside.get("composite", [])
+    columns = [name for name in composites if freesurfer.is_brain_volume(layout.aside_names.get(name, name))]
     columns = [name for name in columns if name in table.frame]  # a column of two tables is kept once
     parts = {name: pd.to_numeric(table.frame[name], errors="coerce").to_numpy(dtype=float) for name in columns}
     volumes = [name for name in regions.columns if layout.measures.get(name, "volume") == "volume"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
+from rindices.wording import FEATURE_UNIT
 
 OUTLIER_FACTOR = 100.0
 """Ratio to the median of a region that no person has, so that the unit must be another one."""
@@ -22,6 +23,7 @@ class Unit(StrEnum):
     MM = "mm"
     MM2 = "mm2"
     MIXED = "mixed"
+    ANY = FEATURE_UNIT
     UNKNOWN = "unknown"
 
 
@@ -101,8 +103,26 @@ def guess_units(values: FloatArray, medians: FloatArray, kinds: Sequence[str]) -
 
 
 def combine_units(units: Mapping[str, Unit]) -> Unit:
-    """Return the unit of a whole table: mixed, if it has several kinds of measures."""
-    return next(iter(units.values())) if len(units) == 1 else Unit.MIXED
+    """Return the unit of a whole table: mixed, if it has several kinds of measures that are not all standardised."""
+    is_uniform = len(units) == 1 or set(units.values()) == {Unit.STANDARDISED}
+    return next(iter(units.values())) if is_uniform else Unit.MIXED
+
+
+def looks_like_centiles(medians: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+    """Return whether regions hold centiles, from 0 to 1 or to 100: median in the middle, both ends nearly reached.
+
+    Parameters
+    ----------
+    medians, low, high : (R,)
+        Median, lowest and highest value of each region.
+    """
+    known = np.isfinite(medians)
+    if not known.any():
+        return False
+    top = 1.0 if float(np.nanmax(high)) <= 1 else 100.0
+    is_inside = bool((low[known] >= 0).all() and (high[known] <= top).all())
+    spans = (high - low)[known] / top
+    return is_inside and 0.3 < float(np.median(medians[known])) / top < 0.7 and float(np.median(spans)) > 0.8
 
 
 def is_model_unit(table_unit: str, model_unit: str) -> bool:

@@ -22,7 +22,7 @@ from rindices.errors import (
 )
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.layout.regions import read_region_values, select_icv
-from rindices.tables.layout.selection import ColumnSelection, count_measures, select_columns
+from rindices.tables.layout.selection import ColumnSelection, count_measures, holds_features, select_columns
 from rindices.tables.participants import (
     ParticipantTable,
     describe_covariate,
@@ -46,16 +46,19 @@ from rindices.tables.validation.missing_codes import (
 from rindices.tables.validation.unfiltered import UnfilteredCohort
 from rindices.tables.validation.units import Unit, combine_units
 from rindices.tables.validation.values import (
+    ALL_MEASURES,
     MEASURES,
     OnMissing,
     check_cells,
     check_constant,
+    check_features,
     check_measures,
     check_regions,
     find_unusable_rows,
     report_missing,
     report_missing_cells,
 )
+from rindices.wording import get_wording
 
 _SMALL_GROUP_SIZE = 20
 
@@ -189,7 +192,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     try:
         policy = OnMissing(_check_option(request.on_missing, list(OnMissing), "on_missing", findings))
         if request.measure is not None:
-            _check_option(request.measure, MEASURES, "measure", findings)
+            _check_option(request.measure, (*MEASURES, ALL_MEASURES), "measure", findings)
         parts = _read_unfiltered_cohort(request, findings, chunk)
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
@@ -204,6 +207,8 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     if unit is None:
         units = _check_values(parts, request.measure, findings)
         unit = combine_units(units)
+        if unit is Unit.STANDARDISED and len(parts.covariates.columns):
+            _note_second_adjustment(parts, findings)
         if parts.icv is not None and (request.find_groups or "icv" in parts.covariates):
             warn_small_head_sizes(parts.icv, parts.table, parts.regions, findings)
     else:
@@ -214,7 +219,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     if chunk is None:  # for all chunks together this is done in the end
         warn_equal_rows(parts.regions, parts.table.keys(), parts.table.where, findings)
     if parts.groups is not None:
-        _check_groups(parts, keep & ~lacking, findings)
+        _check_groups(parts, keep & ~lacking, unit, findings)
     if not (keep & ~lacking).any() and is_first:
         cure = "The notes say who was left out and why"
         findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
@@ -294,11 +299,20 @@ def _empty_region_codes(parts: UnfilteredCohort, codes: Sequence[str], findings:
 def _check_values(parts: UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
     """Check the values of the regions, and return the unit of each kind of measure."""
     where, names = parts.table.where, list(parts.regions.columns)
+    if holds_features(parts.table.layout, measure):
+        return check_features(parts.regions, parts.ranges, where, findings)
     measures = check_measures(names, parts.table.layout.measures, measure, where, findings)
     return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
 
 
-def _check_groups(parts: UnfilteredCohort, keep: BoolArray, findings: Findings) -> None:
+def _note_second_adjustment(parts: UnfilteredCohort, findings: Findings) -> None:
+    """Say that standardised values are adjusted again, which is not needed after a normative model."""
+    what = f"standardised values are adjusted for {join_names(parts.covariates.columns)}"
+    cure = "If a normative model has removed this already: leave --covariates out"
+    findings.note(ProblemCode.ADJUSTED_TWICE, what, parts.table.where, cure)
+
+
+def _check_groups(parts: UnfilteredCohort, keep: BoolArray, unit: Unit, findings: Findings) -> None:
     assert parts.groups is not None
     for name in (CONTROL, PATIENT):
         number = int((parts.groups.rows(name) & keep).sum())
@@ -310,7 +324,7 @@ def _check_groups(parts: UnfilteredCohort, keep: BoolArray, findings: Findings) 
             what = f"only {format_count(number, name)}"
             findings.warn(ProblemCode.SMALL_GROUP, what, parts.people.where, cure, subject=name)
     controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
-    check_constant(controls, list(parts.regions.columns), parts.table.where, findings)
+    check_constant(controls, list(parts.regions.columns), parts.table.where, findings, get_wording(unit))
 
 
 def _build_result(
@@ -332,10 +346,16 @@ def _build_result(
         icv=layout.icv,
         unit=str(unit),
         aside={why: len(columns) for why, columns in layout.aside.items()},
-        measures=count_measures(list(parts.regions.columns), layout.measures),
+        measures=_count_measures(parts, unit),
         participants=parts.people.participants,
         keys=_build_row_keys(parts),
     )
+
+
+def _count_measures(parts: UnfilteredCohort, unit: Unit) -> dict[str, int]:
+    if unit is Unit.ANY:
+        return {"any": parts.regions.shape[1]}
+    return count_measures(list(parts.regions.columns), parts.table.layout.measures)
 
 
 def _build_row_keys(parts: UnfilteredCohort) -> tuple[str, ...]:

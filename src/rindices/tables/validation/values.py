@@ -11,7 +11,15 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
 from rindices.tables.layout import muse
-from rindices.tables.validation.units import OUTLIER_FACTOR, Unit, combine_units, find_scale_outliers, guess_units
+from rindices.tables.validation.units import (
+    OUTLIER_FACTOR,
+    Unit,
+    combine_units,
+    find_scale_outliers,
+    guess_units,
+    looks_like_centiles,
+)
+from rindices.wording import Wording
 
 _DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
 MAX_MISSING_SHARE = 0.3
@@ -19,10 +27,13 @@ MAX_MISSING_SHARE = 0.3
 MIN_MEASURED_SHARE = 0.5
 """Share of the regions that a person must have."""
 _TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
+_SKEWED_RATIO = 2.0  # of both halves of the middle 90 %; 2.3 in a log-normal whose logarithm has sd 0.5
 
 
 MEASURES = ("volume", "thickness", "area", "any")
 """What a user can ask the regions to measure."""
+ALL_MEASURES = "all"
+"""Columns of all kinds, for commands that read what another one has accepted; those of unknown kinds are volumes."""
 
 
 class OnMissing(StrEnum):
@@ -162,7 +173,7 @@ def check_measures(
         what = f"all {len(regions)} regions are {join_names(kinds)}, not volume"
         cure = f"Export volumes (aparcstats2table --meas volume), or say --measure {suggestion} if it is meant"
         findings.error(ProblemCode.WRONG_MEASURE, what, where, cure)
-    elif requested in (None, "volume", "any"):
+    elif requested in (None, "volume", "any", ALL_MEASURES):
         return by_region
     elif requested not in kinds and kinds != ["volume"]:
         what = f"the regions are {join_names(kinds)}, not {requested}"
@@ -206,6 +217,11 @@ def check_regions(
     medians = _compute_medians(regions)
     kinds = [measures.get(name, "volume") for name in names]
     units = guess_units(regions.head(2_000).to_numpy(), medians, kinds)
+    if looks_like_centiles(medians, ranges.low, ranges.high):
+        units = dict.fromkeys(units, Unit.STANDARDISED)
+        what = "the values look like centiles, in which the differences between severe people vanish"
+        cure = "Give z-scores: scipy.stats.norm.ppf(centile / 100 or centile)"
+        findings.warn(ProblemCode.CENTILES, what, where, cure)
     unit = combine_units(units)
     if units.get("volume") is Unit.MM and unit is not Unit.MIXED:
         findings.error(
@@ -231,17 +247,49 @@ def check_cells(
     """Check each cell (N, R) of a chunk of a table whose unit is known."""
     if ranges.not_finite.any():
         _check_infinite(regions.loc[:, ranges.not_finite], where, findings)
-    if unit is not Unit.STANDARDISED:
+    if unit not in (Unit.STANDARDISED, Unit.ANY):
         _check_sign(regions, ranges, ids, where, findings)
 
 
-def check_constant(controls: FloatArray, regions: Sequence[str], where: str, findings: Findings) -> None:
+def check_features(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> dict[str, Unit]:
+    """Check features (N, R) of any kind: they may have any sign, unit and range, but not be empty or infinite.
+
+    Returns
+    -------
+    dict
+        The unit by kind of measure, as `check_regions` returns it.
+    """
+    _check_finite(regions, ranges, where, findings)
+    skewed = [str(name) for name in regions.columns if _is_skewed(regions[name].to_numpy())]
+    if skewed:
+        what = format_count(len(skewed), "feature is skewed", "features are skewed")
+        cure = "To use normal scores of their ranks: --adjust rank"
+        findings.note(
+            ProblemCode.SKEWED_FEATURES, what, where, cure, offenders=skewed, offender_kind=OffenderKind.COLUMN
+        )
+    return {"any": Unit.ANY}
+
+
+def _is_skewed(values: FloatArray) -> bool:
+    """Return whether the upper and the lower half (N,) of a feature have very different spreads."""
+    finite = values[np.isfinite(values)]
+    if finite.size < 2:
+        return False
+    low, middle, high = np.quantile(finite, (0.05, 0.5, 0.95))
+    limit = _SKEWED_RATIO * np.exp(3 / np.sqrt(finite.size))  # quantiles of few people vary
+    return bool(max(high - middle, middle - low) > limit * min(high - middle, middle - low))
+
+
+def check_constant(
+    controls: FloatArray, regions: Sequence[str], where: str, findings: Findings, word: Wording = str
+) -> None:
     """Report regions that are constant in controls (N, R): they cannot be standardised."""
     if len(controls) < 2:
         return
     names = _take_items(regions, np.flatnonzero(np.ptp(controls, axis=0) == 0))
     if names:
-        what = f"{format_count(len(names), 'region is', 'regions are')} constant in the controls"
+        one, many = word("region is"), word("regions are")
+        what = f"{format_count(len(names), one, many)} constant in the controls"
         _refuse_regions(ProblemCode.CONSTANT_REGIONS, what, names, where, findings)
 
 

@@ -1,0 +1,138 @@
+"""Features of heart and blood for the task ``organs``: signed, of very different scales, some of them skewed.
+
+Each feature measures a latent that behaves as the log volumes of the other tasks: linear in age and sex, with
+correlated normal deviations, and lowered by disease. A feature is linear in its latent, or the exponential of it
+(skewed), and falls or rises with disease. The latents can be computed back from the features, so that the oracle is
+exact. The features are made up; their names and magnitudes are typical.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import FloatArray
+from rindices.experiments.reference import AGE_CENTRE
+
+LATENT_SD = 0.1  # of the deviations of people
+_PARAMETER_SEED = 20_260
+_N_FACTORS = 5
+_UNIQUE_SHARE = 0.45  # of the variance of a latent that it shares with no other
+_AGES = (40.0, 80.0)
+
+# name, value of the average person, standard deviation (of the logarithm, where skewed), direction with disease
+_LINEAR_FEATURES = """
+    lv_ejection_fraction 60 6 -1; rv_ejection_fraction 57 6 -1; lv_mass_index 62 12 1; lv_wall_mm 7.5 1.2 1;
+    global_longitudinal_strain -19 2.4 1; global_radial_strain 33 6 -1; global_circumferential_strain -20 2.6 1;
+    atrial_strain 34 7 -1; heart_rate 66 10 1; pr_interval 160 22 1; qrs_duration 92 12 1; qtc_interval 415 22 1;
+    native_t1 930 35 1; extracellular_share 0.26 0.03 1; e_wave 0.72 0.16 -1; a_wave 0.66 0.15 1;
+    augmentation_index 24 9 1; cardiac_index 2.9 0.5 -1; peak_oxygen 28 6 -1; stroke_work 78 18 -1;
+    npx_il6 0 0.9 1; npx_gdf15 0.4 0.8 1; npx_ren -0.1 1.0 1; npx_ace2 0.2 0.7 1; npx_fgf21 -0.3 1.4 1;
+    npx_leptin 0.1 1.2 -1; npx_adiponectin -0.2 0.9 -1; npx_igfbp1 0.3 1.3 1; npx_cystatin_c 0 0.5 1;
+    npx_ccl11 0.1 0.6 1; npx_thrombomodulin 0.2 0.5 -1; npx_osteopontin -0.1 0.6 1; npx_il18 0.1 0.7 1;
+    npx_tnfrsf1a 0 0.5 1; npx_paraoxonase -0.2 0.6 -1; npx_ghrelin 0.3 0.9 -1
+"""
+_SKEWED_FEATURES = """
+    nt_probnp 70 0.9 1; troponin_t 6 0.6 1; crp 1.4 1.0 1; aortic_distensibility 3.2 0.5 -1;
+    late_enhancement_g 1.5 1.1 1; coronary_calcium 40 1.3 1; ferritin 110 0.7 -1; triglycerides 1.3 0.5 1;
+    d_dimer 0.3 0.7 1; galectin_3 12 0.5 1; st2_soluble 25 0.5 1; urine_albumin 8 1.0 1
+"""
+ORGAN_PATTERNS = (
+    # failing pump
+    "lv_ejection_fraction rv_ejection_fraction global_longitudinal_strain global_circumferential_strain nt_probnp "
+    "troponin_t cardiac_index peak_oxygen npx_ren npx_gdf15",
+    # stiffness and fibrosis
+    "lv_mass_index lv_wall_mm native_t1 extracellular_share e_wave atrial_strain aortic_distensibility galectin_3 "
+    "late_enhancement_g nt_probnp",
+    # inflammation and metabolism
+    "npx_il6 npx_il18 npx_tnfrsf1a npx_fgf21 npx_adiponectin crp ferritin triglycerides urine_albumin npx_gdf15",
+)
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """How a feature shows its latent."""
+
+    name: str
+    centre: float
+    spread: float
+    direction: int
+    is_skewed: bool
+
+
+@cache
+def list_features() -> tuple[_Feature, ...]:
+    """Return the features, sorted by name."""
+    features = []
+    for text, is_skewed in ((_LINEAR_FEATURES, False), (_SKEWED_FEATURES, True)):
+        for entry in text.replace("\n", ";").split(";"):
+            if fields := entry.split():
+                name, centre, spread, direction = fields
+                features.append(_Feature(name, float(centre), float(spread), int(direction), is_skewed))
+    return tuple(sorted(features, key=lambda feature: feature.name))
+
+
+@dataclass(frozen=True)
+class OrganReference:
+    """Distribution of the latents of healthy people, in the form of `HealthyReference`."""
+
+    regions: tuple[str, ...]  # R names of features
+    coefficients: FloatArray  # (3, R): intercept, per year, for men
+    root: FloatArray  # (R, R), a square root of the covariance of the deviations
+
+    @property
+    def residual_covariance(self) -> FloatArray:
+        """Covariance of the latents given the covariates, (R, R)."""
+        return np.asarray(self.root @ self.root.T)
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return exponentials of latents (N, R), which disease takes a share of, and ``age`` and ``sex``."""
+        age = rng.uniform(*_AGES, size=number).round(2)
+        sex = np.where(rng.uniform(size=number) < 0.5, "M", "F").astype(object)
+        covariates = pd.DataFrame({"age": age, "sex": sex})
+        logs = self.predict_logs(covariates) + rng.normal(size=(number, len(self.regions))) @ self.root.T
+        return pd.DataFrame(np.exp(logs), columns=list(self.regions)), covariates
+
+    def predict_logs(self, covariates: pd.DataFrame) -> FloatArray:
+        """Return the mean latents (N, R) of people with these covariates (N, C)."""
+        male = (covariates["sex"] == "M").to_numpy(dtype=float)
+        design = np.column_stack([np.ones(len(male)), covariates["age"].to_numpy() - AGE_CENTRE, male - 0.5])
+        return np.asarray(design @ self.coefficients)
+
+
+@cache
+def load_organ_reference() -> OrganReference:
+    """Return the generator of healthy people of the task ``organs``; its parameters are drawn with a fixed seed."""
+    names = tuple(feature.name for feature in list_features())
+    rng = np.random.default_rng(_PARAMETER_SEED)
+    loadings = rng.normal(size=(len(names), _N_FACTORS))
+    loadings *= np.sqrt((1 - _UNIQUE_SHARE) / (loadings**2).sum(axis=1, keepdims=True))
+    covariance = LATENT_SD**2 * (loadings @ loadings.T + _UNIQUE_SHARE * np.eye(len(names)))
+    slopes = rng.normal(0, [[0.03 * LATENT_SD], [0.5 * LATENT_SD]], size=(2, len(names)))
+    return OrganReference(names, np.vstack([np.zeros(len(names)), slopes]), np.asarray(np.linalg.cholesky(covariance)))
+
+
+def express_features(latents: FloatArray) -> FloatArray:
+    """Return features from exponentials of latents: (N, R) -> (N, R)."""
+    scores = np.log(latents) / LATENT_SD
+    columns = []
+    for feature, score in zip(list_features(), scores.T, strict=True):
+        shift = -feature.direction * feature.spread * score
+        columns.append(feature.centre * np.exp(shift) if feature.is_skewed else feature.centre + shift)
+    return np.column_stack(columns)
+
+
+def recover_logs(features: FloatArray) -> FloatArray:
+    """Return latents from features, the inverse of `express_features` without the exponential: (N, R) -> (N, R)."""
+    columns = []
+    for feature, values in zip(list_features(), features.T, strict=True):
+        shift = np.log(values / feature.centre) if feature.is_skewed else values - feature.centre
+        columns.append(-feature.direction * LATENT_SD * shift / feature.spread)
+    return np.column_stack(columns)
+
+
+def describe_effects(effects: FloatArray) -> FloatArray:
+    """Return the change of each feature at severity 1, in standard deviations, from shares of latents (R, M)."""
+    directions = np.array([feature.direction for feature in list_features()], dtype=float)
+    return np.asarray(-directions[:, None] * np.log1p(-effects) / LATENT_SD)

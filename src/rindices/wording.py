@@ -1,0 +1,64 @@
+"""Words for tables of any features: texts about regions of the brain are written for features instead.
+
+A table that was read with the measure ``any`` and has no known layout holds features of any kind. Its cohort and its
+model have the unit `FEATURE_UNIT`. Only texts of the package are reworded, never names of features.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+FEATURE_UNIT = "any"
+"""Unit of tables whose columns are features of any kind, each in a unit of its own."""
+_PHRASES = (
+    ("brain regions", "features"),
+    ("changes the brain", "changes the body"),
+    ("spares the brain", "spares the body"),
+    ("Age, sex and head size change volumes", "Age, sex and body size change many features"),
+    ("age, sex and head size", "age, sex and body size"),
+    ("Measures and head size", "Measures"),
+    ("logarithms (head size as its logarithm, too)", "logarithms"),
+    ("smaller structures, other tissue, function", "other organs, other markers, function"),
+    ("diagnosed and scanned", "diagnosed and measured"),
+    ("Another scanner,", "Another device,"),
+    ("a scanner", "a device"),
+    ("one scan ", "one measurement "),
+    ("scans", "measurements"),
+    ("scan", "measurement"),
+    ("all volumes are", "all values are"),
+    ("volumes", "values"),
+    ("volume", "value"),
+    ("regions", "features"),
+    ("region", "feature"),
+    ("Regions", "Features"),
+    ("Region", "Feature"),
+)
+_PATTERN = re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase, _ in _PHRASES))
+_REPLACEMENTS = dict(_PHRASES)
+_TEMPLATE_CODE = re.compile(r"({{.*?}}|{%.*?%})", re.DOTALL)
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+
+Wording = Callable[[str], str]
+
+
+def reword(text: str) -> str:
+    """Return a text about regions of the brain as a text about features; it must not hold names of features."""
+    return _PATTERN.sub(lambda match: _REPLACEMENTS[match[0]], text)
+
+
+def get_wording(unit: str | None) -> Wording:
+    """Return the function that words texts for tables of a unit: `reword`, or one that leaves texts as they are."""
+    return reword if unit == FEATURE_UNIT else str
+
+
+def reword_descriptions(descriptions: Mapping[str, str], unit: str) -> dict[str, str]:
+    """Return names of columns with their descriptions, in the words for tables of a unit."""
+    word = get_wording(unit)
+    return {word(name): word(text) for name, text in descriptions.items()}
+
+
+def reword_template(source: str) -> str:
+    """Return the source of a Jinja template with its text reworded; of its code, only quoted texts."""
+    parts = _TEMPLATE_CODE.split(source)
+    return "".join(
+        _QUOTED.sub(lambda match: reword(match[0]), part) if k % 2 else reword(part) for k, part in enumerate(parts)
+    )
