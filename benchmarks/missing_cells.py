@@ -48,14 +48,17 @@ def impute_means(cohort: Cohort) -> Cohort:
     return replace(cohort, volumes=cohort.volumes.fillna(cohort.volumes[cohort.is_control].mean()))
 
 
-def score(cohort: Cohort, truth: np.ndarray, seed: int) -> dict[str, float]:
-    """Return the accuracy and the coverage of a fit; both NaN if nobody is left."""
+def score(cohort: Cohort, truth: np.ndarray, seed: int, complete: np.ndarray | None = None) -> dict[str, float]:
+    """Return accuracy and coverage of a fit, and its accuracy in patients of a mask; NaN if nobody is left."""
     if min(cohort.n_controls, cohort.n_patients) < 20:
         return {"c_index": float("nan"), "coverage": float("nan")}
     table = ri.fit(cohort, 3, members=5, seed=seed, workers=1).apply(cohort, min_information=0.0)[cohort.is_patient]
     r, low, high = (table[[name + end for name in NAMES]].to_numpy() for end in ("", "_low", "_high"))
     coverage = float(np.mean(compute_coverage(truth, r, low, high)))
-    return {"c_index": pattern_c_index(truth, r).mean, "coverage": coverage}
+    result = {"c_index": pattern_c_index(truth, r).mean, "coverage": coverage}
+    if complete is not None and complete.sum() > 20:
+        result["in complete people"] = pattern_c_index(truth[complete], r[complete]).mean
+    return result
 
 
 def measure_accuracy(setting: str, seed: int) -> dict[str, Any]:
@@ -66,9 +69,10 @@ def measure_accuracy(setting: str, seed: int) -> dict[str, Any]:
         return {"model": score(complete, simulated.truth, seed)}
     holes = replace(complete, volumes=complete.volumes.mask(make_mask(complete.volumes.shape, setting, seed)))
     kept = ~holes.volumes.isna().any(axis=1).to_numpy()
-    truth_left = simulated.truth[kept[complete.is_patient]]
+    kept_patients = kept[complete.is_patient]
+    truth_left = simulated.truth[kept_patients]
     return {
-        "model": score(holes, simulated.truth, seed),
+        "model": score(holes, simulated.truth, seed, kept_patients),
         "mean imputation": score(impute_means(holes), simulated.truth, seed),
         "people left out": score(holes.take(kept), truth_left, seed) | {"kept": float(kept.mean())},
     }
@@ -124,8 +128,9 @@ def format_tables(rows: list[dict[str, Any]]) -> str:
     lines = ["# Missing cells and regions", "`python benchmarks/missing_cells.py`", ""]
     lines += ["Fits with missing cells: pattern C-index of the patients, means over cohorts, and its difference from "]
     lines += ["complete tables of the same cohorts.", ""]
-    lines += ["| missing | cohorts | likelihood of measured cells | mean imputation | people left out | coverage |"]
-    lines += ["|---|---|---|---|---|---|"]
+    titles = ("likelihood of measured cells", "mean imputation", "people left out: in the others", "coverage")
+    lines += [f"| missing | cohorts | {titles[0]} | the same, in complete people | {' | '.join(titles[1:])} |"]
+    lines += ["|---|---|---|---|---|---|---|"]
     complete = {row["seed"]: row["model"]["c_index"] for row in rows if row.get("setting") == "complete"}
     for setting in ("complete", *SHARES, LOBE):
         group = [row for row in rows if row["setting"] == setting and row["seed"] in complete]
@@ -140,6 +145,9 @@ def format_tables(rows: list[dict[str, Any]]) -> str:
                 continue
             mean, difference = np.mean(finite, axis=0)[0], np.mean([a - b for a, b in finite])
             cells.append(f"{mean:.4f} ({difference:+.4f})")
+            if way == "model":
+                known = [row[way]["in complete people"] for row in group if "in complete people" in row[way]]
+                cells.append(f"{np.mean(known):.4f}" if known else "")
         coverage = np.mean([row["model"]["coverage"] for row in group])
         lines.append(f"| {setting} | {len(group)} | {' | '.join(cells)} | {coverage:.3f} |")
     group = [row for row in rows if row["setting"] == "regions"]
