@@ -23,6 +23,16 @@ def test_json_has_the_counts_and_files_are_written(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "demo" / "truth.tsv", sep="\t")) == 100
 
 
+def test_staged_tasks_have_their_onsets(tmp_path: Path) -> None:
+    assert call("--task", "staged", "--out", str(tmp_path / "demo")).exit_code == 0  # type: ignore[attr-defined]
+    onsets = pd.read_csv(tmp_path / "demo" / "onsets.tsv", sep="\t")
+    patterns = pd.read_csv(tmp_path / "demo" / "patterns.tsv", sep="\t")
+    assert list(onsets.columns) == ["pattern", "region", "onset"]
+    for name, group in onsets.groupby("pattern"):
+        assert set(group.region) == set(patterns.region[patterns[name] > 0])
+        assert (group.onset.min(), group.onset.max()) == (0.0, 0.6)
+
+
 def test_wrong_names_and_unclear_groups_are_refused(tmp_path: Path) -> None:
     unknown = call("--task", "tny", "--out", str(tmp_path))
     assert isinstance(unknown.exception, SimulationError)  # type: ignore[attr-defined]

@@ -30,7 +30,10 @@ def simulate(
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities."""
+    """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities.
+
+    Tasks whose regions change one after the other also have onsets.tsv.
+    """
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
     healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, site)

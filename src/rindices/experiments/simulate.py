@@ -39,11 +39,15 @@ class SimulatedCohort:
         (R, 1 + M): ``region`` and, for each pattern, the share of volume lost at severity 1. It is the loss at a
         severity of 0.5 of the next pattern if patterns interact, and the loss of a region of average size if the
         change depends on the person. In the task ``organs``: ``feature``, and its change in standard deviations.
+    onsets : DataFrame or None
+        ``pattern``, ``region`` and ``onset``, the severity at which the region begins to change; None if all regions of
+        a pattern begin together.
     """
 
     cohort: Cohort
     severities: pd.DataFrame
     patterns: pd.DataFrame
+    onsets: pd.DataFrame | None = None
 
     @property
     def truth(self) -> FloatArray:
@@ -122,7 +126,10 @@ def simulate_cohort(
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
     return SimulatedCohort(
-        Cohort(frame, people, covariates, source, unit), truth, _build_pattern_frame(frame, patterns, rates, is_organs)
+        Cohort(frame, people, covariates, source, unit),
+        truth,
+        _build_pattern_frame(frame, patterns, rates, is_organs),
+        _build_onset_frame(frame, patterns, spec) if spec.last_onset else None,
     )
 
 
@@ -161,9 +168,14 @@ def express_severities(severities: FloatArray, sizes: Sequence[int], task: Simul
     growth = (1 + task.interaction * following) / (1 + task.interaction / 2)
     all_expressed = []
     for severity, factor, size in zip(severities.T, growth.T, sizes, strict=True):
-        onset = np.linspace(0, task.last_onset, size)
+        onset = compute_onsets(size, task)
         all_expressed.append(np.clip((severity[:, None] - onset) / (1 - onset), 0, 1) * factor[:, None])
     return all_expressed
+
+
+def compute_onsets(size: int, task: SimulationTask) -> FloatArray:
+    """Return the severity (size,) at which each region of a pattern begins to lose volume."""
+    return np.linspace(0, task.last_onset, size)
 
 
 def _apply_patterns(
@@ -218,7 +230,7 @@ def _compute_personal_factors(
 
 
 def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
-    """Write ``volumes.csv`` (``features.csv``), ``participants.tsv``, ``truth.tsv`` and ``patterns.tsv``."""
+    """Write the table, ``participants.tsv``, ``truth.tsv``, ``patterns.tsv`` and, for staged tasks, ``onsets.tsv``."""
     folder.mkdir(parents=True, exist_ok=True)
     cohort = simulated.cohort
     volumes = cohort.volumes.rename(columns=lambda name: re.sub("^MUSE_", "DL_MUSE_Volume_", name))
@@ -229,6 +241,8 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
         "truth.tsv": simulated.severities,
         "patterns.tsv": simulated.patterns,
     }
+    if simulated.onsets is not None:
+        tables["onsets.tsv"] = simulated.onsets
     for name, table in tables.items():
         separator = "," if name.endswith(".csv") else "\t"
         with atomic_path(folder / name) as path:
@@ -301,3 +315,12 @@ def _build_pattern_frame(
     frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(patterns))])
     frame.insert(0, "feature" if is_organs else "region", list(volumes.columns))
     return frame
+
+
+def _build_onset_frame(volumes: pd.DataFrame, patterns: list[IntArray], task: SimulationTask) -> pd.DataFrame:
+    rows = [
+        (f"s{k + 1}", volumes.columns[region], onset)
+        for k, regions in enumerate(patterns)
+        for region, onset in zip(regions.tolist(), compute_onsets(len(regions), task).round(4).tolist(), strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["pattern", "region", "onset"])

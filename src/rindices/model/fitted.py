@@ -19,7 +19,6 @@ from rindices.errors import (
     ProblemCode,
     Severity,
     describe_os_error,
-    join_names,
 )
 from rindices.learners.inference import MemberHead
 from rindices.model.apply_checks import check_regions, check_results, check_scale
@@ -162,12 +161,8 @@ class FittedModel:
         ApplyResult
         """
         combined, notes = add_summed_regions(cohort, self.sums)
-        has_others = not set(combined.regions) <= set(self.regions)  # a region may be there under another name
-        expected = self.regions if on_missing == "model" and not has_others else ()
-        combined, absent = add_missing_regions(combined, expected)
+        combined, absent = add_missing_regions(combined, self.regions, on_missing)
         check_regions(combined, self.regions, self.card.unit)
-        if 2 * len(absent) > len(self.regions):
-            raise ModelError(f"{len(absent)} of {len(self.regions)} regions are missing: {join_names(absent)}.")
         problems = self._review_or_raise(combined)
         result = self._infer(combined, True, absent, min_information)
         outputs = [*self._note_missing_outputs(), *notes, *result.problems, *problems]
@@ -189,7 +184,7 @@ class FittedModel:
         ApplyResult
         """
         combined, _ = add_summed_regions(cohort, self.sums)
-        combined, _ = add_missing_regions(combined, self.regions)  # refused with the first chunk, if at all
+        combined, _ = add_missing_regions(combined, self.regions, "model")  # refused with the first chunk, if at all
         self._review_or_raise(combined, is_whole_table=False)
         return self._infer(combined, False)
 

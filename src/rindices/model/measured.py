@@ -25,10 +25,28 @@ BLOCK_SIZE = 32
 _N_DRAWS = 16
 
 
-def add_missing_regions(cohort: Cohort, regions: Sequence[str]) -> tuple[Cohort, list[str]]:
-    """Return the cohort with empty columns for regions that it lacks, and their names."""
+def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str) -> tuple[Cohort, list[str]]:
+    """Add empty columns for regions that a table lacks.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    regions : sequence of str
+        Regions of the model.
+    on_missing : str
+        Nothing is added unless it is ``model``.
+
+    Returns
+    -------
+    cohort : Cohort
+        The same if nothing is missing, if more than half is, or if it has other columns, which may be the regions under
+        other names.
+    absent : list of str
+        The regions that were added.
+    """
     absent = [name for name in regions if name not in cohort.volumes]
-    if not absent:
+    has_others = len(cohort.regions) + len(absent) > len(regions)
+    if not absent or on_missing != "model" or has_others or 2 * len(absent) > len(regions):
         return cohort, []
     empty = pd.DataFrame(np.nan, index=cohort.volumes.index, columns=absent)
     return replace(cohort, volumes=pd.concat([cohort.volumes, empty], axis=1)), absent
