@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -21,34 +21,19 @@ from rindices.learners.log_transform import (
     log_with_tangent,
 )
 from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
-from rindices.learners.severity_points import N_STEPS, average_step_basis, compute_log_copula, compute_step_basis
+from rindices.learners.severity_points import N_STEPS, compute_log_copula, compute_step_basis, make_point_basis
 from rindices.learners.severity_posterior import SeverityPosterior
 from rindices.preprocess.standardise import CONTROL_SD
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
 """Severities at which a member's patterns are recorded."""
-_MAX_POSTERIORS = 1_000  # kept for people who lack the same regions
+_N_EXPECTED = 128  # simulated patients of whom the mean posterior variance is computed
 LEAKY_RELU_SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
 
 def compute_hidden_widths(n_regions: int) -> tuple[int, int]:
     """Return H and L, the widths of the hidden layers: 69 and 34 for the paper's 139 regions."""
     return max(1, n_regions // 2), max(1, n_regions // 4)
-
-
-class MeasuredIndices(NamedTuple):
-    """R-indices of people who lack regions.
-
-    Attributes
-    ----------
-    indices : (N, M)
-        Given the regions that are there.
-    added_variance : (N, M)
-        Variance that the R-indices would have over the possible values of the missing regions.
-    """
-
-    indices: FloatArray
-    added_variance: FloatArray
 
 
 @dataclass(frozen=True)
@@ -217,45 +202,33 @@ class TrajectoryHead(ShiftHead):
         indices = np.empty((len(values), len(self.steps)))
         indices[is_complete] = super().infer(values[is_complete])
         for rows, missing in group_by_missing_cells(values):
-            indices[rows] = self.infer_measured(values[rows], missing).indices
+            filled = values[rows]
+            filled[:, missing] = self.control_mean[missing]
+            indices[rows] = self.leave_out(missing).infer(filled)
         return indices
 
-    def infer_measured(self, values: FloatArray, missing: IntArray) -> MeasuredIndices:
-        """Return the R-indices of people who all lack the same regions, given the others.
+    def leave_out(self, missing: IntArray) -> Self:
+        """Return the head of people who lack regions (Q,): their posterior given the others.
 
-        Parameters
-        ----------
-        values : (N, R)
-            Prepared people; what stands in the missing regions does not matter.
-        missing : (Q,)
-            Positions of the missing regions.
+        C_oo^-1 times the steps of the other regions is C^-1 times all steps, less P_.m P_mm^-1 times their part m, with
+        P = C^-1. The weights of the missing regions become 0, so any number may stand in their place.
         """
-        shifts = self.prepare(values)
-        shifts[:, missing] = 0.0
-        inverse_root, reduced, posterior = self._leave_out(missing)
-        lost = shifts @ self.precision[:, missing] @ inverse_root.T
-        numbers = shifts @ self.weights - lost @ reduced
-        basis, variance = posterior.compute_moments(numbers)
-        completed = numbers + basis @ (reduced.T @ reduced)  # of people whose missing regions are as expected
-        added = variance - self.posterior.compute_moments(completed)[1]
-        return MeasuredIndices(average_step_basis(basis, len(self.steps)), np.maximum(added, 0.0))
-
-    def _leave_out(self, missing: IntArray) -> tuple[FloatArray, FloatArray, SeverityPosterior]:
-        """Return the inverse root of P_mm (Q, Q), what is lost of the steps (Q, M * K), and the posterior without m."""
-        key = missing.tobytes()
-        if key not in self._posteriors_by_missing:
-            if len(self._posteriors_by_missing) >= _MAX_POSTERIORS:
-                self._posteriors_by_missing.clear()
-            inverse_root = np.linalg.inv(np.linalg.cholesky(self.precision[np.ix_(missing, missing)]))
-            reduced = inverse_root @ self.weights[missing]
-            gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights - reduced.T @ reduced
-            posterior = SeverityPosterior.from_gram(gram, compute_log_copula(self.correlation), len(self.steps))
-            self._posteriors_by_missing[key] = inverse_root, reduced, posterior
-        return self._posteriors_by_missing[key]
+        inverse = np.linalg.inv(self.precision[np.ix_(missing, missing)])
+        weights = self.weights - self.precision[:, missing] @ (inverse @ self.weights[missing])
+        weights[missing] = 0.0
+        return replace(self, weights=weights)
 
     @cached_property
-    def _posteriors_by_missing(self) -> dict[bytes, tuple[FloatArray, FloatArray, SeverityPosterior]]:
-        return {}
+    def expected_variance(self) -> FloatArray:
+        """Mean posterior variance (M,) of the severities of patients as the model describes them."""
+        basis = make_point_basis(len(self.steps), self.steps.shape[1])
+        gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights
+        rng = np.random.default_rng(0)
+        density = np.exp(compute_log_copula(self.correlation))
+        points = rng.choice(len(basis), _N_EXPECTED, p=density / density.sum())
+        values, vectors = np.linalg.eigh(gram)
+        noise = rng.standard_normal((_N_EXPECTED, len(gram))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        return np.asarray(self.posterior.compute_variances(basis[points] @ gram + noise).mean(axis=0))
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""

@@ -202,9 +202,10 @@ def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPe
 
 
 def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | None = None) -> FloatArray:
-    """Fill missing cells by the other cells of a person, with means of each group and one covariance.
+    """Fill missing cells by the other cells of a person, with the mean and the covariance of the person's group.
 
-    Cells and covariance are estimated in turn (EM of the normal distribution, with a Ledoit-Wolf covariance).
+    Cells and covariance are estimated in turn (EM of the normal distribution, with a Ledoit-Wolf covariance). Patients
+    vary in ways in which controls do not, so each group has a covariance of its own.
 
     Parameters
     ----------
@@ -223,24 +224,33 @@ def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | 
     """
     if not np.isnan(values).any():
         return values
+    completed = values.copy()
+    for label in np.unique(y):
+        completed[y == label] = _complete_group(values[y == label], rng)
+    return completed
+
+
+def _complete_group(values: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    """Fill the missing cells of people (N, R) of one group; a region that nobody has is filled with 1, its mean."""
     from rindices.learners.normal_variation import shrink_scatter  # needs scipy, which applying a model does not
 
-    labels = np.unique(y)
-    y = np.searchsorted(labels, y)
-    means = np.stack([np.nanmean(values[y == label], axis=0) for label in range(len(labels))])[y]
-    scale = np.nanstd(values - means, axis=0)
-    deviations = (values - means) / scale
-    filled, scatter = np.where(np.isnan(deviations), 0.0, deviations), np.zeros((values.shape[1],) * 2)
+    is_missing = np.isnan(values)
+    number = np.maximum((~is_missing).sum(axis=0), 1)
+    mean = np.where(is_missing.all(axis=0), 1.0, np.where(is_missing, 0.0, values).sum(axis=0) / number)
+    deviations = values - mean
+    scale = np.sqrt(np.where(is_missing, 0.0, deviations**2).sum(axis=0) / number)
+    scale = np.where(scale > 0, scale, 1.0)
+    deviations = deviations / scale
+    filled, scatter = np.where(is_missing, 0.0, deviations), np.zeros((values.shape[1],) * 2)
     precision: FloatArray = np.eye(values.shape[1])
     for _ in range(_N_COMPLETIONS):
-        before = filled
-        centres = np.stack([filled[y == label].mean(axis=0) for label in range(len(labels))])[y]
-        residuals = filled - centres
+        before, centre = filled, filled.mean(axis=0)
+        residuals = filled - centre
         fourth_power = float(np.square(np.square(residuals).sum(axis=1)).sum())
         covariance = shrink_scatter(residuals.T @ residuals + scatter, fourth_power, len(values))
         precision = np.asarray(np.linalg.inv(covariance))
-        completed = fill_missing_cells(deviations - centres, precision)
-        filled, scatter = completed.values + centres, completed.scatter
+        completed = fill_missing_cells(deviations - centre, precision)
+        filled, scatter = completed.values + centre, completed.scatter
         if np.abs(filled - before).max() < _MIN_COMPLETION_CHANGE:
             break
     if rng is not None:
@@ -249,4 +259,4 @@ def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | 
             drawn = rng.standard_normal((len(regions.rows), regions.missing.shape[1]))
             regions.set_missing(noise, regions.expect_people(drawn))
         filled = filled + noise
-    return np.where(np.isnan(values), means + scale * filled, values)
+    return np.where(is_missing, mean + scale * filled, values)

@@ -73,11 +73,6 @@ def compute_step_basis(z: FloatArray, n_steps: int = N_STEPS) -> FloatArray:
     return np.clip(z[:, :, None] * n_steps - np.arange(n_steps), 0.0, 1.0).reshape(len(z), -1)
 
 
-def average_step_basis(basis: FloatArray, n_patterns: int) -> FloatArray:
-    """Return the severities (N, M) that have this basis (N, M * K): the share of the steps that were taken."""
-    return np.asarray(basis.reshape(len(basis), n_patterns, -1).mean(axis=2))
-
-
 @cache
 def make_point_basis(n_patterns: int, n_steps: int = N_STEPS) -> FloatArray:
     """Return the basis (G, M * K) at the points of M patterns."""

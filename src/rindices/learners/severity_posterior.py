@@ -12,7 +12,6 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.learners.severity_points import (
-    average_step_basis,
     compute_log_copula,
     compute_step_basis,
     make_point_basis,
@@ -160,21 +159,10 @@ class SeverityPosterior(NamedTuple):
             means[:, is_rare] = (self._compute_probabilities(numbers[is_rare])[0] @ self.points).T
         return means.T
 
-    def compute_moments(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the expectations of the basis (N, M * K) and the variances of the severities (N, M)."""
-        n_patterns = self.points.shape[1]
-        sums = None if self.grid is None else _sum_over_grid(numbers, self.grid)
-        if self.grid is None or sums is None or not (sums.total > _MIN_TOTAL).all():
-            probabilities = self._compute_probabilities(numbers)[0]
-            basis, squares = probabilities @ self.basis, probabilities @ self.points**2
-        else:
-            grid = self.grid
-            other_basis = make_other_basis(n_patterns, grid.basis.shape[1])
-            basis = (np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last]) / sums.total).T
-            squares = np.concatenate([grid.other_points.T**2 @ sums.joint, grid.levels[None] ** 2 @ sums.last])
-            squares = (squares / sums.total).T
-        means = average_step_basis(basis, n_patterns)
-        return basis, np.maximum(squares - means**2, 0.0)
+    def compute_variances(self, numbers: FloatArray) -> FloatArray:
+        """Return the posterior variances of the severities, (N, M * K) -> (N, M)."""
+        probabilities = self._compute_probabilities(numbers)[0]
+        return np.asarray(probabilities @ self.points**2 - (probabilities @ self.points) ** 2)
 
     def summarise(self, numbers: FloatArray) -> PosteriorSummary:
         """Return the sums that EM needs, of people's shifts @ weights (N, M * K)."""

@@ -14,9 +14,16 @@ from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
 from rindices.learners.inference import MemberHead, make_inference_function
 from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
-from rindices.model.measured import BLOCK_SIZE, compute_measured_distances, infer_measured
+from rindices.model.measured import (
+    BLOCK_SIZE,
+    MeasuredInference,
+    compute_measured_distances,
+    make_measured_inference,
+)
 from rindices.model.novelty import TrainingDistribution
 from rindices.preprocess.pipeline import Preprocessing
+
+_MAX_KEPT = 500  # sets of missing regions
 
 
 class ConsensusResult(NamedTuple):
@@ -66,7 +73,7 @@ class ConsensusInference:
         columns = np.empty((len(values), len(self.heads) * self.n_patterns))
         columns[is_complete] = apply_in_blocks(self._infer_block, values[is_complete])
         for rows, missing in group_by_missing_cells(values):
-            columns[rows] = infer_measured(self.heads, values[rows], missing, self.training).indices
+            columns[rows] = self._leave_out(missing).infer(values[rows])
         return self._align_members(columns)
 
     def compute_indices(self, inputs: Sequence[AnyArray]) -> ConsensusResult:
@@ -96,21 +103,40 @@ class ConsensusInference:
         complete = np.flatnonzero(is_complete)
         if len(complete):
             columns[complete] = apply_in_blocks(self._compute_block, *(take_rows(array, complete) for array in inputs))
-        for rows, missing in group_by_missing_cells(inputs[0]):
+        groups = group_by_missing_cells(inputs[0])
+        order = np.concatenate([rows for rows, _ in groups])
+        people = [np.ascontiguousarray(array[order]) for array in inputs]  # groups one after the other
+        start = 0
+        for rows, missing in groups:
             compute = partial(self._compute_measured_block, missing)
-            block = apply_in_blocks(compute, *(take_rows(array, rows) for array in inputs), block_size=BLOCK_SIZE)
+            part = slice(start, start := start + len(rows))
+            block = apply_in_blocks(compute, *(array[part] for array in people), block_size=BLOCK_SIZE)
             columns[rows], added[rows] = np.split(block, [columns.shape[1]], axis=1)
         return columns, added
 
     def _compute_measured_block(self, missing: IntArray, *block: AnyArray) -> FloatArray:
         """Return the columns of `_compute_block` and the added variance, of people who all lack the same regions."""
         values = self.preprocessing.prepare_block(*block)
-        members, added = map(self._align_members, infer_measured(self.heads, values, missing, self.training))
+        infer, added = self._leave_out(missing)
+        members = self._align_members(infer(values))
         indices = average_members(members)
         parts = [indices.T, average_members(np.square(members - indices)).T]
         if self.training is not None and self.has_distances:
             parts.append(compute_measured_distances(values, missing, self.training)[None])
-        return np.concatenate([*parts, average_members(added).T]).T
+        return np.concatenate([*parts, np.repeat(added[list(self.orders[0])][:, None], len(values), axis=1)]).T
+
+    def _leave_out(self, missing: IntArray) -> MeasuredInference:
+        """Return the inference without some regions, made once for all people who lack them."""
+        key = missing.tobytes()
+        if key not in self._inference_by_missing:
+            if len(self._inference_by_missing) >= _MAX_KEPT:
+                self._inference_by_missing.clear()
+            self._inference_by_missing[key] = make_measured_inference(self.heads, missing, self.training)
+        return self._inference_by_missing[key]
+
+    @cached_property
+    def _inference_by_missing(self) -> dict[bytes, MeasuredInference]:
+        return {}
 
     def _align_members(self, columns: FloatArray) -> FloatArray:
         """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""

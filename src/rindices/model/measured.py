@@ -1,28 +1,29 @@
 """R-indices of people who lack regions, from the regions that they have.
 
-Members with patterns as curves have a posterior given the measured regions (`TrajectoryHead.infer_measured`). For all
-other members, missing regions are what the measured ones predict in the training people, and the variance over the
-possible values is that of a few draws. Shape letters: N people, R regions, M patterns, S members, Q missing regions.
+Members with patterns as curves have a posterior given the measured regions (`TrajectoryHead.leave_out`). For all other
+members, missing regions are what the measured ones predict in the training people.
+Shape letters: N people, R regions, M patterns, S members, Q missing regions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, format_count, join_names
-from rindices.learners.inference import MeasuredIndices, MemberHead, TrajectoryHead
+from rindices.learners.inference import MemberHead, TrajectoryHead, make_inference_function
 from rindices.model.novelty import TrainingDistribution
 from rindices.tables.cohort import ID, Cohort
 from rindices.wording import get_wording
 
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
-BLOCK_SIZE = 32
+BLOCK_SIZE = 128
 """People in a block; many groups of people who lack the same regions are small."""
-_N_DRAWS = 16
+_N_DRAWS = 512
 
 
 def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str) -> tuple[Cohort, list[str]]:
@@ -52,16 +53,29 @@ def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str)
     return replace(cohort, volumes=pd.concat([cohort.volumes, empty], axis=1)), absent
 
 
-def infer_measured(
-    heads: Sequence[MemberHead], values: FloatArray, missing: IntArray, training: TrainingDistribution | None
-) -> MeasuredIndices:
-    """Return the R-indices of people who all lack the same regions, by each member.
+class MeasuredInference(NamedTuple):
+    """Inference for people who all lack the same regions.
+
+    Attributes
+    ----------
+    infer : callable
+        Maps prepared people (N, R) to the R-indices of all members (N, S * M).
+    added_variance : (M,)
+        Mean variance that the R-indices of the first member would have over the possible values of missing regions.
+    """
+
+    infer: Callable[[FloatArray], FloatArray]
+    added_variance: FloatArray
+
+
+def make_measured_inference(
+    heads: Sequence[MemberHead], missing: IntArray, training: TrainingDistribution | None
+) -> MeasuredInference:
+    """Return the inference for people who lack some regions.
 
     Parameters
     ----------
     heads : sequence of MemberHead
-    values : (N, R)
-        Prepared people.
     missing : (Q,)
         Positions of the missing regions.
     training : TrainingDistribution, optional
@@ -69,43 +83,53 @@ def infer_measured(
 
     Returns
     -------
-    MeasuredIndices
-        Of all members, (N, S * M).
+    MeasuredInference
     """
     curved = [head for head in heads if isinstance(head, TrajectoryHead)]
     if len(curved) == len(heads):
-        parts = [head.infer_measured(values, missing) for head in curved]
-        return MeasuredIndices(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
+        reduced = [head.leave_out(missing) for head in curved]
+        infer = make_inference_function(reduced)
+        added = reduced[0].expected_variance - curved[0].expected_variance
+
+        def infer_without(values: FloatArray) -> FloatArray:
+            filled = values.copy()
+            filled[:, missing] = curved[0].control_mean[missing]
+            return infer(filled)
+
+        return MeasuredInference(infer_without, np.maximum(added, 0.0))
     if training is None:
         raise ModelError(
             "this model does not know how regions vary together, so it needs all of them: leave out people who lack "
             "a region (--on-missing drop), or give all regions."
         )
-    filled, root = _fill_regions(values, missing, training)
-    noise = np.random.default_rng(0).standard_normal((_N_DRAWS // 2, len(missing))) @ root
-    indices = _infer_members(heads, filled)
-    added = np.zeros_like(indices)
-    for draw in np.concatenate([noise, -noise]):
-        drawn = filled.copy()
-        drawn[:, missing] += draw
-        added += np.square(_infer_members(heads, drawn) - indices) / _N_DRAWS
-    return MeasuredIndices(indices, added)
+    noise = np.random.default_rng(0).standard_normal((_N_DRAWS, len(training.mean)))
+    people = training.mean + noise @ np.linalg.inv(training.root)
+    drawn = fill_regions(people, missing, training)
+    drawn[:, missing] += noise[:, missing] @ _compute_root(missing, training)
+    difference = heads[0].infer(drawn) - heads[0].infer(fill_regions(people, missing, training))
+
+    def infer_filled(values: FloatArray) -> FloatArray:
+        return _infer_members(heads, fill_regions(values, missing, training))
+
+    return MeasuredInference(infer_filled, np.square(difference).mean(axis=0))
 
 
 def _infer_members(heads: Sequence[MemberHead], values: FloatArray) -> FloatArray:
     return np.concatenate([head.infer(values) for head in heads], axis=1)
 
 
-def _fill_regions(
-    values: FloatArray, missing: IntArray, training: TrainingDistribution
-) -> tuple[FloatArray, FloatArray]:
-    """Return people (N, R) with missing regions as expected, and a root (Q, Q) of their covariance."""
+def fill_regions(values: FloatArray, missing: IntArray, training: TrainingDistribution) -> FloatArray:
+    """Return people (N, R) whose missing regions are what the others predict in the training people."""
     deviations = values - training.mean
     deviations[:, missing] = 0.0
-    precision = training.precision
-    inverse_root = np.linalg.inv(np.linalg.cholesky(precision[np.ix_(missing, missing)]))
-    deviations[:, missing] = -(deviations @ precision[:, missing] @ inverse_root.T) @ inverse_root
-    return training.mean + deviations, np.asarray(inverse_root)
+    root = _compute_root(missing, training)
+    deviations[:, missing] = -(deviations @ training.precision[:, missing] @ root.T) @ root
+    return np.asarray(training.mean + deviations)
+
+
+def _compute_root(missing: IntArray, training: TrainingDistribution) -> FloatArray:
+    """Return L^-1 (Q, Q), with L the Cholesky factor of P_mm: the missing regions vary as L^-T L^-1."""
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(training.precision[np.ix_(missing, missing)])))
 
 
 def compute_measured_distances(values: FloatArray, missing: IntArray, training: TrainingDistribution) -> FloatArray:
@@ -113,7 +137,7 @@ def compute_measured_distances(values: FloatArray, missing: IntArray, training: 
 
     The squared distance of R regions has the expectation R, so that of fewer regions is scaled up.
     """
-    filled = _fill_regions(values, missing, training)[0]
+    filled = fill_regions(values, missing, training)
     n_regions = values.shape[1]
     scale = np.sqrt(n_regions / max(n_regions - len(missing), 1))
     return np.asarray(training.compute_block_distances(filled) * scale)
