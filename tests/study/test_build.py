@@ -1,11 +1,16 @@
 """The model of the chosen setting: its scale and its records."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rindices as ri
+from rindices.experiments.tasks import TASKS
+from rindices.study.cohort_fit import fit_cohort
+from rindices.study.config import ModelConfig
+from rindices.study.store import RunStore
 from tests.cohorts import simulate_few_regions
 
 
@@ -34,3 +39,17 @@ def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     )
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
     np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.03)
+
+
+def test_missing_cells_carry_no_difference_between_groups(tmp_path: Path) -> None:
+    """Cells that were filled by group made groups of controls look different in held-out people."""
+    cohort = simulate_few_regions(replace(TASKS["null"], n_controls=100, n_patients=100), 1).cohort
+    missing = np.zeros(cohort.volumes.shape, dtype=bool)
+    missing[np.ix_(np.random.default_rng(0).permutation(200)[:140], np.arange(17))] = True
+    holes = replace(cohort, volumes=cohort.volumes.mask(missing))
+    forced = ModelConfig(patterns=(1,), members=2, recipe="mean-difference")
+    aucs = []
+    for people, name in ((cohort, "complete"), (holes, "holes")):
+        model = fit_cohort(people, forced, 0, RunStore(tmp_path / name), 1)
+        aucs.append(model.card.pattern_evidence[0].auc)
+    assert max(aucs) < 0.6  # 0.9 with cells that were filled by group

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.missing_cells import complete_people
 
@@ -23,9 +25,13 @@ class PreparedPeople(NamedTuple):
     y: IntArray
     reference: FloatArray | None = None
 
-    def complete(self) -> "PreparedPeople":
-        """Return the people with missing cells filled by what their other cells predict."""
-        return self._replace(X=complete_people(self.X, self.y))
+    def complete(self, by_group: bool = True) -> "PreparedPeople":
+        """Return the people with missing cells filled by what their other cells predict.
+
+        Filled by group, cells carry the difference between the groups; for comparisons of groups they must not.
+        """
+        groups = self.y if by_group else np.zeros_like(self.y)
+        return self._replace(X=complete_people(self.X, groups))
 
     def take(self, rows: IntArray) -> "PreparedPeople":
         """Return some of the people."""

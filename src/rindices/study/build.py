@@ -149,7 +149,7 @@ def build_model(
     cohort : Cohort
     preprocessing : Preprocessing
     people : PreparedPeople
-        The cohort, prepared.
+        The cohort, prepared; missing cells are NaN.
     gathered : dict
         All members by grid point.
     choice : SelectionResult
@@ -163,12 +163,12 @@ def build_model(
     """
     assert choice.best is not None
     X, y, reference = people
-    completed = people.complete().X
+    completed = people.complete(by_group=False).X  # groups are compared below
     point = choice.evaluations[choice.best].point
     usable = select_usable_members(gathered[point])
     chosen = [usable[index] for index in choice.agreeing]
     aligned = [member.patterns[:, list(order)] for member, order in zip(chosen, choice.orders, strict=True)]
-    heads, unit = rescale_consensus([member.head for member in chosen], choice.orders, X[cohort.is_patient])
+    heads, unit = rescale_consensus([member.head for member in chosen], choice.orders, completed[cohort.is_patient])
     recipe, values = resolve_recipe(model)
     orders = tuple(tuple(int(index) for index in order) for order in choice.orders)
     patterns = np.mean(aligned, axis=0) * unit[:, None]

@@ -168,7 +168,7 @@ class CohortFit:
         fitted = build_model(
             self.cohort,
             self.preprocessing,
-            self._select_people(model.recipe),
+            self.people,
             gathered,
             choice,
             model,
