@@ -353,6 +353,15 @@ def test_missing_cells_are_ready_once_people_may_be_left_out(tmp_path: Path) -> 
     assert json.loads(done.stdout)["ready"] is True
 
 
+def test_missing_cells_are_checked_as_the_study_file_says(tmp_path: Path) -> None:
+    write_people(tmp_path, cell("47", None)(muse_volumes()), participants_of(muse_volumes()))
+    data = '[data]\nvolumes = "v.csv"\nparticipants = "p.csv"\ngroup = "diagnosis"\ncontrols = ["CN"]\n'
+    for policy, is_ready in (("error", False), ("model", True)):
+        (tmp_path / "study.toml").write_text(f'{data}on_missing = "{policy}"\n')
+        done = CliRunner().invoke(app, ["check", str(tmp_path / "study.toml"), "--json"])
+        assert json.loads(done.stdout)["ready"] is is_ready, done.output
+
+
 def test_without_groups_a_table_is_not_called_ready(tmp_path: Path) -> None:
     write_table(muse_volumes(), tmp_path / "v.csv")
     done = CliRunner().invoke(app, ["check", str(tmp_path / "v.csv")])

@@ -100,13 +100,15 @@ def test_participants_are_joined_in_every_chunk(at: Path, model: ri.FittedModel,
     np.testing.assert_array_equal(result[["r1", "r2_high"]], expected[["r1", "r2_high"]])
 
 
-def test_ids_in_two_chunks_are_named(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+@pytest.mark.parametrize("policy", ["error", "drop"])
+def test_ids_in_two_chunks_are_named(at: Path, model: ri.FittedModel, people: pd.DataFrame, policy: str) -> None:
     twice = people["participant_id"][3]
-    people.assign(participant_id=people["participant_id"].where(people.index != PEOPLE - 2, twice)).to_csv(
-        at / "t.csv", index=False
-    )
+    table = people.assign(participant_id=people["participant_id"].where(people.index != PEOPLE - 2, twice))
+    if policy == "drop":  # also where one of both rows is left out
+        table.loc[3, model.regions[0]] = np.nan
+    table.to_csv(at / "t.csv", index=False)
     with pytest.raises(TableError, match=f"1 id stands more than once: {twice}. Keep one row"):
-        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
+        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000), on_missing=policy)
     assert not (at / "out.csv").exists()
 
 

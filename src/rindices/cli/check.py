@@ -75,7 +75,7 @@ def check(
     people |= {"harmonise": harmonise, "adjust": adjust, "reference": make_absolute(reference)}
     data = {**groups, **columns, **regions, **people}
     study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})
-    policy = on_missing or ("drop" if study.data.on_missing == "drop" else "report")
+    policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
     result = _check_for_training(validate_table(replace(study.data.request(folder), on_missing=policy)), study, folder)
     if as_json:
         print_json(_result_to_json(result))

@@ -73,9 +73,7 @@ def fit(
     missing_codes: MissingCodes = None,
     on_missing: Annotated[
         str | None,
-        typer.Option(
-            help="People who lack values: model uses the regions that they have, drop leaves them out, error stops."
-        ),
+        typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops."),
     ] = None,
     patterns: Annotated[
         list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3; by default a test decides.")

@@ -352,10 +352,9 @@ class FittedModel:
         ModelError
             If the file cannot be written.
         """
-        arrays = dict(self.preprocessing.to_arrays())
+        arrays = {**self.preprocessing.to_arrays(), "patterns": self.patterns}
         for index, head in enumerate(self.heads):
             arrays |= {f"member{index}.{name}": array for name, array in head.to_arrays().items()}
-        arrays |= {"patterns": self.patterns}
         if self.patterns_se is not None:
             arrays |= {"patterns_se": self.patterns_se}
         for name, part in (("training", self.training), ("intervals", self.intervals)):

@@ -342,9 +342,9 @@ def _find_repeated_ids(job: StreamJob, table: Path, columns: Sequence[str], repe
     for chunk, name in _iter_chunks(table, job.size):
         if not np.isin(repeated, np.load(job.record_path(name, ".npy"), mmap_mode="r")).any():
             continue
-        if job.request.participants is None:
+        if job.request.participants is None and job.request.on_missing != "drop":
             keys = read_part_keys(job.part_path(name), columns)
-        else:  # keys are then those of the participants
+        else:  # keys are those of the participants, or also those of people who were left out
             opened = _open_table(job, chunk.path)[1]
             keys = [key for validation in opened.validate_chunk(chunk, job.size.rows) for key in validation.keys]
         counts.update(keys[row] for row in np.flatnonzero(np.isin(hash_keys(keys), repeated)).tolist())

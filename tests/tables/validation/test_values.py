@@ -7,11 +7,9 @@ import pandas as pd
 
 from rindices.errors import Findings, ProblemCode
 from rindices.tables.validation.values import (
-    OnMissing,
     as_numbers,
     check_constant,
     compute_column_ranges,
-    report_missing,
 )
 from tests.tables.helpers import (
     list_messages,
@@ -36,14 +34,6 @@ def test_a_cell_of_text_names_person_and_column() -> None:
     (problem,) = findings
     assert (problem.code, problem.offenders) == (ProblemCode.NOT_A_NUMBER, ("b",))
     assert "'x' for b in left" in str(problem)
-
-
-def test_people_who_lack_a_value_are_an_error_or_a_note() -> None:
-    for policy, severity, ending in ((OnMissing.ERROR, "error", ""), (OnMissing.DROP, "note", "; left out")):
-        findings = Findings()
-        report_missing(np.array([True, False]), ["a", "b"], "no age", "p.tsv", policy, findings)
-        (problem,) = findings
-        assert (problem.severity, problem.text) == (severity, f"1 person has no age: a{ending}")
 
 
 def test_ranges_leave_missing_values_out() -> None:

@@ -110,14 +110,14 @@ def read_line(file: BinaryIO, path: Path) -> bytes:
 
 
 class _LineCount(NamedTuple):
-    """Number of lines before an offset of a file, with its size and time of change."""
+    """Number of lines before an offset of a file; ``file`` is its device, number, size and time of change."""
 
-    file: tuple[Path, int, int]
+    file: tuple[int, int, int, int]
     end: int
     lines: int
 
 
-_last_count = _LineCount((Path(), 0, 0), 0, 0)
+_last_count = _LineCount((0, 0, 0, 0), 0, 0)
 
 
 def count_lines(path: Path, end: int) -> int:
@@ -125,7 +125,7 @@ def count_lines(path: Path, end: int) -> int:
     global _last_count
     with explain_read_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
-        key = (path, status.st_size, status.st_mtime_ns)
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         start, lines = _last_count[1:] if _last_count.file == key and _last_count.end <= end else (0, 0)
         file.seek(start)
         while file.tell() < end and (content := file.read(min(1_000_000, end - file.tell()))):

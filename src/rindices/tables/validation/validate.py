@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from operator import gt
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray
@@ -37,6 +36,7 @@ from rindices.tables.table import ColumnRoles, Table, read_region_tables
 from rindices.tables.validation.equal_rows import warn_equal_rows
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.head_size import warn_small_head_sizes
+from rindices.tables.validation.missing import OnMissing, find_incomplete_rows
 from rindices.tables.validation.missing_codes import (
     NO_CODES,
     mask_missing_codes,
@@ -48,15 +48,11 @@ from rindices.tables.validation.units import Unit, combine_units
 from rindices.tables.validation.values import (
     ALL_MEASURES,
     MEASURES,
-    OnMissing,
     check_cells,
     check_constant,
     check_features,
     check_measures,
     check_regions,
-    find_unusable_rows,
-    report_missing,
-    report_missing_cells,
 )
 from rindices.wording import get_wording
 
@@ -201,7 +197,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
-    lacking = _find_incomplete_rows(parts, policy, findings, is_first)
+    lacking, unusable = find_incomplete_rows(parts, policy, findings, is_first)
     parts = _empty_region_codes(parts, request.missing_codes, findings)
     units: dict[str, Unit] = {}
     if unit is None:
@@ -213,7 +209,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
             warn_small_head_sizes(parts.icv, parts.table, parts.regions, findings)
     else:
         check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
-    keep = ~lacking if policy in (OnMissing.DROP, OnMissing.MODEL) else np.ones(len(lacking), dtype=bool)
+    keep = ~lacking if policy in (OnMissing.DROP, OnMissing.MODEL) else ~unusable
     if parts.table.sessions is not None:
         warn_repeated_scans(parts.people.ids, parts.table.where, findings)
     if chunk is None:  # for all chunks together this is done in the end
@@ -254,38 +250,6 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: Kn
     return UnfilteredCohort(
         table, people, regions, covariates, groups, read_sites(people, request.roles, findings), icv
     )
-
-
-def _find_incomplete_rows(parts: UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool) -> BoolArray:
-    """Report people who lack a value, and return a mask of those who cannot be used (N,).
-
-    Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
-    """
-    people, where = parts.people, parts.people.where
-    gaps: list[tuple[str, BoolArray, str]] = []
-    lacking = people.unmatched.copy()
-    if parts.ranges.not_finite.any():
-        missing = parts.regions.isna()
-        missing = missing.loc[:, ~(missing.all() & is_first)]
-        counts = missing.sum().sort_values(ascending=False, kind="stable").head(3)
-        worst = join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
-        if policy in (OnMissing.MODEL, OnMissing.REPORT):
-            cells = missing.to_numpy()
-            report_missing_cells(cells, people.ids, worst, parts.table.where, findings)
-            if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
-                lacking |= find_unusable_rows(cells, people.ids, parts.table.where, findings)
-        else:
-            gaps.append((f"a missing region ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
-    gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
-    if parts.sites is not None:
-        gaps.append(("no site", parts.sites.isna().to_numpy(), where))
-    if parts.groups is not None:
-        gaps.append(("no group", parts.groups.unlabelled, where))
-    report_missing(people.unmatched, people.ids, "no row among the participants", where, policy, findings)
-    for gap, rows, file in gaps:
-        report_missing(rows & ~people.unmatched, people.ids, gap, file, policy, findings)
-        lacking |= rows
-    return lacking
 
 
 def _empty_region_codes(parts: UnfilteredCohort, codes: Sequence[str], findings: Findings) -> UnfilteredCohort:

@@ -1,8 +1,7 @@
-"""Check the numbers of a table: missing, infinite, negative or constant values, units and measures."""
+"""Check the numbers of a table: infinite, negative or constant values, units and measures."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +20,6 @@ from rindices.tables.validation.units import (
 )
 from rindices.wording import Wording
 
-_DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
-MAX_MISSING_SHARE = 0.3
-"""Largest share of missing cells in a table whose measured cells are used."""
-MIN_MEASURED_SHARE = 0.5
-"""Share of the regions that a person must have."""
 _TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
 _SKEWED_RATIO = 2.0  # of both halves of the middle 90 %; 2.3 in a log-normal whose logarithm has sd 0.5
 
@@ -34,19 +28,6 @@ MEASURES = ("volume", "thickness", "area", "any")
 """What a user can ask the regions to measure."""
 ALL_MEASURES = "all"
 """Columns of all kinds, for commands that read what another one has accepted; those of unknown kinds are volumes."""
-
-
-class OnMissing(StrEnum):
-    """What to do with people who lack a value.
-
-    ``model``: use the regions that they have; a missing covariate is an error. ``error``: stop. ``drop``: leave them
-    out. ``report`` (of ``check``): as ``model``, but errors are only reported.
-    """
-
-    MODEL = "model"
-    ERROR = "error"
-    DROP = "drop"
-    REPORT = "report"
 
 
 def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
@@ -80,47 +61,6 @@ def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
     if not all(isinstance(dtype, np.dtype) for dtype in set(frame.dtypes)):
         frame = frame.astype(float)
     return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
-
-
-def report_missing(
-    lacking: BoolArray, ids: Sequence[str], gap: str, where: str, policy: OnMissing, findings: Findings
-) -> None:
-    """Report people (N,) who have a ``gap``, such as "no age", as an error or a note."""
-    if not lacking.any():
-        return
-    offenders = _take_items(ids, np.flatnonzero(lacking))
-    code, text = ProblemCode.MISSING_VALUES, f"{format_count(len(offenders), 'person has', 'people have')} {gap}"
-    if policy in (OnMissing.ERROR, OnMissing.MODEL):
-        findings.error(code, text, where, _DROP_HINT, offenders=offenders)
-    elif policy is OnMissing.DROP:
-        findings.note(code, text, where, offenders=offenders, ending="; left out")
-    else:
-        ending = "; fit stops here unless told to leave them out"
-        findings.note(code, text, where, _DROP_HINT, offenders=offenders, ending=ending)
-
-
-def report_missing_cells(missing: BoolArray, ids: Sequence[str], worst: str, where: str, findings: Findings) -> None:
-    """Report missing cells, a mask (N, R), of people whose other regions are used; too many are an error."""
-    if not missing.any():
-        return
-    code, cells = ProblemCode.MISSING_VALUES, f"{missing.sum():,} of {missing.size:,} cells are missing ({worst})"
-    if missing.mean() > MAX_MISSING_SHARE:
-        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: leave out regions (--exclude) or people"
-        findings.error(code, cells, where, cure)
-        return
-    people = _take_items(ids, np.flatnonzero(missing.any(axis=1)))
-    what = f"{format_count(len(people), 'person has', 'people have')} a missing region, {cells}"
-    findings.note(code, what, where, offenders=people, ending="; their other regions are used")
-
-
-def find_unusable_rows(missing: BoolArray, ids: Sequence[str], where: str, findings: Findings) -> BoolArray:
-    """Report people who lack more than half of the regions, from a mask (N, R), and return them (N,)."""
-    is_short = np.asarray(missing.mean(axis=1) > 1.0 - MIN_MEASURED_SHARE)
-    if is_short.any():
-        people = _take_items(ids, np.flatnonzero(is_short))
-        what = f"{format_count(len(people), 'person has', 'people have')} fewer than half of the regions"
-        findings.warn(ProblemCode.MISSING_VALUES, what, where, offenders=people, ending="; left out")
-    return is_short
 
 
 class ColumnRanges(NamedTuple):
