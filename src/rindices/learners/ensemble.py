@@ -17,8 +17,8 @@ from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsa
 from rindices.selection.agreement import agreement
 
 SplitHalfAgreement = tuple[float, float, float]
-SHAPES = ("straight", "curved")
-"""Shapes of patterns, the simpler one first."""
+SHAPES = ("straight", "curved", "interacting")
+"""Shapes of patterns, the simpler ones first."""
 
 
 class HeldOutLikelihood(NamedTuple):
@@ -26,19 +26,20 @@ class HeldOutLikelihood(NamedTuple):
 
     Attributes
     ----------
-    shape : {'straight', 'curved'}
+    shape : {'straight', 'curved', 'interacting'}
         Shape of the member's patterns.
-    straight, curved : float, optional
+    straight, curved, interacting : float, optional
         With patterns of each shape; None for a shape that was not fitted.
     """
 
     shape: str
     straight: float | None
     curved: float | None
+    interacting: float | None = None
 
     def get_value(self, shape: str) -> float:
         """Return the likelihood with a shape; NaN if it was not fitted."""
-        value = self.straight if shape == "straight" else self.curved
+        value: float | None = getattr(self, shape)
         return float("nan") if value is None else value
 
 

@@ -21,7 +21,7 @@ from rindices.learners.log_transform import (
     log_with_tangent,
 )
 from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
-from rindices.learners.severity_points import N_STEPS, compute_log_copula, compute_step_basis, make_point_basis
+from rindices.learners.severity_points import N_STEPS, compute_growth, compute_log_copula, compute_step_basis
 from rindices.learners.severity_posterior import SeverityPosterior
 from rindices.preprocess.standardise import CONTROL_SD
 
@@ -221,7 +221,7 @@ class TrajectoryHead(ShiftHead):
     @cached_property
     def expected_variance(self) -> FloatArray:
         """Mean posterior variance (M,) of the severities of patients as the model describes them."""
-        basis = make_point_basis(len(self.steps), self.steps.shape[1])
+        basis = self.posterior.basis
         gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights
         rng = np.random.default_rng(0)
         density = np.exp(compute_log_copula(self.correlation))
@@ -245,6 +245,37 @@ class TrajectoryHead(ShiftHead):
             "precision": (n_regions, n_regions),
         }
         return super().shapes(n_regions, n_patterns) | own
+
+
+@dataclass(frozen=True)
+class InteractingHead(TrajectoryHead):
+    """As `TrajectoryHead`, of patterns whose change depends on the severities of the others.
+
+    Attributes
+    ----------
+    control_mean, control_scale, share, shift_mean, shift_scale, weights, steps, correlation, precision
+        As in `TrajectoryHead`.
+    interaction : (M, M)
+        Entry [k, m] is the relative increase of the change of pattern k at full severity of pattern m.
+    """
+
+    kind: ClassVar[str] = "interacting"
+    interaction: FloatArray
+
+    @cached_property
+    def posterior(self) -> SeverityPosterior:
+        """Posterior of the severities, given a person's numbers ``project(values)``."""
+        return SeverityPosterior.build(self.steps, self.weights, self.correlation, self.interaction)
+
+    def compute_curves(self, levels: FloatArray) -> FloatArray:
+        """Return the change of each region at severities (Q,), (Q, M, R), if the others are of medium severity."""
+        growth = compute_growth(np.full((1, len(self.steps)), 0.5), self.interaction)[0]
+        return TrajectoryHead.compute_curves(replace(self, steps=self.steps * growth[:, None, None]), levels)
+
+    @classmethod
+    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
+        """Return the required shape of each array, by name."""
+        return super().shapes(n_regions, n_patterns) | {"interaction": (n_patterns, n_patterns)}
 
 
 @dataclass(frozen=True)
@@ -329,7 +360,7 @@ class UpstreamHead(SurrealHead):
 MemberHead = ContrastiveHead | TrajectoryHead | SurrealHead
 """Head of a member of a study."""
 HEADS_BY_KIND: dict[str, type[MemberHead]] = {
-    head.kind: head for head in (ContrastiveHead, TrajectoryHead, SurrealHead, UpstreamHead)
+    head.kind: head for head in (ContrastiveHead, TrajectoryHead, InteractingHead, SurrealHead, UpstreamHead)
 }
 
 

@@ -81,6 +81,23 @@ def make_point_basis(n_patterns: int, n_steps: int = N_STEPS) -> FloatArray:
     return basis
 
 
+def compute_growth(z: FloatArray, interaction: FloatArray) -> FloatArray:
+    """Return the factor by which the other patterns multiply the change of each pattern.
+
+    Parameters
+    ----------
+    z : (G, M)
+    interaction : (M, M)
+        Entry [k, m] is the relative increase of the change of pattern k at full severity of pattern m; the diagonal
+        is 0.
+
+    Returns
+    -------
+    (G, M)
+    """
+    return np.asarray(1.0 + z @ interaction.T)
+
+
 def compute_log_copula(correlation: FloatArray) -> FloatArray:
     """Return the log density (G,) of a Gaussian copula with correlations (M, M) at the points of M patterns."""
     normal = make_normal_points(len(correlation))

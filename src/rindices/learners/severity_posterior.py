@@ -12,6 +12,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.learners.severity_points import (
+    compute_growth,
     compute_log_copula,
     compute_step_basis,
     make_point_basis,
@@ -101,11 +102,11 @@ class SeverityPosterior(NamedTuple):
     points : (G, M)
         z.
     basis : (G, M * K)
-        How far each step has been taken at each point.
+        How far each step has been taken at each point; times the growth of its pattern, where patterns interact.
     offset : (G,)
         Log density of the prior, minus half the squared size of the change.
     grid : _Grid or None
-        Where the points are a grid.
+        Where the points are a grid and patterns do not interact.
     """
 
     points: FloatArray
@@ -114,7 +115,9 @@ class SeverityPosterior(NamedTuple):
     grid: _Grid | None
 
     @classmethod
-    def build(cls, steps: FloatArray, weights: FloatArray, correlation: FloatArray) -> Self:
+    def build(
+        cls, steps: FloatArray, weights: FloatArray, correlation: FloatArray, interaction: FloatArray | None = None
+    ) -> Self:
         """Build the posterior of a model.
 
         Parameters
@@ -124,27 +127,15 @@ class SeverityPosterior(NamedTuple):
             C^-1 times the steps.
         correlation : (M, M)
             Of the copula.
+        interaction : (M, M), optional
+            See `compute_growth`; by default patterns do not interact.
         """
-        return cls.from_gram(steps.reshape(weights.shape[1], -1) @ weights, compute_log_copula(correlation), len(steps))
-
-    @classmethod
-    def from_gram(cls, gram: FloatArray, log_copula: FloatArray, n_patterns: int) -> Self:
-        """Build the posterior from products of the steps.
-
-        Parameters
-        ----------
-        gram : (M * K, M * K)
-            Steps times C^-1 times steps.
-        log_copula : (G,)
-            Log density of the prior.
-        n_patterns : int
-            M.
-        """
-        n_steps = len(gram) // n_patterns
-        points = make_severity_points(n_patterns)
-        basis = make_point_basis(n_patterns, n_steps)
-        offset = log_copula - 0.5 * ((basis @ gram) * basis).sum(axis=1)
-        return cls(points, basis, offset, _make_grid(n_patterns, n_steps, gram, offset))
+        n_patterns, n_steps = steps.shape[:2]
+        gram = steps.reshape(weights.shape[1], -1) @ weights
+        basis = compute_interacting_basis(n_patterns, n_steps, interaction)
+        offset = compute_log_copula(correlation) - 0.5 * ((basis @ gram) * basis).sum(axis=1)
+        grid = _make_grid(n_patterns, n_steps, gram, offset) if interaction is None else None
+        return cls(make_severity_points(n_patterns), basis, offset, grid)
 
     def compute_means(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior means of the severities, (N, M * K) -> (N, M)."""
@@ -164,10 +155,13 @@ class SeverityPosterior(NamedTuple):
         probabilities = self._compute_probabilities(numbers)[0]
         return np.asarray(probabilities @ self.points**2 - (probabilities @ self.points) ** 2)
 
-    def summarise(self, numbers: FloatArray) -> PosteriorSummary:
-        """Return the sums that EM needs, of people's shifts @ weights (N, M * K)."""
-        if self.grid is None:
-            return self._summarise_by_points(numbers)
+    def summarise(self, numbers: FloatArray, functions: FloatArray | None = None) -> PosteriorSummary:
+        """Return the sums that EM needs, of people's shifts @ weights (N, M * K).
+
+        With functions of z (G, T), ``basis`` has their expectations (N, T) instead of those of the basis.
+        """
+        if self.grid is None or functions is not None:
+            return self._summarise_by_points(numbers, functions)
         grid, sums = self.grid, _sum_over_grid(numbers, self.grid)
         if not (sums.total > _MIN_TOTAL).all():
             return self._summarise_by_points(numbers)
@@ -177,9 +171,10 @@ class SeverityPosterior(NamedTuple):
         log_sum = np.log(sums.total) + sums.log_scale - np.log(len(self.points))
         return PosteriorSummary(basis.T, log_sum, point_weights.ravel())
 
-    def _summarise_by_points(self, numbers: FloatArray) -> PosteriorSummary:
+    def _summarise_by_points(self, numbers: FloatArray, functions: FloatArray | None = None) -> PosteriorSummary:
         probabilities, log_sum = self._compute_probabilities(numbers)
-        return PosteriorSummary(probabilities @ self.basis, log_sum, probabilities.sum(axis=0))
+        expected = probabilities @ (self.basis if functions is None else functions)
+        return PosteriorSummary(expected, log_sum, probabilities.sum(axis=0))
 
     def _compute_probabilities(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the probability of each point (N, G), and the log of their mean before normalisation (N,)."""
@@ -191,6 +186,15 @@ class SeverityPosterior(NamedTuple):
         total = density.sum(axis=1, keepdims=True)
         density /= total
         return density, (top + np.log(total))[:, 0] - np.log(len(self.points))
+
+
+def compute_interacting_basis(n_patterns: int, n_steps: int, interaction: FloatArray | None) -> FloatArray:
+    """Return the basis (G, M * K) at the points of M patterns, times the growth of each pattern."""
+    basis = make_point_basis(n_patterns, n_steps)
+    if interaction is None:
+        return basis
+    growth = compute_growth(make_severity_points(n_patterns), interaction)
+    return np.asarray((basis.reshape(len(basis), n_patterns, n_steps) * growth[:, :, None]).reshape(basis.shape))
 
 
 @cache

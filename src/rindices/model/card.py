@@ -7,6 +7,7 @@ from string import Template
 import numpy as np
 
 from rindices.errors import join_names
+from rindices.learners.inference import TrajectoryHead
 from rindices.model.fitted import FittedModel
 from rindices.model.records import ModelCard
 from rindices.model.schemas import SCHEMA_VERSION
@@ -70,7 +71,7 @@ def _escape_cell(text: str) -> str:
 
 
 def _describe_scale(model: FittedModel) -> str:
-    if model.heads[0].kind == "trajectory":
+    if isinstance(model.heads[0], TrajectoryHead):
         return "The posterior mean of the severity, from 0 (none of the pattern) to 1 (the most severe patients)."
     if model.card.trained_on:
         return "0 is the average control, 1 the patients' 98th percentile; values below 0 or above 1 occur."

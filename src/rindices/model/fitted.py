@@ -1,7 +1,7 @@
 """The fitted model: apply, save, load. Its file holds all that a new table needs, and no code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -13,12 +13,10 @@ import pandas as pd
 from rindices._typing import FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
 from rindices.errors import (
-    ModelError,
     PreprocessingError,
     Problem,
     ProblemCode,
     Severity,
-    describe_os_error,
 )
 from rindices.learners.inference import MemberHead
 from rindices.model.apply_checks import check_regions, check_results, check_scale
@@ -32,9 +30,9 @@ from rindices.model.measured import (
 )
 from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
 from rindices.model.records import ModelCard, SelectionRecord
-from rindices.model.safetensors_io import write_safetensors
-from rindices.model.schemas import SCHEMA_VERSION, read_model_parts
+from rindices.model.schemas import read_model_parts
 from rindices.model.summed_regions import RegionSums, add_summed_regions
+from rindices.model.writing import write_model
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import ID, SESSION, Cohort
@@ -311,6 +309,20 @@ class FittedModel:
 
         return make_region_order(self)
 
+    def interactions(self) -> pd.DataFrame:
+        """Return how the patterns strengthen or weaken each other.
+
+        Returns
+        -------
+        DataFrame
+            One row per ordered pair of patterns: ``pattern``, ``other``, ``factor``, by which full severity of the
+            other multiplies the change of the pattern, and its 95 % interval over members, ``low`` and ``high``. Empty
+            where the changes of the patterns add up.
+        """
+        from rindices.model.interactions import make_interaction_table
+
+        return make_interaction_table(self)
+
     def _make_index_columns(
         self, indices: FloatArray, variance: FloatArray, added: FloatArray | None
     ) -> dict[str, FloatArray]:
@@ -352,23 +364,7 @@ class FittedModel:
         ModelError
             If the file cannot be written.
         """
-        arrays = {**self.preprocessing.to_arrays(), "patterns": self.patterns}
-        for index, head in enumerate(self.heads):
-            arrays |= {f"member{index}.{name}": array for name, array in head.to_arrays().items()}
-        if self.patterns_se is not None:
-            arrays |= {"patterns_se": self.patterns_se}
-        for name, part in (("training", self.training), ("intervals", self.intervals)):
-            arrays |= {} if part is None else {f"{name}.{key}": array for key, array in _collect_arrays(part).items()}
-        metadata = self.card.to_dict() | self.preprocessing.to_dict()
-        metadata |= {"schema": SCHEMA_VERSION, "kind": self.heads[0].kind, "n_patterns": self.n_patterns}
-        metadata |= {"members": len(self.heads), "orders": [list(order) for order in self.orders]}
-        metadata |= {"sums": {region: list(parts) for region, parts in self.sums.items()}}
-        metadata |= {"training_distances": None if self.training is None else len(self.training.distances)}
-        metadata |= {"interval_knots": None if self.intervals is None else self.intervals.knots.shape[1]}
-        try:
-            write_safetensors(Path(path), arrays, metadata)
-        except OSError as error:
-            raise ModelError(f"cannot write {path} ({describe_os_error(error)}): check the folder.") from error
+        write_model(self, Path(path))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -394,7 +390,3 @@ def load(path: str | PathLike[str]) -> FittedModel:
         If the file is damaged, or is not a model.
     """
     return FittedModel.load(path)
-
-
-def _collect_arrays(part: TrainingDistribution | CalibratedIntervals) -> dict[str, FloatArray]:
-    return {field.name: getattr(part, field.name) for field in fields(part)}

@@ -15,6 +15,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.learners.inference import SEVERITY_LEVELS, Head, TrajectoryHead
+from rindices.learners.severity_points import compute_growth
 
 NOMINAL_COVERAGE = 0.9
 NOISE_INFLATION = 1.1  # normal variation of new people relative to the controls that the inverse was fitted to
@@ -100,6 +101,7 @@ def calibrate_intervals(
     patients: FloatArray,
     share: float,
     seed: int,
+    interaction: FloatArray | None = None,
 ) -> CalibratedIntervals:
     """Estimate the offsets from simulated people of known severity.
 
@@ -116,6 +118,8 @@ def calibrate_intervals(
     share : float
         Share of the people that each member was trained on.
     seed : int
+    interaction : (M, M), optional
+        Of patterns whose change depends on the severities of the others (`rindices.learners.severity_points`).
 
     Returns
     -------
@@ -124,7 +128,7 @@ def calibrate_intervals(
     rng = np.random.default_rng([seed, 5])
     inferred = infer(patients)
     severities = _draw_severities(inferred, _N_SIMULATED, rng)
-    change = _interpolate_change(patterns, severities)
+    change = _interpolate_change(patterns, severities, _compute_relative_growth(severities, interaction))
     people = head.apply_change(controls[rng.integers(len(controls), size=_N_SIMULATED)], change)
     signal = infer(head.apply_change(np.broadcast_to(controls.mean(axis=0), change.shape), change))
     indices = signal + NOISE_INFLATION * (infer(people) - signal)
@@ -142,15 +146,23 @@ def _draw_severities(inferred: FloatArray, n_people: int, rng: np.random.Generat
     return np.asarray((ranks[rows] + rng.random((n_people, inferred.shape[1]))) / len(inferred))
 
 
-def _interpolate_change(patterns: FloatArray, severities: FloatArray) -> FloatArray:
-    """Return the change (N, R) at severities (N, M), in standard deviations of controls."""
+def _compute_relative_growth(severities: FloatArray, interaction: FloatArray | None) -> FloatArray:
+    """Return the growth of each pattern (N, M), relative to others of medium severity."""
+    if interaction is None:
+        return np.ones_like(severities)
+    medium = np.full((1, severities.shape[1]), 0.5)
+    return compute_growth(severities, interaction) / compute_growth(medium, interaction)
+
+
+def _interpolate_change(patterns: FloatArray, severities: FloatArray, growth: FloatArray) -> FloatArray:
+    """Return the change (N, R) at severities and growth (N, M), in standard deviations of controls."""
     levels = np.array([0.0, *SEVERITY_LEVELS])
     curves = np.concatenate([np.zeros_like(patterns[:1]), patterns])
     change = np.zeros((len(severities), patterns.shape[2]))
     for k, z in enumerate(severities.T):
         left = np.clip(np.searchsorted(levels, z, side="right") - 1, 0, len(levels) - 2)
         fraction = ((z - levels[left]) / (levels[left + 1] - levels[left]))[:, None]
-        change += (1 - fraction) * curves[left, k] + fraction * curves[left + 1, k]
+        change += growth[:, k, None] * ((1 - fraction) * curves[left, k] + fraction * curves[left + 1, k])
     return change
 
 

@@ -44,8 +44,8 @@ class MemberCountRecord(Record):
 class HeldOutLikelihoodRecord(Record):
     """Mean log-likelihood of the patients that members have not seen, by the shape of the patterns.
 
-    ``shape`` is the shape of the members, 'straight' or 'curved'. ``below_best`` is how far the setting is below the
-    most likely one, with its standard error over members.
+    ``shape`` is the shape of the members, 'straight', 'curved' or 'interacting'. ``below_best`` is how far the setting
+    is below the most likely one, with its standard error over members.
     """
 
     shape: str
@@ -53,6 +53,7 @@ class HeldOutLikelihoodRecord(Record):
     curved: float | None
     below_best: float | None = None
     below_best_se: float | None = None
+    interacting: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,9 @@ ONSET_SHARE = 0.25
 MIN_FINAL_CHANGE = 0.2
 """Final change, in control standard deviations, below which a region has no onset of its own. A region that hardly
 changes says little about its curve, which then follows the common course of its pattern."""
+_ONSET_RESOLUTION = 0.025
+"""Standard error of an onset that members share: curves have steps of 0.2, and the prior draws regions together. Chosen
+on simulated cohorts of seeds 500 to 504, so that 95 % intervals cover about 90 % at 150 controls and 200 patients."""
 _STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
 
 _KEYS = {
@@ -210,7 +213,8 @@ def _make_onset_table(model: FittedModel) -> pd.DataFrame:
     (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
     member_onsets = compute_onsets(steps)
     onsets = member_onsets.mean(axis=0)
-    ends = tuple(np.clip(end, 0.0, 1.0) for end in _compute_interval(model, member_onsets, onsets))
+    interval = _compute_interval(model, member_onsets, onsets, _ONSET_RESOLUTION)
+    ends = tuple(np.clip(end, 0.0, 1.0) for end in interval)
     belongs = (np.abs(change) >= MIN_FINAL_CHANGE) & ~((low <= 0.0) & (high >= 0.0))
     index = pd.MultiIndex.from_product([model.index_names, model.regions], names=["pattern", "region"])
     columns = {"onset": onsets, "onset_low": ends[0], "onset_high": ends[1]}
@@ -235,12 +239,18 @@ def _compute_changes(model: FittedModel, levels: FloatArray) -> tuple[FloatArray
     return change, *compute_confidence_interval(change, _interpolate(errors, levels), len(model.heads))
 
 
-def _compute_interval(model: FittedModel, members: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member."""
+def _compute_interval(
+    model: FittedModel, members: FloatArray, centre: FloatArray, shared_error: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member.
+
+    ``shared_error`` is a standard error that all members have in common.
+    """
     if len(members) < 2:
         return np.full_like(centre, np.nan), np.full_like(centre, np.nan)
     share = SUBSAMPLE_SHARE if model.card.interval_over == "people" else 1.0
-    return compute_confidence_interval(centre, compute_standard_error(members, share), len(members))
+    error = np.hypot(compute_standard_error(members, share), shared_error)
+    return compute_confidence_interval(centre, error, len(members))
 
 
 def _interpolate(values: FloatArray, levels: FloatArray) -> FloatArray:

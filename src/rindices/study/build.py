@@ -16,6 +16,7 @@ from rindices.learners.ensemble import Member, choose_common_shape, rescale_cons
 from rindices.learners.pattern_stability import PatternStability, assess_pattern_stability
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import CITATION, FittedModel
+from rindices.model.interactions import average_interaction
 from rindices.model.intervals import calibrate_intervals
 from rindices.model.novelty import TrainingDistribution
 from rindices.model.records import (
@@ -90,6 +91,7 @@ def _make_held_out_record(members: Sequence[Member], best: FloatArray, values: F
         shape=choose_common_shape(held_out),
         straight=_average([each.straight for each in held_out]),
         curved=_average([each.curved for each in held_out]),
+        interacting=_average([each.interacting for each in held_out]),
         below_best=_finite_or_none(float(differences.mean())),
         below_best_se=_finite_or_none(error),
     )
@@ -194,7 +196,14 @@ def build_model(
         card=replace(card, pattern_evidence=records),
         selection=replace(selection, patterns=records),
         intervals=calibrate_intervals(
-            fitted.infer, heads[0], patterns, completed[~cohort.is_patient], X[cohort.is_patient], share, seed
+            fitted.infer,
+            heads[0],
+            patterns,
+            completed[~cohort.is_patient],
+            X[cohort.is_patient],
+            share,
+            seed,
+            average_interaction(fitted),
         ),
     )
 

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from rindices.errors import InputError
-from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
+from rindices.learners.inference import SEVERITY_LEVELS, InteractingHead, TrajectoryHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import fit_trajectory_members
+from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
+from tests.cohorts import simulate_few_regions
 from tests.learners.trajectory.helpers import UnfoldingCohort, simulate_unfolding
 
 
@@ -33,6 +35,31 @@ def test_the_right_shape_is_chosen_and_severities_are_found(last_onset: float, s
         assert pattern_c_index(cohort.z, r[cohort.y == 1]).mean > 0.8
         np.testing.assert_array_equal(member.patterns, member.head.compute_curves(np.array(SEVERITY_LEVELS)))
         np.testing.assert_allclose(member.head.compute_curves(np.zeros(1)), 0.0, atol=1e-12)
+
+
+def test_interacting_patterns_are_chosen_where_one_makes_the_other_stronger() -> None:
+    simulated = simulate_few_regions("together", seed=0)
+    cohort = simulated.cohort
+    people = PreparedPeople(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp))
+    (member,) = fit_trajectory_members(people, 3, [0], seed=0)
+    assert member.held_out is not None
+    assert member.held_out.shape == "interacting"
+    assert member.evidence is not None
+    assert isinstance(member.head, InteractingHead)
+    arrays = member.head.to_arrays()
+    assert {name: array.shape for name, array in arrays.items()} == InteractingHead.shapes(people.X.shape[1], 3)
+    found = InteractingHead.from_arrays(arrays).infer(people.X)
+    np.testing.assert_array_equal(found, member.head.infer(people.X))
+    (additive,) = fit_trajectory_members(people, 3, [0], seed=0, shape="curved", evidence=False)
+    both = (pattern_c_index(simulated.truth, r[people.y == 1]).mean for r in (found, additive.head.infer(people.X)))
+    assert next(both) > next(both) + 0.02
+
+
+def test_a_single_pattern_has_no_interactions() -> None:
+    people = prepare(simulate_unfolding(n_controls=60, n_patients=90))
+    member = fit_trajectory_members(people, 1, [0], seed=1, evidence=False)[0]
+    assert member.held_out is not None
+    assert member.held_out.interacting is None
 
 
 def test_members_do_not_depend_on_the_others_of_their_set_and_arrays_keep_them() -> None:

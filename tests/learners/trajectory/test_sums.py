@@ -3,21 +3,41 @@
 import numpy as np
 import pytest
 
-from rindices.learners.inference import TrajectoryHead
-from rindices.learners.severity_points import compute_log_copula, make_point_basis, make_severity_points
+from rindices.learners.inference import InteractingHead, TrajectoryHead
+from rindices.learners.severity_points import compute_log_copula, make_severity_points
 from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
 
 N_REGIONS = 8
 
 
-@pytest.fixture
-def model() -> TrajectoryModel:
+@pytest.fixture(params=["additive", "interacting"])
+def model(request: pytest.FixtureRequest) -> TrajectoryModel:
     rng = np.random.default_rng(0)
     root = rng.normal(size=(N_REGIONS, N_REGIONS))
     correlation = np.array([[1.0, 0.4], [0.4, 1.0]])
     noise = root @ root.T / N_REGIONS + 0.3 * np.eye(N_REGIONS)
-    return TrajectoryModel(-rng.random((2, 5, N_REGIONS)), noise, correlation, np.full((2, 5), 0.2))
+    interaction = np.array([[0.0, 0.8], [-0.4, 0.0]]) if request.param == "interacting" else None
+    return TrajectoryModel(-rng.random((2, 5, N_REGIONS)), noise, correlation, np.full((2, 5), 0.2), interaction)
+
+
+def make_head(model: TrajectoryModel) -> TrajectoryHead:
+    ones, zeros = np.ones(N_REGIONS), np.zeros(N_REGIONS)
+    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.compute_weights(), model.steps, model.correlation)
+    precision = np.linalg.inv(model.noise)
+    if model.interaction is None:
+        return TrajectoryHead(*arrays, precision)
+    return InteractingHead(*arrays, precision, model.interaction)
+
+
+def compute_changes(model: TrajectoryModel) -> np.ndarray:
+    """Change of each region at each point, one pattern after the other."""
+    points, changes = make_severity_points(2), np.zeros((len(make_severity_points(2)), N_REGIONS))
+    for row, z in zip(changes, points, strict=True):
+        for k in range(2):
+            growth = 1.0 if model.interaction is None else 1.0 + model.interaction[k, 1 - k] * z[1 - k]
+            row += growth * (np.clip(5 * z[k] - np.arange(5), 0, 1) @ model.steps[k])
+    return changes
 
 
 def make_people(n: int, share: float = 0.3) -> np.ndarray:
@@ -32,7 +52,7 @@ def make_people(n: int, share: float = 0.3) -> np.ndarray:
 def compute_probabilities(person: np.ndarray, model: TrajectoryModel) -> tuple[np.ndarray, float]:
     """Probabilities of the points and log-likelihood, by the densities of the measured regions."""
     o = ~np.isnan(person)
-    changes = make_point_basis(2) @ model.flat_steps
+    changes = compute_changes(model)
     noise = model.noise[np.ix_(o, o)]
     deviations = person[o] - changes[:, o]
     density = -0.5 * ((deviations @ np.linalg.inv(noise)) * deviations).sum(axis=1)
@@ -43,20 +63,19 @@ def compute_probabilities(person: np.ndarray, model: TrajectoryModel) -> tuple[n
 def test_sums_with_missing_cells_against_a_loop(model: TrajectoryModel) -> None:
     patients = make_people(25)
     sums = PatientSums.compute(patients, model)
-    basis = make_point_basis(2)
+    changes, basis = compute_changes(model), model.point_basis
     cross, scatter, weights = np.zeros((N_REGIONS, 10)), np.zeros((N_REGIONS, N_REGIONS)), np.zeros(len(basis))
     for person in patients:
         m = np.isnan(person)
         p = compute_probabilities(person, model)[0]
         slope = np.linalg.solve(model.noise[np.ix_(~m, ~m)], model.noise[np.ix_(~m, m)])
-        changes = basis @ model.flat_steps
         completed = np.repeat(person[None], len(basis), axis=0)  # at each point
         completed[:, m] = changes[:, m] + (person[~m] - changes[:, ~m]) @ slope
         cross += completed.T @ (p[:, None] * basis)
         scatter += completed.T @ (p[:, None] * completed)
         scatter[np.ix_(m, m)] += model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
         weights += p
-    np.testing.assert_allclose(sums.cross, cross)
+    np.testing.assert_allclose(model.combine(sums.cross), cross)
     np.testing.assert_allclose(sums.scatter, scatter)
     np.testing.assert_allclose(sums.point_weights, weights)
     assert sums.number == 25
@@ -94,10 +113,7 @@ def test_controls_with_missing_cells(model: TrajectoryModel) -> None:
 @pytest.mark.parametrize("n_missing", [1, 3, 6])
 def test_a_head_infers_from_the_measured_regions(model: TrajectoryModel, n_missing: int) -> None:
     rng = np.random.default_rng(n_missing)
-    ones, zeros = np.ones(N_REGIONS), np.zeros(N_REGIONS)
-    precision = np.linalg.inv(model.noise)
-    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.compute_weights(), model.steps, model.correlation)
-    head = TrajectoryHead(*arrays, precision)
+    head = make_head(model)
     people = rng.normal(-1.0, 1.0, size=(7, N_REGIONS))
     missing = rng.choice(N_REGIONS, n_missing, replace=False)
     people[:, np.sort(missing)] = np.nan
@@ -113,13 +129,10 @@ def test_a_head_infers_from_the_measured_regions(model: TrajectoryModel, n_missi
 
 def test_expected_variance_is_the_mean_over_patients_of_the_model(model: TrajectoryModel) -> None:
     rng = np.random.default_rng(0)
-    ones, zeros = np.ones(N_REGIONS), np.zeros(N_REGIONS)
-    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.compute_weights(), model.steps, model.correlation)
-    head = TrajectoryHead(*arrays, np.linalg.inv(model.noise))
-    points = make_severity_points(2)
+    head, points = make_head(model), make_severity_points(2)
     density = np.exp(compute_log_copula(model.correlation))
     drawn = rng.choice(len(points), 4_000, p=density / density.sum())
-    noise = rng.multivariate_normal(zeros, model.noise, size=4_000)
-    people = (make_point_basis(2) @ model.flat_steps)[drawn] + noise
+    noise = rng.multivariate_normal(np.zeros(N_REGIONS), model.noise, size=4_000)
+    people = compute_changes(model)[drawn] + noise
     error = np.square(head.infer(people) - points[drawn]).mean(axis=0)  # of posterior means it is the variance
     np.testing.assert_allclose(head.expected_variance, error, rtol=0.1)

@@ -27,9 +27,10 @@ class DiseaseTrajectories(Learner):
         Seed of the members' people.
     members : int, default=5
         Number of members.
-    shape : {'auto', 'straight', 'curved'}, default='auto'
-        Straight: all regions of a pattern change together. Curved: each in its own stage. ``auto`` chooses by the
-        likelihood of people that members have not seen.
+    shape : {'auto', 'straight', 'curved', 'interacting'}, default='auto'
+        Straight: all regions of a pattern change together. Curved: each in its own stage. Interacting: curved, and the
+        change of a pattern also depends on the severities of the others. ``auto`` chooses by the likelihood of people
+        that members have not seen.
     reference : array-like of shape (R, R), default=None
         Correlations of the regions in a reference population of healthy people.
 

@@ -8,7 +8,9 @@ same steps.
 
 The prior of a region's K steps in pattern m is N(0, tau_jm Q_m). Each tau is learnt, which makes patterns sparse.
 Q_m = rho d d' + (1 - rho) diag(d^2), with d the common steps of the pattern. With rho = 1 all regions follow the common
-steps (shape ``straight``), and d is learnt; with rho < 1 each region may deviate from them (``curved``).
+steps (shape ``straight``), and d is learnt; with rho < 1 each region may deviate from them (``curved``). In the shape
+``interacting``, the change h_k(z_k) of a curved pattern is multiplied by 1 + sum_m Gamma_km z_m: disease of one kind
+makes the other kind stronger or weaker.
 
 People enter only through sums over people (`trajectory.sums`), so the same arithmetic can run where people
 cannot be pooled. Shape letters: N people, R regions, M patterns, K steps, G points of z.
@@ -23,20 +25,23 @@ from scipy.optimize import nnls
 from rindices._typing import FloatArray
 from rindices.learners.contrastive.sparse_patterns import invert_positive_definite
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
-from rindices.learners.severity_points import make_normal_points
+from rindices.learners.severity_points import make_normal_points, make_point_basis, make_severity_points
 from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
 
-RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9}
+RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 0.9}
 """Share of the prior variance of a region's steps that is common to the regions of a pattern."""
-MAX_ITERATIONS = 40
-"""Largest number of M steps."""
+MAX_ITERATIONS = {"straight": 40, "curved": 40, "interacting": 100}
+"""Largest number of M steps by shape; interactions converge slowly."""
 _MIN_GAIN = 1e-3  # in the mean log-likelihood of held-out patients
 _PATIENCE = 5  # M steps without that gain after which EM ends
 _MAX_VARIANCE_CHANGE = 10.0  # factor by which a prior variance changes at most in one step
 _CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
 _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
 _MIN_PRIOR_VARIANCE = 1e-10
+_INTERACTION_SD = 0.5  # of the prior of the interactions, whose mean is 0
+_MAX_INTERACTION = 3.0
+_MIN_GROWTH = 0.1  # of a pattern, at full severity of all others
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
 
 
@@ -65,7 +70,7 @@ def fit_trajectories(
     shape: str,
     target: ReferenceTarget | None = None,
     held_out: FloatArray | None = None,
-    n_iterations: int = MAX_ITERATIONS,
+    n_iterations: int | None = None,
 ) -> TrajectoryFit:
     """Maximise the likelihood from a start.
 
@@ -75,14 +80,14 @@ def fit_trajectories(
         Shifts from the controls' mean, in control standard deviations. Missing cells are NaN; the likelihood is then
         that of the measured cells.
     start : TrajectoryModel
-    shape : {'straight', 'curved'}
+    shape : {'straight', 'curved', 'interacting'}
     target : ReferenceTarget, optional
         Correlations of a reference population, for C.
     held_out : (N, R), optional
         Other patients. EM ends when they do not become more likely any more, and the model under which they are most
         likely is returned: in small samples, further steps would fit chance.
-    n_iterations : int
-        Number of M steps; the largest number if there are held-out patients.
+    n_iterations : int, optional
+        Number of M steps, by default `MAX_ITERATIONS`; the largest number if there are held-out patients.
 
     Returns
     -------
@@ -90,9 +95,11 @@ def fit_trajectories(
     """
     control_sums, rho = ControlSums.compute(controls, start), RHO_BY_SHAPE[shape]
     is_complete = not np.isnan(controls).any()
+    if shape == "interacting" and start.interaction is None:
+        start = start._replace(interaction=np.zeros_like(start.correlation))
     model, variances = start, _initialise_variances(start)
     best = TrajectoryFit(start, 0, _compute_mean_likelihood(held_out, start))
-    for iteration in range(1, n_iterations + 1):
+    for iteration in range(1, (n_iterations or MAX_ITERATIONS[shape]) + 1):
         sums = PatientSums.compute(patients, model)
         control_sums = control_sums if is_complete else ControlSums.compute(controls, model)
         model, variances = update_model(model, variances, sums, control_sums, rho, target)
@@ -129,19 +136,29 @@ def update_model(
     model : TrajectoryModel
     variances : (M, R)
     """
-    posterior = model.make_posterior()
-    gram = (posterior.basis * sums.point_weights[:, None]).T @ posterior.basis
-    common = _update_common_steps(model, sums, gram) if rho == 1.0 else model.common
-    steps, variances = _update_steps(model._replace(common=common), variances, sums, gram, rho)
-    flat = steps.reshape(len(gram), -1)
-    explained = sums.cross @ flat
+    cross, gram = model.combine(sums.cross), _compute_gram(model, sums)
+    if rho == 1.0:
+        model = model._replace(common=_update_common_steps(model, cross, gram))
+    steps, variances = _update_steps(model, variances, cross, gram, rho)
+    model = model._replace(steps=steps)
+    if model.interaction is not None:
+        model = model._replace(interaction=_update_interaction(model, sums))
+        cross, gram = model.combine(sums.cross), _compute_gram(model, sums)
+    flat = model.flat_steps
+    explained = cross @ flat
     scatter = control_sums.scatter + sums.scatter - explained - explained.T + flat.T @ gram @ flat
     number = control_sums.number + sums.number
     noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
     if target is not None:
         noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
-    correlation = _estimate_correlation(sums, model.correlation.shape[0])
-    return TrajectoryModel(steps, noise, correlation, common), variances
+    correlation = _estimate_correlation(sums, len(steps))
+    return model._replace(noise=noise, correlation=correlation), variances
+
+
+def _compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
+    """Return the sum over patients of E[basis basis'], (M * K, M * K)."""
+    basis = model.point_basis
+    return np.asarray((basis * sums.point_weights[:, None]).T @ basis)
 
 
 def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel) -> float:
@@ -157,7 +174,7 @@ def _initialise_variances(model: TrajectoryModel) -> FloatArray:
 
 
 def _update_steps(
-    model: TrajectoryModel, variances: FloatArray, sums: PatientSums, gram: FloatArray, rho: float
+    model: TrajectoryModel, variances: FloatArray, cross: FloatArray, gram: FloatArray, rho: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the posterior mean of the steps (M, K, R) and updated variances (M, R), one pattern after the other.
 
@@ -168,7 +185,7 @@ def _update_steps(
     """
     steps, variances = model.steps.copy(), variances.copy()
     for m, common in enumerate(model.common):
-        root, unexplained = _isolate_pattern(m, steps, sums, gram)
+        root, unexplained = _isolate_pattern(m, steps, cross, gram)
         prior = rho * np.outer(common, common) + (1.0 - rho) * np.diag(common**2)
         scales, basis = np.linalg.eigh(root.T @ prior @ root)
         raw = basis.T @ solve_triangular(root, unexplained, lower=True)
@@ -187,13 +204,13 @@ def _update_steps(
     return steps, variances
 
 
-def _update_common_steps(model: TrajectoryModel, sums: PatientSums, gram: FloatArray) -> FloatArray:
+def _update_common_steps(model: TrajectoryModel, cross: FloatArray, gram: FloatArray) -> FloatArray:
     """Return the most likely common steps (M, K) of straight patterns; none is negative."""
     common = model.common.copy()
     for m, before in enumerate(model.common):
         pattern = before @ model.steps[m] / (before @ before)
         weights = np.linalg.solve(model.noise, pattern)
-        root, unexplained = _isolate_pattern(m, model.steps, sums, gram)
+        root, unexplained = _isolate_pattern(m, model.steps, cross, gram)
         target = solve_triangular(root, unexplained @ weights / (pattern @ weights), lower=True)
         solution = nnls(root.T, target)[0]
         if solution.sum() > 0:
@@ -201,7 +218,7 @@ def _update_common_steps(model: TrajectoryModel, sums: PatientSums, gram: FloatA
     return common
 
 
-def _isolate_pattern(m: int, steps: FloatArray, sums: PatientSums, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _isolate_pattern(m: int, steps: FloatArray, cross: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the Cholesky factor (K, K) of the information on a pattern's steps, and their right-hand side (K, R).
 
     The right-hand side is the sum of E[basis] x', less what the other patterns explain.
@@ -210,10 +227,37 @@ def _isolate_pattern(m: int, steps: FloatArray, sums: PatientSums, gram: FloatAr
     rows = slice(m * n_steps, (m + 1) * n_steps)
     others = steps.copy()
     others[m] = 0.0
-    unexplained = sums.cross[:, rows].T - gram[rows] @ others.reshape(-1, n_regions)
+    unexplained = cross[:, rows].T - gram[rows] @ others.reshape(-1, n_regions)
     information = gram[rows, rows]
     ridge = 1e-9 * np.trace(information) * np.eye(n_steps)
     return np.linalg.cholesky(information + ridge), unexplained
+
+
+def _update_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
+    """Return the posterior mode of the interactions (M, M), given the steps: a ridge regression of M * (M - 1) numbers.
+
+    The feature of the pair (k, m) is z_m h_k(z_k).
+    """
+    n_patterns, n_steps = model.steps.shape[:2]
+    points, basis, weights = (
+        make_severity_points(n_patterns),
+        make_point_basis(n_patterns, n_steps),
+        model.compute_weights(),
+    )
+    pairs = [(k, m) for k in range(n_patterns) for m in range(n_patterns) if k != m]
+    blocks = [slice(k * n_steps, (k + 1) * n_steps) for k in range(n_patterns)]
+    features = np.zeros((len(pairs), *basis.shape))  # in the basis of the steps, (pairs, G, M * K)
+    for feature, (k, m) in zip(features, pairs, strict=True):
+        feature[:, blocks[k]] = points[:, m, None] * basis[:, blocks[k]]
+    weighted = features @ (model.flat_steps @ weights) * sums.point_weights[:, None]
+    information = np.tensordot(weighted, features, axes=([1, 2], [1, 2])) + np.eye(len(pairs)) / _INTERACTION_SD**2
+    parts = sums.cross.reshape(len(weights), n_patterns + 1, -1)
+    observed = [float((parts[:, m + 1, blocks[k]] * weights[:, blocks[k]]).sum()) for k, m in pairs]
+    solution = np.linalg.solve(information, observed - np.tensordot(weighted, basis, axes=([1, 2], [0, 1])))
+    interaction = np.zeros((n_patterns, n_patterns))
+    lowest = -(1.0 - _MIN_GROWTH) / (n_patterns - 1)
+    interaction[tuple(np.transpose(pairs))] = np.clip(solution, lowest, _MAX_INTERACTION)
+    return interaction
 
 
 def _estimate_correlation(sums: PatientSums, n_patterns: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Ensemble members of the trajectory learner, and their choice between straight and curved patterns.
+"""Ensemble members of the trajectory learner, and their choice between straight, curved and interacting patterns.
 
 Each member is fitted to its own random four fifths of controls and of patients. The likelihood of the patients that it
 has not seen tells which shape, and which number of patterns, describes other people best.
@@ -6,7 +6,7 @@ has not seen tells which shape, and which number of patterns, describes other pe
 Shape letters: S members, N people, R regions, M patterns, K steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,21 +23,20 @@ from rindices.learners.ensemble import (
     choose_shape,
     compute_split_half_agreement,
 )
-from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, TrajectoryHead
+from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, TrajectoryHead
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.severity_points import N_STEPS
 from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
-from rindices.learners.trajectory.expectation_maximisation import (
-    MAX_ITERATIONS,
-    TrajectoryFit,
-    fit_trajectories,
-)
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, fit_trajectories
 from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.threads import limit_blas_threads
 
+MAX_INTERACTING_PATTERNS = 5
+"""Largest number of patterns for which interactions are tried."""
+_PATH_BY_SHAPE = {"straight": ("straight",), "curved": ("curved",), "interacting": ("curved", "interacting")}
 _MIN_STEP_SHARE = 0.02  # of the mean step, at the start
 
 
@@ -60,7 +59,7 @@ def fit_trajectory_members(
         Numbers of the members.
     seed : int
         Members of one number see the same people, whatever the number of patterns.
-    shape : {'auto', 'straight', 'curved'}
+    shape : {'auto', 'straight', 'curved', 'interacting'}
         ``auto``: the shape under which the patients that members have not seen are more likely, on average.
     evidence : bool
         Whether to measure the agreement of fits on disjoint halves.
@@ -70,15 +69,15 @@ def fit_trajectory_members(
     list of Member
     """
     cohort = _ShiftedPeople(people, n_patterns)
-    shapes = SHAPES if shape == "auto" else (shape,)
+    shapes = _list_shapes(n_patterns) if shape == "auto" else _PATH_BY_SHAPE[shape]
     rngs = [np.random.default_rng([seed, number]) for number in numbers]
     fits = [_fit_shapes(cohort, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), shapes, rng) for rng in rngs]
     chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, fit in zip(numbers, rngs, fits, strict=True):
         head, curves = cohort.make_head(fit[chosen].model)
-        n_iterations = max(1, fit[chosen].n_iterations)
-        halves = _measure_split_half_agreement(cohort, chosen, n_iterations, rng) if evidence else None
+        n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
+        halves = _measure_split_half_agreement(cohort, n_iterations, rng) if evidence else None
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, _get_held_out(fit, chosen)))
     return members
 
@@ -105,7 +104,7 @@ class _ShiftedPeople:
 
     @limit_blas_threads()
     def fit(
-        self, subsample: Subsample, start: LinearStart, shape: str, n_iterations: int | None = None
+        self, subsample: Subsample, start: TrajectoryModel, shape: str, n_iterations: int | None = None
     ) -> TrajectoryFit:
         """Fit patterns of a shape to the people of a subsample; without a number, the others tell when to end."""
         shifts, y = self.shifts[subsample.seen], self.y[subsample.seen]
@@ -114,18 +113,22 @@ class _ShiftedPeople:
         return fit_trajectories(
             shifts[y == 0],
             shifts[y == 1],
-            make_trajectory_start(start),
+            start,
             shape,
             target,
             held_out,
-            n_iterations or MAX_ITERATIONS,
+            n_iterations,
         )
 
     def make_head(self, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
         """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations."""
         preparation = replace(self.head, weights=model.compute_weights()).to_arrays()
         precision = np.asarray(np.linalg.inv(model.noise))
-        head = TrajectoryHead(**preparation, steps=model.steps, correlation=model.correlation, precision=precision)
+        arrays = preparation | {"steps": model.steps, "correlation": model.correlation, "precision": precision}
+        if model.interaction is None:
+            head = TrajectoryHead(**arrays)
+        else:
+            head = InteractingHead(**arrays, interaction=model.interaction)
         return head, head.compute_curves(np.array(SEVERITY_LEVELS))
 
 
@@ -142,9 +145,16 @@ def make_trajectory_start(start: LinearStart) -> TrajectoryModel:
 def _fit_shapes(
     cohort: _ShiftedPeople, subsample: Subsample, shapes: Sequence[str], rng: np.random.Generator
 ) -> dict[str, TrajectoryFit]:
-    """Return the fit of each shape to the people of a subsample."""
-    start = cohort.fit_start(subsample, rng)
-    return {shape: cohort.fit(subsample, start, shape) for shape in shapes}
+    """Return the fit of each shape to the people of a subsample; interacting patterns start from curved ones."""
+    start, fits = make_trajectory_start(cohort.fit_start(subsample, rng)), dict[str, TrajectoryFit]()
+    for shape in shapes:
+        fits[shape] = cohort.fit(subsample, fits["curved"].model if shape == "interacting" else start, shape)
+    return fits
+
+
+def _list_shapes(n_patterns: int) -> tuple[str, ...]:
+    """Return the shapes that are compared; interactions need at least two patterns, and points that are few."""
+    return SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
 
 
 def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
@@ -153,12 +163,16 @@ def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihoo
 
 
 def _measure_split_half_agreement(
-    cohort: _ShiftedPeople, shape: str, n_iterations: int, rng: np.random.Generator
+    cohort: _ShiftedPeople, n_iterations: Mapping[str, int], rng: np.random.Generator
 ) -> SplitHalfAgreement:
-    """Return the agreement, on all patients, of two fits that have no person in common."""
-    patients = cohort.values[cohort.y == 1]
-    first, second = (
-        cohort.make_head(cohort.fit(half, cohort.fit_start(half, rng), shape, n_iterations).model)[0].infer(patients)
-        for half in split_into_halves(cohort.y, rng)
-    )
-    return compute_split_half_agreement(first, second)
+    """Return the agreement, on all patients, of two fits that have no person in common.
+
+    ``n_iterations`` has the number of M steps of each shape that is fitted, one after the other.
+    """
+    patients, indices = cohort.values[cohort.y == 1], []
+    for half in split_into_halves(cohort.y, rng):
+        model = make_trajectory_start(cohort.fit_start(half, rng))
+        for shape, number in n_iterations.items():
+            model = cohort.fit(half, model, shape, number).model
+        indices.append(cohort.make_head(model)[0].infer(patients))
+    return compute_split_half_agreement(*indices)

@@ -1,11 +1,11 @@
 """Sums over people that an M step needs, and their likelihood, also where cells are missing.
 
 The missing cells of a person are normal given the measured ones and the severities, so their expectations are exact
-(`missing_cells`). Shape letters: N people, R regions, M patterns, K steps, G points of z, Q missing regions.
+(`missing_cells`). Shape letters: N people, R regions, M patterns, K steps, G points of z,
+T functions of z (`TrajectoryModel.functions`), Q missing regions.
 """
 
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from rindices.learners.missing_cells import (
     find_complete_rows,
     iterate_missing_regions,
 )
-from rindices.learners.severity_points import compute_log_copula, make_point_basis
+from rindices.learners.severity_points import compute_log_copula
 from rindices.learners.trajectory.model import TrajectoryModel
 
 _MAX_PROBABILITIES = 4_000_000  # in memory at once
@@ -48,8 +48,8 @@ class PatientSums(NamedTuple):
     number : int
     point_weights : (G,)
         Sum of the posterior probabilities of each point.
-    cross : (R, M * K)
-        Sum of x E[basis]'.
+    cross : (R, T)
+        Sum of x E[functions]'.
     scatter : (R, R)
         Sum of x x'.
     fourth_power : float
@@ -84,13 +84,14 @@ class PatientSums(NamedTuple):
     @classmethod
     def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
         posterior, weights, steps = model.make_posterior(), model.compute_weights(), model.flat_steps
-        point_weights, cross = np.zeros(len(posterior.points)), np.zeros(steps.T.shape)
+        functions = None if model.interaction is None else model.functions
+        point_weights, cross = np.zeros(len(posterior.points)), np.zeros((steps.shape[1], model.functions.shape[1]))
         fourth_power = 0.0
         for part in _split_into_chunks(patients, len(posterior.points)):
-            summary = posterior.summarise(part @ weights)
+            summary = posterior.summarise(part @ weights, functions)
             point_weights += summary.point_weights
             cross += part.T @ summary.basis
-            fourth_power += _sum_fourth_powers(part - summary.basis @ steps)
+            fourth_power += _sum_fourth_powers(part - model.combine(summary.basis) @ steps)
         return cls(len(patients), point_weights, cross, patients.T @ patients, fourth_power)
 
     @classmethod
@@ -99,8 +100,9 @@ class PatientSums(NamedTuple):
 
         Given z, the missing regions are their expectation without disease, plus ``slopes`` times the basis, plus noise.
         """
-        n_points = len(make_point_basis(len(model.steps), model.steps.shape[1]))
-        sums = cls(0, np.zeros(n_points), np.zeros(model.flat_steps.T.shape), np.zeros_like(model.noise), 0.0)
+        n_points, n_functions = model.functions.shape
+        cross = np.zeros((len(model.noise), n_functions))
+        sums = cls(0, np.zeros(n_points), cross, np.zeros_like(model.noise), 0.0)
         for part in _split_into_chunks(patients, n_points):
             sums = sums.add(cls._compute_incomplete_chunk(part, model))
         return sums
@@ -109,23 +111,24 @@ class PatientSums(NamedTuple):
     def _compute_incomplete_chunk(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
         measured = _MeasuredRegions.compute(patients, model)
         probabilities = measured.compute_probabilities(model)[0]
-        basis = probabilities @ make_point_basis(len(model.steps), model.steps.shape[1])
+        expected = probabilities @ model.functions
+        basis = model.combine(expected)
         filled = np.where(np.isnan(patients), 0.0, patients)
-        cross, scatter = np.zeros(model.flat_steps.T.shape), np.zeros_like(model.noise)
+        cross, scatter = np.zeros((len(model.noise), expected.shape[1])), np.zeros_like(model.noise)
         for regions, reduced, lost in measured.batches:
             own = basis[regions.rows]
             slopes = regions.expect(reduced)
             cells = (slopes[regions.group] @ own[:, :, None])[:, :, 0] + regions.expect_people(lost)
             regions.set_missing(filled, cells)
             spread = _compute_second_moments(regions.sum_by_group(probabilities[regions.rows]), model)
-            spread -= regions.sum_by_group(own[:, :, None] * own[:, None, :])
+            spread -= regions.sum_by_group(own[:, :, None] * expected[regions.rows, None, :])
             carried = slopes @ spread
             regions.add_rows(cross, carried)
             noise = regions.counts[:, None, None] * regions.covariance
-            regions.add_blocks(scatter, carried @ slopes.transpose(0, 2, 1) + noise)
+            regions.add_blocks(scatter, model.combine(carried) @ slopes.transpose(0, 2, 1) + noise)
         fourth_power = _sum_fourth_powers(filled - basis @ model.flat_steps)
         scatter += filled.T @ filled
-        return cls(len(patients), probabilities.sum(axis=0), filled.T @ basis + cross, scatter, fourth_power)
+        return cls(len(patients), probabilities.sum(axis=0), filled.T @ expected + cross, scatter, fourth_power)
 
 
 class _ReducedBatch(NamedTuple):
@@ -176,9 +179,9 @@ class _MeasuredRegions(NamedTuple):
 
     def compute_probabilities(self, model: TrajectoryModel) -> tuple[FloatArray, FloatArray]:
         """Return the probability of each point (N, G), and the log-likelihood relative to a control (N,)."""
-        n_patterns, n_steps = model.steps.shape[:2]
-        rows, columns, products = _make_basis_products(n_patterns, n_steps)
-        density = self.numbers @ make_point_basis(n_patterns, n_steps).T
+        basis = model.point_basis
+        rows, columns, products = _compute_basis_products(basis)
+        density = self.numbers @ basis.T
         density -= 0.5 * (self.grams[:, rows, columns] @ products)
         density += compute_log_copula(model.correlation)
         top = density.max(axis=1, keepdims=True)
@@ -195,7 +198,7 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
         return _compute_complete_likelihood(patients, model)
     likelihoods = np.empty(len(patients))
     likelihoods[is_complete] = _compute_complete_likelihood(patients[is_complete], model)
-    n_points = len(make_point_basis(len(model.steps), model.steps.shape[1]))
+    n_points = len(model.point_basis)
     parts = []
     for part in _split_into_chunks(patients[~is_complete], n_points):
         measured = _MeasuredRegions.compute(part, model)
@@ -213,23 +216,24 @@ def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
-@cache
-def _make_basis_products(n_patterns: int, n_steps: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return pairs of steps (T,), (T,) and the products of their basis at each point (T, G).
+def _compute_basis_products(basis: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return pairs of steps (P,), (P,) and the products of their basis (G, M * K) at each point (P, G).
 
     Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
     """
-    basis = make_point_basis(n_patterns, n_steps)
     rows, columns = np.triu_indices(basis.shape[1])
     products = (basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)).T
     return rows, columns, np.ascontiguousarray(products)
 
 
 def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -> FloatArray:
-    """Return E[basis basis'] of each group (J, M * K, M * K), from its weights of the points (J, G)."""
-    n_patterns, n_steps = model.steps.shape[:2]
-    rows, columns, products = _make_basis_products(n_patterns, n_steps)
-    moments = np.empty((len(point_weights), n_patterns * n_steps, n_patterns * n_steps))
+    """Return E[basis functions'] of each group (J, M * K, T), from its weights of the points (J, G)."""
+    basis, functions = model.point_basis, model.functions
+    if model.interaction is not None:
+        products = (basis[:, :, None] * functions[:, None, :]).reshape(len(basis), -1)
+        return np.asarray((point_weights @ products).reshape(-1, basis.shape[1], functions.shape[1]))
+    rows, columns, products = _compute_basis_products(basis)
+    moments = np.empty((len(point_weights), basis.shape[1], basis.shape[1]))
     one_side = point_weights @ products.T * np.where(rows == columns, 1.0, 0.5)
     moments[:, rows, columns] = one_side
     moments[:, columns, rows] = one_side
