@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -73,6 +74,16 @@ class PatternCourse:
         return self.location.name
 
 
+class InteractionRow(NamedTuple):
+    """Factor by which full severity of another pattern multiplies the change of a pattern, with its interval."""
+
+    pattern: str
+    other: str
+    factor: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, eq=False)
 class TrajectorySection:
     """What the section shows.
@@ -85,6 +96,8 @@ class TrajectorySection:
         Likelihood of the held-out patients with patterns of both shapes.
     patterns : sequence of PatternCourse
         Empty where patterns are straight.
+    interactions : sequence of InteractionRow
+        Empty where the changes of the patterns add up.
     levels : tuple of float
         Severities of the pictures and of the table.
     onset_share : float
@@ -94,6 +107,7 @@ class TrajectorySection:
     is_curved: bool
     held_out: HeldOutLikelihoodRecord | None
     patterns: Sequence[PatternCourse]
+    interactions: Sequence[InteractionRow] = ()
     levels: tuple[float, ...] = COURSE_LEVELS
     onset_share: float = ONSET_SHARE
 
@@ -127,7 +141,8 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
         )
         for position, name in enumerate(results.names)
     ]
-    return TrajectorySection(True, held_out, patterns)
+    rows = [InteractionRow(*row) for row in model.interactions().itertuples(index=False, name=None)]
+    return TrajectorySection(True, held_out, patterns, rows)
 
 
 def _build_pattern_course(

@@ -1,9 +1,12 @@
 """Members of the trajectory learner: shape, evidence, heads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rindices.errors import InputError
+from rindices.experiments.tasks import TASKS
 from rindices.learners.inference import SEVERITY_LEVELS, InteractingHead, TrajectoryHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import fit_trajectory_members
@@ -38,7 +41,7 @@ def test_the_right_shape_is_chosen_and_severities_are_found(last_onset: float, s
 
 
 def test_interacting_patterns_are_chosen_where_one_makes_the_other_stronger() -> None:
-    simulated = simulate_few_regions("together", seed=0)
+    simulated = simulate_few_regions(replace(TASKS["together"], n_controls=250, n_patients=500), seed=0)
     cohort = simulated.cohort
     people = PreparedPeople(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp))
     (member,) = fit_trajectory_members(people, 3, [0], seed=0)
