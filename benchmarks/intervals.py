@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
-from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
+from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS, TASKS
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
 from rindices.model import intervals
 from rindices.selection.agreement import pattern_c_index
@@ -30,7 +30,8 @@ def fit_or_load(task: str, seed: int, keep: Path | None, workers: int) -> ri.Fit
     path = keep / f"{task}-{seed}.safetensors" if keep else None
     if path and path.is_file():
         return ri.load(path)
-    model = ri.fit(ri.simulate_cohort(task, seed=seed).cohort, 3, workers=workers)
+    adjust = "rank" if TASKS[task].organs else None
+    model = ri.fit(ri.simulate_cohort(task, seed=seed).cohort, 3, adjust=adjust, workers=workers)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         model.save(path)
