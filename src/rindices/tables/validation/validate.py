@@ -37,6 +37,7 @@ from rindices.tables.table import ColumnRoles, Table, read_region_tables
 from rindices.tables.validation.equal_rows import warn_equal_rows
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.head_size import warn_small_head_sizes
+from rindices.tables.validation.imputed import find_covariate_gaps
 from rindices.tables.validation.missing_codes import (
     NO_CODES,
     mask_missing_codes,
@@ -79,6 +80,7 @@ class TableRequest:
     include: tuple[str, ...] = ()
     missing_codes: tuple[str, ...] = ()
     model_regions: tuple[str, ...] = ()
+    impute_covariates: bool = False
 
     @property
     def selection(self) -> ColumnSelection:
@@ -201,7 +203,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
-    lacking = _find_incomplete_rows(parts, policy, findings, is_first)
+    lacking = _find_incomplete_rows(parts, request, findings, is_first)
     parts = _empty_region_codes(parts, request.missing_codes, findings)
     units: dict[str, Unit] = {}
     if unit is None:
@@ -256,17 +258,17 @@ def _read_unfiltered_cohort(request: TableRequest, findings: Findings, chunk: Kn
     )
 
 
-def _find_incomplete_rows(parts: UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool) -> BoolArray:
+def _find_incomplete_rows(parts: UnfilteredCohort, request: TableRequest, findings: Findings, first: bool) -> BoolArray:
     """Report people who lack a value, and return a mask of those who cannot be used (N,).
 
     Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
     """
-    people, where = parts.people, parts.people.where
+    people, where, policy = parts.people, parts.people.where, OnMissing(request.on_missing)
     gaps: list[tuple[str, BoolArray, str]] = []
     lacking = people.unmatched.copy()
     if parts.ranges.not_finite.any():
         missing = parts.regions.isna()
-        missing = missing.loc[:, ~(missing.all() & is_first)]
+        missing = missing.loc[:, ~(missing.all() & first)]
         counts = missing.sum().sort_values(ascending=False, kind="stable").head(3)
         worst = join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
         if policy in (OnMissing.MODEL, OnMissing.REPORT):
@@ -276,7 +278,7 @@ def _find_incomplete_rows(parts: UnfilteredCohort, policy: OnMissing, findings: 
                 lacking |= find_unusable_rows(cells, people.ids, parts.table.where, findings)
         else:
             gaps.append((f"a missing region ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
-    gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
+    gaps += find_covariate_gaps(parts.covariates, people, request.impute_covariates, findings)
     if parts.sites is not None:
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
     if parts.groups is not None:
