@@ -2,9 +2,10 @@
 
 A table may hold 148 thicknesses and 21 volumes. Which kind tells patients from controls is not known beforehand, and a
 kind without a difference adds noise to the index. The weight of a kind is the variance of its true differences (the
-prior variance of empirical Bayes): its mean squared t statistic minus 1, which is expected without any difference,
-minus one standard error of that mean. The largest weight is 1, and none is below `MIN_WEIGHT`, since regions that do
-not differ still help to remove variation that they share with others.
+prior variance of empirical Bayes). Squared differences along the principal axes of a kind, in standard errors, are 1 on
+average if the groups do not differ, so their mean minus 1 estimates that variance. Two standard errors of the mean are
+subtracted, so that chance gives no weight. The largest weight is 1, and none is below `MIN_WEIGHT`: regions that do not
+differ still help to remove the variation that they share with others.
 
 Shape letters: R regions.
 """
@@ -15,6 +16,7 @@ from rindices._typing import FloatArray, IntArray
 
 MIN_WEIGHT = 0.1
 """Smallest weight of a kind of measures, relative to the largest."""
+_N_ERRORS = 2.0  # standard errors that are subtracted
 
 
 def compute_measure_weights(
@@ -29,21 +31,21 @@ def compute_measure_weights(
     error : float
         Standard error of a difference.
     correlation : (R, R)
-        Within groups; the t statistics of correlated regions vary together.
+        Within groups; positive definite.
     kinds : (R,)
-        Code of what each region measures.
+        Code of what each region measures, from 0.
 
     Returns
     -------
     (R,)
         From `MIN_WEIGHT` to 1. All are 1 if no kind exceeds what chance gives.
     """
-    squared_t = (difference / error) ** 2
     excess = np.zeros(int(kinds.max()) + 1)
     for kind in np.unique(kinds):
         rows = kinds == kind
-        spread = np.sqrt(2.0 * np.square(correlation[np.ix_(rows, rows)]).sum()) / rows.sum()
-        excess[kind] = max(squared_t[rows].mean() - 1.0 - spread, 0.0)
+        shift = difference[rows] / error
+        mean_square = float(shift @ np.linalg.solve(correlation[np.ix_(rows, rows)], shift)) / len(shift)
+        excess[kind] = max(mean_square - 1.0 - _N_ERRORS * np.sqrt(2.0 / len(shift)), 0.0)
     if not excess.any():
         return np.ones(len(kinds))
     return np.asarray(np.maximum(excess / excess.max(), MIN_WEIGHT)[kinds])

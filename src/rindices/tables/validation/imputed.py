@@ -13,7 +13,7 @@ from rindices.tables.participants import JoinedParticipants
 def find_covariate_gaps(
     covariates: pd.DataFrame, people: JoinedParticipants, impute: bool, findings: Findings
 ) -> list[tuple[str, BoolArray, str]]:
-    """Return what people lack, a mask of them (N,) and the file, for each covariate (N, C); nothing if it is imputed."""
+    """Return the gap, the people who have it (N,) and the file, for each covariate (N, C); nothing if imputed."""
     if not impute:
         return [(f"no {name}", covariates[name].isna().to_numpy(), people.where) for name in covariates]
     report_imputed(covariates[~people.unmatched], people.ids, people.where, findings)
