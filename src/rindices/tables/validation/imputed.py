@@ -8,16 +8,24 @@ import pandas as pd
 from rindices._typing import BoolArray
 from rindices.errors import Findings, ProblemCode, format_count
 from rindices.tables.participants import JoinedParticipants
+from rindices.tables.validation.values import OnMissing, report_missing
+
+_HINT = 'Mend them, set on_missing = "drop" (--on-missing drop), or impute them (--impute-covariates)'
 
 
-def find_covariate_gaps(
-    covariates: pd.DataFrame, people: JoinedParticipants, impute: bool, findings: Findings
-) -> list[tuple[str, BoolArray, str]]:
-    """Return the gap, the people who have it (N,) and the file, for each covariate (N, C); nothing if imputed."""
-    if not impute:
-        return [(f"no {name}", covariates[name].isna().to_numpy(), people.where) for name in covariates]
-    report_imputed(covariates[~people.unmatched], people.ids, people.where, findings)
-    return []
+def find_missing_covariates(
+    covariates: pd.DataFrame, people: JoinedParticipants, policy: OnMissing, impute: bool, findings: Findings
+) -> BoolArray:
+    """Report people who lack a covariate (N, C), and return those who cannot be used (N,): none, if it is imputed."""
+    lacking = np.zeros(len(covariates), dtype=bool)
+    if impute:
+        report_imputed(covariates[~people.unmatched], people.ids, people.where, findings)
+        return lacking
+    for name in covariates:
+        rows = covariates[name].isna().to_numpy() & ~people.unmatched
+        report_missing(rows, people.ids, f"no {name}", people.where, policy, findings, _HINT)
+        lacking |= rows
+    return lacking
 
 
 def report_imputed(covariates: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> None:

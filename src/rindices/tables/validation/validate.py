@@ -37,7 +37,7 @@ from rindices.tables.table import ColumnRoles, Table, read_region_tables
 from rindices.tables.validation.equal_rows import warn_equal_rows
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.head_size import warn_small_head_sizes
-from rindices.tables.validation.imputed import find_covariate_gaps
+from rindices.tables.validation.imputed import find_missing_covariates
 from rindices.tables.validation.missing_codes import (
     NO_CODES,
     mask_missing_codes,
@@ -264,6 +264,7 @@ def _find_incomplete_rows(parts: UnfilteredCohort, request: TableRequest, findin
     Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
     """
     people, where, policy = parts.people, parts.people.where, OnMissing(request.on_missing)
+    word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
     gaps: list[tuple[str, BoolArray, str]] = []
     lacking = people.unmatched.copy()
     if parts.ranges.not_finite.any():
@@ -273,12 +274,11 @@ def _find_incomplete_rows(parts: UnfilteredCohort, request: TableRequest, findin
         worst = join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
         if policy in (OnMissing.MODEL, OnMissing.REPORT):
             cells = missing.to_numpy()
-            report_missing_cells(cells, people.ids, worst, parts.table.where, findings)
+            report_missing_cells(cells, people.ids, worst, parts.table.where, findings, word)
             if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
-                lacking |= find_unusable_rows(cells, people.ids, parts.table.where, findings)
+                lacking |= find_unusable_rows(cells, people.ids, parts.table.where, findings, word)
         else:
-            gaps.append((f"a missing region ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
-    gaps += find_covariate_gaps(parts.covariates, people, request.impute_covariates, findings)
+            gaps.append((f"{word('a missing region')} ({worst})", missing.any(axis=1).to_numpy(), parts.table.where))
     if parts.sites is not None:
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
     if parts.groups is not None:
@@ -287,7 +287,7 @@ def _find_incomplete_rows(parts: UnfilteredCohort, request: TableRequest, findin
     for gap, rows, file in gaps:
         report_missing(rows & ~people.unmatched, people.ids, gap, file, policy, findings)
         lacking |= rows
-    return lacking
+    return lacking | find_missing_covariates(parts.covariates, people, policy, request.impute_covariates, findings)
 
 
 def _empty_region_codes(parts: UnfilteredCohort, codes: Sequence[str], findings: Findings) -> UnfilteredCohort:

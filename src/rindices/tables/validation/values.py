@@ -19,7 +19,7 @@ from rindices.tables.validation.units import (
     guess_units,
     looks_like_centiles,
 )
-from rindices.wording import Wording
+from rindices.wording import Wording, reword
 
 _DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
 MAX_MISSING_SHARE = 0.3
@@ -83,7 +83,13 @@ def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def report_missing(
-    lacking: BoolArray, ids: Sequence[str], gap: str, where: str, policy: OnMissing, findings: Findings
+    lacking: BoolArray,
+    ids: Sequence[str],
+    gap: str,
+    where: str,
+    policy: OnMissing,
+    findings: Findings,
+    cure: str = _DROP_HINT,
 ) -> None:
     """Report people (N,) who have a ``gap``, such as "no age", as an error or a note."""
     if not lacking.any():
@@ -91,34 +97,38 @@ def report_missing(
     offenders = _take_items(ids, np.flatnonzero(lacking))
     code, text = ProblemCode.MISSING_VALUES, f"{format_count(len(offenders), 'person has', 'people have')} {gap}"
     if policy in (OnMissing.ERROR, OnMissing.MODEL):
-        findings.error(code, text, where, _DROP_HINT, offenders=offenders)
+        findings.error(code, text, where, cure, offenders=offenders)
     elif policy is OnMissing.DROP:
         findings.note(code, text, where, offenders=offenders, ending="; left out")
     else:
         ending = "; fit stops here unless told to leave them out"
-        findings.note(code, text, where, _DROP_HINT, offenders=offenders, ending=ending)
+        findings.note(code, text, where, cure, offenders=offenders, ending=ending)
 
 
-def report_missing_cells(missing: BoolArray, ids: Sequence[str], worst: str, where: str, findings: Findings) -> None:
+def report_missing_cells(
+    missing: BoolArray, ids: Sequence[str], worst: str, where: str, findings: Findings, word: Wording = str
+) -> None:
     """Report missing cells, a mask (N, R), of people whose other regions are used; too many are an error."""
     if not missing.any():
         return
     code, cells = ProblemCode.MISSING_VALUES, f"{missing.sum():,} of {missing.size:,} cells are missing ({worst})"
     if missing.mean() > MAX_MISSING_SHARE:
-        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: leave out regions (--exclude) or people"
+        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: {word('leave out regions')} (--exclude) or people"
         findings.error(code, cells, where, cure)
         return
     people = _take_items(ids, np.flatnonzero(missing.any(axis=1)))
-    what = f"{format_count(len(people), 'person has', 'people have')} a missing region, {cells}"
-    findings.note(code, what, where, offenders=people, ending="; their other regions are used")
+    what = f"{format_count(len(people), 'person has', 'people have')} {word('a missing region')}, {cells}"
+    findings.note(code, what, where, offenders=people, ending=word("; their other regions are used"))
 
 
-def find_unusable_rows(missing: BoolArray, ids: Sequence[str], where: str, findings: Findings) -> BoolArray:
+def find_unusable_rows(
+    missing: BoolArray, ids: Sequence[str], where: str, findings: Findings, word: Wording = str
+) -> BoolArray:
     """Report people who lack more than half of the regions, from a mask (N, R), and return them (N,)."""
     is_short = np.asarray(missing.mean(axis=1) > 1.0 - MIN_MEASURED_SHARE)
     if is_short.any():
         people = _take_items(ids, np.flatnonzero(is_short))
-        what = f"{format_count(len(people), 'person has', 'people have')} fewer than half of the regions"
+        what = f"{format_count(len(people), 'person has', 'people have')} {word('fewer than half of the regions')}"
         findings.warn(ProblemCode.MISSING_VALUES, what, where, offenders=people, ending="; left out")
     return is_short
 
@@ -259,7 +269,7 @@ def check_features(regions: pd.DataFrame, ranges: ColumnRanges, where: str, find
     dict
         The unit by kind of measure, as `check_regions` returns it.
     """
-    _check_finite(regions, ranges, where, findings)
+    _check_finite(regions, ranges, where, findings, reword)
     skewed = [str(name) for name in regions.columns if _is_skewed(regions[name].to_numpy())]
     if skewed:
         what = format_count(len(skewed), "feature is skewed", "features are skewed")
@@ -298,11 +308,13 @@ def _refuse_regions(code: ProblemCode, what: str, names: list[str], where: str, 
     findings.error(code, what, where, cure, offenders=names, offender_kind=OffenderKind.REGION)
 
 
-def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> None:
+def _check_finite(
+    regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings, word: Wording = str
+) -> None:
     suspects = regions.loc[:, ranges.not_finite]
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
     if empty:
-        what = f"{format_count(len(empty), 'region has', 'regions have')} no value at all"
+        what = f"{format_count(len(empty), word('region has'), word('regions have'))} no value at all"
         _refuse_regions(ProblemCode.EMPTY_REGIONS, what, empty, where, findings)
     _check_infinite(suspects, where, findings)
 
@@ -385,8 +397,10 @@ def _report_unit(unit: Unit, kinds: Sequence[str], where: str, findings: Finding
     if unit is Unit.MIXED:
         counts = Counter(kinds).most_common()
         what = "several kinds of measures stand side by side, each region is standardised on its own"
-        listing = ", ".join(f"{format_count(number, 'column')} of {kind}" for kind, number in counts)
         cure = f"For one kind alone: --measure {counts[0][0]}"
+        if "thickness" in kinds:
+            cure += ". Thickness is adjusted for head size only with --icv-for all"
+        listing = ", ".join(f"{format_count(number, 'column')} of {kind}" for kind, number in counts)
         findings.note(ProblemCode.MIXED_MEASURES, what, where, cure, listing=listing)
     elif unit is Unit.STANDARDISED:
         what = "the values look standardised already (z-scores, or 1 with a spread of 0.1)"
