@@ -20,7 +20,7 @@ from rindices.learners.log_transform import (
     invert_log_transform,
     log_with_tangent,
 )
-from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
+from rindices.learners.missing_cells import find_complete_rows, iterate_missing_regions
 from rindices.learners.severity_points import N_STEPS, compute_log_copula, compute_step_basis, make_point_basis
 from rindices.learners.severity_posterior import SeverityPosterior
 from rindices.preprocess.standardise import CONTROL_SD
@@ -201,10 +201,26 @@ class TrajectoryHead(ShiftHead):
             return super().infer(values)
         indices = np.empty((len(values), len(self.steps)))
         indices[is_complete] = super().infer(values[is_complete])
-        for rows, missing in group_by_missing_cells(values):
-            filled = values[rows]
-            filled[:, missing] = self.control_mean[missing]
-            indices[rows] = self.leave_out(missing).infer(filled)
+        indices[~is_complete] = self._infer_incomplete(values[~is_complete])
+        return indices
+
+    def _infer_incomplete(self, values: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of people (N, R) of whom each lacks a region; equal to those of `leave_out`."""
+        shifts = self.prepare(values)
+        shifts[np.isnan(shifts)] = 0.0
+        numbers, products = shifts @ self.weights, shifts @ self.precision
+        gram, log_copula = (
+            self.steps.reshape(self.weights.shape[1], -1) @ self.weights,
+            compute_log_copula(self.correlation),
+        )
+        indices = np.empty((len(values), len(self.steps)))
+        for regions in iterate_missing_regions(values, self.precision):
+            reduced, lost = regions.reduce(self.weights), regions.reduce_people(products[regions.rows])
+            own = numbers[regions.rows] - (lost[:, None] @ reduced[regions.group])[:, 0]
+            grams = gram - reduced.transpose(0, 2, 1) @ reduced
+            for k, people in enumerate(np.split(np.arange(len(own)), np.cumsum(regions.counts.astype(int))[:-1])):
+                posterior = SeverityPosterior.from_gram(grams[k], log_copula, len(self.steps))
+                indices[regions.rows[people]] = posterior.compute_means(own[people])
         return indices
 
     def leave_out(self, missing: IntArray) -> Self:
