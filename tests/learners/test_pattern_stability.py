@@ -30,8 +30,10 @@ def test_auc_equals_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(_estimate_auc(controls, patients), expected)
 
 
-def learn_difference(people: FloatArray, y: IntArray, patterns: FloatArray, reference: FloatArray | None) -> FloatArray:
-    return compute_difference_weights(people, y, reference)
+def learn_difference(
+    people: FloatArray, y: IntArray, patterns: FloatArray, reference: FloatArray | None, kinds: IntArray | None
+) -> FloatArray:
+    return compute_difference_weights(people, y, reference, kinds)
 
 
 def test_figures_are_those_of_people_who_were_left_out() -> None:

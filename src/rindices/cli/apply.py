@@ -12,6 +12,7 @@ from rindices.cli.options import (
     Controls,
     Group,
     IdColumn,
+    ImputeCovariates,
     Json,
     MissingCodes,
     Participants,
@@ -65,6 +66,7 @@ def apply(
     on_missing: Annotated[
         str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
     ] = "model",
+    impute_covariates: ImputeCovariates = False,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
@@ -97,6 +99,7 @@ def apply(
     summands = [part for parts in fitted.sums.values() for part in parts]
     codes = split_option(missing_codes)
     request = replace(request, model_regions=(*fitted.regions, *summands), missing_codes=codes)
+    request = replace(request, impute_covariates=impute_covariates)
     if in_chunks:
         result = _apply_in_chunks(model, request, out, workers)
     else:

@@ -14,7 +14,9 @@ from rindices.cli.options import (
     Exclude,
     Group,
     Harmonise,
+    IcvFor,
     IdColumn,
+    ImputeCovariates,
     Include,
     Json,
     Measure,
@@ -51,6 +53,7 @@ def check(
     site: Site = None,
     harmonise: Harmonise = None,
     adjust: Adjust = None,
+    icv_for: IcvFor = None,
     reference: Reference = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
@@ -61,6 +64,7 @@ def check(
     missing_codes: MissingCodes = None,
     patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns that fit is to try.")] = None,
     on_missing: Annotated[str | None, typer.Option(help="model, drop, error, or report.")] = None,
+    impute_covariates: ImputeCovariates = False,
     as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
@@ -72,8 +76,9 @@ def check(
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
     regions |= {"missing_codes": split_option(missing_codes)}
     people = {"participants": participants, "participants_id": participants_id}
-    people |= {"harmonise": harmonise, "adjust": adjust, "reference": make_absolute(reference)}
-    data = {**groups, **columns, **regions, **people}
+    people |= {"harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "reference": make_absolute(reference)}
+    imputation = {"impute_covariates": impute_covariates or None}
+    data = {**imputation, **groups, **columns, **regions, **people}
     study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})
     policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
     result = _check_for_training(validate_table(replace(study.data.request(folder), on_missing=policy)), study, folder)

@@ -16,7 +16,9 @@ from rindices.cli.options import (
     Exclude,
     Group,
     Harmonise,
+    IcvFor,
     IdColumn,
+    ImputeCovariates,
     Include,
     Json,
     Measure,
@@ -63,6 +65,7 @@ def fit(
     site: Site = None,
     harmonise: Harmonise = None,
     adjust: Adjust = None,
+    icv_for: IcvFor = None,
     reference: Reference = None,
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
@@ -75,6 +78,7 @@ def fit(
         str | None,
         typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops."),
     ] = None,
+    impute_covariates: ImputeCovariates = False,
     patterns: Annotated[
         list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3; by default a test decides.")
     ] = None,
@@ -96,8 +100,9 @@ def fit(
     regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
     regions |= {"missing_codes": split_option(missing_codes)}
     people = {"participants": participants, "participants_id": participants_id, "on_missing": on_missing}
-    adjustment = {"harmonise": harmonise, "adjust": adjust, "reference": make_absolute(reference)}
-    data = {**adjustment, **people, **groups, **columns, **regions}
+    adjustment = {"harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "reference": make_absolute(reference)}
+    imputation = {"impute_covariates": impute_covariates or None}
+    data = {**imputation, **adjustment, **people, **groups, **columns, **regions}
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
@@ -310,7 +315,7 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
     model, run = study.model, study.run
     data, reference = study.data, read_reference(study.data, folder)
     estimate = estimate_run_time(
-        cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust, reference
+        cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust, reference, data.icv_for
     )
     if as_json:
         print_json(asdict(estimate))

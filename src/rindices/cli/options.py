@@ -14,6 +14,10 @@ Covariates = Annotated[list[str] | None, typer.Option(help="Columns to adjust fo
 Site = Annotated[str | None, typer.Option(help="Column of the site or scanner.")]
 Harmonise = Annotated[str | None, typer.Option(help="Learn what sites do from controls, all or none.")]
 Adjust = Annotated[str | None, typer.Option(help="Adjust for covariates on the log, linear or rank scale, or none.")]
+IcvFor = Annotated[
+    str | None,
+    typer.Option(metavar="volume|all", help="Measures to adjust for head size where thickness is among them."),
+]
 Reference = Annotated[
     str | None,
     typer.Option(metavar="TABLE|FILE|muse", help="Healthy people measured with the same program, for correlations."),
@@ -33,6 +37,9 @@ ParticipantsId = Annotated[
 ]
 MissingCodes = Annotated[
     list[str] | None, typer.Option(help="Values that stand for missing, e.g. -9999,-4; none for none.", metavar="CODES")
+]
+ImputeCovariates = Annotated[
+    bool, typer.Option("--impute-covariates", help="Impute missing covariates from controls, instead of stopping.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Workers = Annotated[int, typer.Option(help="Processes; -1 for all cores.")]

@@ -25,6 +25,7 @@ from rindices.experiments.cached_parallel import JobCallback, run_jobs
 from rindices.experiments.patient_methods import METHODS, NEEDS_REFERENCE, Scorer
 from rindices.experiments.patients import PatientTable, list_patient_tables
 from rindices.learners.prepared_people import PreparedPeople
+from rindices.preprocess.measures import encode_measures
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import SITE
 
@@ -135,7 +136,8 @@ def _prepare_people(table: PatientTable, seen: IntArray) -> tuple[Preprocessing,
     cohort = table.cohort.take(seen)
     preprocessing = Preprocessing.fit(cohort)
     reference = None if table.reference is None else table.reference.select(cohort.regions)
-    return preprocessing, PreparedPeople(preprocessing.transform(cohort), cohort.is_patient.astype(np.intp), reference)
+    X, y = preprocessing.transform(cohort), cohort.is_patient.astype(np.intp)
+    return preprocessing, PreparedPeople(X, y, reference, encode_measures(cohort))
 
 
 def _standardise_score(score: Scorer, people: PreparedPeople) -> Scorer:

@@ -150,8 +150,11 @@ def _fit_subsample(
 ) -> ContrastiveICA | MeanDifference:
     """Fit a learner on a subsample."""
     seen = people.take(subsample.seen)
+    seed = int(rng.integers(2**31 - 1))
     try:
-        return learner(n_patterns, int(rng.integers(2**31 - 1)), reference=seen.reference).fit(seen.X, seen.y)
+        if issubclass(learner, MeanDifference):
+            return learner(n_patterns, seed, seen.reference, seen.kinds).fit(seen.X, seen.y)
+        return learner(n_patterns, seed, reference=seen.reference).fit(seen.X, seen.y)
     except np.linalg.LinAlgError as error:
         raise InputError(
             f"{n_patterns} patterns cannot be told apart in {len(seen.y)} people: ask for fewer."

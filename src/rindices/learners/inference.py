@@ -20,7 +20,7 @@ from rindices.learners.log_transform import (
     invert_log_transform,
     log_with_tangent,
 )
-from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
+from rindices.learners.missing_cells import find_complete_rows, iterate_missing_regions
 from rindices.learners.severity_points import N_STEPS, compute_growth, compute_log_copula, compute_step_basis
 from rindices.learners.severity_posterior import SeverityPosterior
 from rindices.preprocess.standardise import CONTROL_SD
@@ -188,7 +188,11 @@ class TrajectoryHead(ShiftHead):
     @cached_property
     def posterior(self) -> SeverityPosterior:
         """Posterior of the severities, given a person's numbers ``project(values)``."""
-        return SeverityPosterior.build(self.steps, self.weights, self.correlation)
+        return SeverityPosterior.build(self.steps, self.weights, self.correlation, self.get_interaction())
+
+    def get_interaction(self) -> FloatArray | None:
+        """Return how the patterns interact (M, M); None where their changes add up."""
+        return None
 
     def finish(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior means (N, M) of the severities, of the result of `project` (N, M * K)."""
@@ -201,10 +205,24 @@ class TrajectoryHead(ShiftHead):
             return super().infer(values)
         indices = np.empty((len(values), len(self.steps)))
         indices[is_complete] = super().infer(values[is_complete])
-        for rows, missing in group_by_missing_cells(values):
-            filled = values[rows]
-            filled[:, missing] = self.control_mean[missing]
-            indices[rows] = self.leave_out(missing).infer(filled)
+        indices[~is_complete] = self._infer_incomplete(values[~is_complete])
+        return indices
+
+    def _infer_incomplete(self, values: FloatArray) -> FloatArray:
+        """Return R-indices (N, M) of people (N, R) of whom each lacks a region; equal to those of `leave_out`."""
+        shifts = self.prepare(values)
+        shifts[np.isnan(shifts)] = 0.0
+        numbers, products = shifts @ self.weights, shifts @ self.precision
+        gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights
+        prior = compute_log_copula(self.correlation)
+        indices = np.empty((len(values), len(self.steps)))
+        for regions in iterate_missing_regions(values, self.precision):
+            reduced, lost = regions.reduce(self.weights), regions.reduce_people(products[regions.rows])
+            own = numbers[regions.rows] - (lost[:, None] @ reduced[regions.group])[:, 0]
+            grams = gram - reduced.transpose(0, 2, 1) @ reduced
+            for k, people in enumerate(np.split(np.arange(len(own)), np.cumsum(regions.counts.astype(int))[:-1])):
+                posterior = SeverityPosterior.from_gram(grams[k], prior, len(self.steps), self.get_interaction())
+                indices[regions.rows[people]] = posterior.compute_means(own[people])
         return indices
 
     def leave_out(self, missing: IntArray) -> Self:
@@ -251,21 +269,15 @@ class TrajectoryHead(ShiftHead):
 class InteractingHead(TrajectoryHead):
     """As `TrajectoryHead`, of patterns whose change depends on the severities of the others.
 
-    Attributes
-    ----------
-    control_mean, control_scale, share, shift_mean, shift_scale, weights, steps, correlation, precision
-        As in `TrajectoryHead`.
-    interaction : (M, M)
-        Entry [k, m] is the relative increase of the change of pattern k at full severity of pattern m.
+    ``interaction`` (M, M) is the relative increase of the change of pattern k at full severity of pattern m.
     """
 
     kind: ClassVar[str] = "interacting"
     interaction: FloatArray
 
-    @cached_property
-    def posterior(self) -> SeverityPosterior:
-        """Posterior of the severities, given a person's numbers ``project(values)``."""
-        return SeverityPosterior.build(self.steps, self.weights, self.correlation, self.interaction)
+    def get_interaction(self) -> FloatArray | None:
+        """Return how the patterns interact (M, M)."""
+        return self.interaction
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), if the others are of medium severity."""

@@ -3,7 +3,9 @@
 It is the answer where patients differ from controls, but not from each other more than controls do. A direction is
 C^-1 d with the mean difference d and the covariance C of both groups, shrunk to the identity. Weak effects need strong
 shrinkage, strong effects little, and choosing one of them by cross-validation is noisy in small samples. So the index
-is the mean over several shrinkages, whose directions are scaled to the same variance.
+is the mean over several shrinkages, whose directions are scaled to the same variance. Where regions measure several
+things, such as thickness and volumes, each kind has a prior variance of its own (`measure_weights`): shrinkage is then
+stronger for a kind that differs less.
 
 Shape letters: N people, R regions.
 """
@@ -16,6 +18,7 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import compute_unit_severity, initialise_contrastive_head
+from rindices.learners.measure_weights import compute_measure_weights
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 
 SHRINKAGES = (0.2, 0.5, 0.8, 0.95)
@@ -33,6 +36,8 @@ class MeanDifference(Learner):
         Present for the interface of learners.
     reference : array-like of shape (R, R), default=None
         Correlations of the regions in a reference population of healthy people.
+    kinds : array-like of shape (R,), default=None
+        Code of what each region measures; None if all measure the same.
 
     Attributes
     ----------
@@ -55,10 +60,15 @@ class MeanDifference(Learner):
     """
 
     def __init__(
-        self, n_patterns: int = 1, random_state: RandomState = None, reference: FloatArray | None = None
+        self,
+        n_patterns: int = 1,
+        random_state: RandomState = None,
+        reference: FloatArray | None = None,
+        kinds: IntArray | None = None,
     ) -> None:
         super().__init__(n_patterns, random_state)
         self.reference = reference
+        self.kinds = kinds
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.n_patterns != 1:
@@ -66,7 +76,7 @@ class MeanDifference(Learner):
         head = initialise_contrastive_head(regions, patient, 1, straighten=True)
         people = head.prepare(regions)
         difference = people[patient].mean(axis=0) - people[~patient].mean(axis=0)
-        weights = compute_difference_weights(people, patient.astype(np.intp), self.reference)
+        weights = compute_difference_weights(people, patient.astype(np.intp), self.reference, self.kinds)
         unit = compute_unit_severity(people[patient] @ weights)
         self.head_ = replace(head, weights=weights / unit)
         self.shifts_ = (difference * unit / (difference @ weights))[None, :]
@@ -79,7 +89,9 @@ class MeanDifference(Learner):
         return self.head_.infer(prepared)
 
 
-def compute_difference_weights(people: FloatArray, y: IntArray, reference: FloatArray | None = None) -> FloatArray:
+def compute_difference_weights(
+    people: FloatArray, y: IntArray, reference: FloatArray | None = None, kinds: IntArray | None = None
+) -> FloatArray:
     """Return the weights (R, 1) of the mean difference: the mean of the directions of all `SHRINKAGES`.
 
     Parameters
@@ -90,6 +102,8 @@ def compute_difference_weights(people: FloatArray, y: IntArray, reference: Float
         0 control, 1 patient.
     reference : (R, R), optional
         Correlations of the regions in a reference population.
+    kinds : (R,), optional
+        Code of what each region measures.
 
     Returns
     -------
@@ -99,8 +113,18 @@ def compute_difference_weights(people: FloatArray, y: IntArray, reference: Float
     residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
     scale = handle_zeros_in_scale(residuals.std(axis=0))
     residuals = residuals / scale
-    variances, axes = np.linalg.eigh(estimate_covariance(residuals, ReferenceTarget.choose(residuals, reference)))
-    difference = axes.T @ ((groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale)
+    covariance = estimate_covariance(residuals, ReferenceTarget.choose(residuals, reference))
+    difference = (groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale
+    if kinds is not None:
+        error = float(np.sqrt(sum(1.0 / len(group) for group in groups)))
+        prior_sd = np.sqrt(compute_measure_weights(difference, error, covariance, kinds))
+        covariance, difference, scale = (
+            covariance * np.outer(prior_sd, prior_sd),
+            difference * prior_sd,
+            scale / prior_sd,
+        )
+    variances, axes = np.linalg.eigh(covariance)
+    difference = axes.T @ difference
     directions = [difference / ((1.0 - share) * variances + share) for share in SHRINKAGES]
     lengths = [np.sqrt(max(float(variances @ direction**2), 1e-300)) for direction in directions]
     mean = np.mean([direction / length for direction, length in zip(directions, lengths, strict=True)], axis=0)

@@ -23,7 +23,7 @@ from rindices.learners.log_transform import invert_log_transform
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.threads import limit_blas_threads
 
-WeightLearner = Callable[[FloatArray, IntArray, FloatArray, FloatArray | None], FloatArray]
+WeightLearner = Callable[[FloatArray, IntArray, FloatArray, FloatArray | None, IntArray | None], FloatArray]
 _BoundLearner = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
 N_BOOTSTRAPS, N_SPLITS = 30, 15
 _SPLIT_FRACTION = 0.4  # of the people in each of two disjoint fits; both rank the remaining fifth
@@ -61,6 +61,7 @@ def assess_pattern_stability(
     splits: int = N_SPLITS,
     learn_weights: WeightLearner | None = None,
     reference: FloatArray | None = None,
+    kinds: IntArray | None = None,
 ) -> PatternStability:
     """Rank left-out patients along a model's patterns, learnt again from other people.
 
@@ -78,10 +79,12 @@ def assess_pattern_stability(
     bootstraps, splits : int
         Number of bootstrap samples and of split halves.
     learn_weights : callable, optional
-        Takes prepared people (N, R), y (N,), the patterns (R, M) and the reference; returns the weights (R, M) learnt
-        from these people. Left out, the patterns are projected onto the disease space.
+        Takes prepared people (N, R), y (N,), the patterns (R, M), the reference and the kinds; returns the weights
+        (R, M) learnt from these people. Left out, the patterns are projected onto the disease space.
     reference : (R, R), optional
         Correlations of a reference population.
+    kinds : (R,), optional
+        Code of what each region measures; None if all measure the same.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def assess_pattern_stability(
     method = learn_weights or _compute_pattern_weights
 
     def learn(people: FloatArray, y: IntArray, shifts: FloatArray) -> FloatArray:
-        return method(people, y, shifts, reference)
+        return method(people, y, shifts, reference, kinds)
 
     with limit_blas_threads():
         head = initialise_contrastive_head(X, y == 1, len(patterns), straighten=True)
@@ -156,7 +159,7 @@ def _split_by_group(y: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _compute_pattern_weights(
-    people: FloatArray, y: IntArray, shifts: FloatArray, reference: FloatArray | None
+    people: FloatArray, y: IntArray, shifts: FloatArray, reference: FloatArray | None, kinds: IntArray | None
 ) -> FloatArray:
     """Return the weights (R, M) of the patterns' projections onto the disease space of these people."""
     centre = people[y == 0].mean(axis=0)

@@ -19,11 +19,14 @@ class PreparedPeople(NamedTuple):
         0 control, 1 patient.
     reference : (R, R), optional
         Correlations of the regions in a reference population of healthy people.
+    kinds : (R,), optional
+        Code of what each region measures, such as thickness or volume; None if all measure the same.
     """
 
     X: FloatArray
     y: IntArray
     reference: FloatArray | None = None
+    kinds: IntArray | None = None
 
     def complete(self, by_group: bool = True) -> "PreparedPeople":
         """Return the people with missing cells filled by what their other cells predict.

@@ -130,10 +130,29 @@ class SeverityPosterior(NamedTuple):
         interaction : (M, M), optional
             See `compute_growth`; by default patterns do not interact.
         """
-        n_patterns, n_steps = steps.shape[:2]
         gram = steps.reshape(weights.shape[1], -1) @ weights
+        return cls.from_gram(gram, compute_log_copula(correlation), len(steps), interaction)
+
+    @classmethod
+    def from_gram(
+        cls, gram: FloatArray, log_copula: FloatArray, n_patterns: int, interaction: FloatArray | None = None
+    ) -> Self:
+        """Build the posterior from products of the steps.
+
+        Parameters
+        ----------
+        gram : (M * K, M * K)
+            Steps times C^-1 times steps.
+        log_copula : (G,)
+            Log density of the prior.
+        n_patterns : int
+            M.
+        interaction : (M, M), optional
+            See `build`.
+        """
+        n_steps = len(gram) // n_patterns
         basis = compute_interacting_basis(n_patterns, n_steps, interaction)
-        offset = compute_log_copula(correlation) - 0.5 * ((basis @ gram) * basis).sum(axis=1)
+        offset = log_copula - 0.5 * ((basis @ gram) * basis).sum(axis=1)
         grid = _make_grid(n_patterns, n_steps, gram, offset) if interaction is None else None
         return cls(make_severity_points(n_patterns), basis, offset, grid)
 

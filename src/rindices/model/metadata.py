@@ -140,6 +140,8 @@ class ModelMetadata(_Section):
         For each member, a permutation of its M patterns.
     interval_over : str or None
         If not None, the file holds standard errors of the patterns.
+    design_covariance : bool
+        Whether the file holds the covariance of the covariates, from which missing ones are predicted.
     """
 
     kind: Annotated[str, _make_choice_check(tuple(HEADS_BY_KIND))]
@@ -153,6 +155,7 @@ class ModelMetadata(_Section):
     adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)] = "linear"
     covariate_ranges: dict[Name, Annotated[list[float], AfterValidator(_check_range)]] = {}
     interval_over: str | None = None
+    design_covariance: bool = False
     recipe: Annotated[_Recipe | None, BeforeValidator(lambda value: value or None)] = None
 
     @property

@@ -23,9 +23,10 @@ from rindices._typing import FloatArray, IntArray
 from rindices.errors import ModelError, format_count, join_names
 from rindices.model.metadata import ReferenceMetadata, find_unsafe_value, validate_metadata
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
 from rindices.preprocess.modes import resolve_adjustment
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import build_design_matrix, derive_codings
+from rindices.preprocess.residualise import build_design_matrix, derive_codings, find_head_size_columns
 from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.layout.muse import region_name
 
@@ -70,7 +71,7 @@ class NormalReference:
     covariates: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, cohort: Cohort, name: str = "", adjust: str | None = None) -> Self:
+    def fit(cls, cohort: Cohort, name: str = "", adjust: str | None = None, icv_for: str = DEFAULT_ICV_FOR) -> Self:
         """Learn the correlations of healthy people.
 
         Parameters
@@ -80,6 +81,8 @@ class NormalReference:
         name : str
         adjust : {'log', 'linear', 'rank', 'none'}, optional
             Scale of the adjustment; by default as in `rindices.Preprocessing.fit`.
+        icv_for : {'volume', 'all'}
+            Regions that are adjusted for head size, as in `rindices.Preprocessing.fit`.
 
         Returns
         -------
@@ -93,7 +96,8 @@ class NormalReference:
         healthy = cohort.take(cohort.is_control) if cohort.n_controls else cohort
         adjust = resolve_adjustment(healthy, adjust)
         covariates = healthy.covariates.iloc[:, :0] if adjust == "none" else healthy.covariates
-        design = build_design_matrix(derive_codings(covariates, adjust == "log"), covariates)
+        codings = derive_codings(covariates, adjust == "log")
+        design = build_design_matrix(codings, covariates)
         sites = pd.factorize(healthy.people[SITE])[0] if SITE in healthy.people else np.zeros(len(healthy), dtype=int)
         n_sites = int(sites.max(initial=0)) + 1
         n_free = len(healthy) - n_sites - design.shape[1]
@@ -104,7 +108,12 @@ class NormalReference:
             )
         volumes = healthy.volumes.to_numpy(dtype=float)
         volumes = NormalScores.fit(volumes).transform(volumes) if adjust == "rank" else volumes
-        residuals = _remove_effects(np.log(volumes) if adjust == "log" else volumes, design, sites)
+        volumes = np.log(volumes) if adjust == "log" else volumes
+        residuals = _remove_effects(volumes, design, sites)
+        thickness = find_thickness(healthy, icv_for)
+        if thickness is not None:
+            others = ~find_head_size_columns(codings)
+            residuals[:, thickness] = _remove_effects(volumes[:, thickness], design[:, others], sites)
         spread = residuals.std(axis=0)
         constant = [region for region, sd in zip(healthy.regions, spread, strict=True) if sd <= 1e-12]
         if constant:

@@ -34,7 +34,7 @@ SCHEMA_VERSION = 3
 _METADATA_BY_SCHEMA: dict[int, type[AnyMetadata]] = {1: MetadataSchema1, 2: MetadataSchema2, 3: MetadataSchema3}
 _MODEL_KEYS = frozenset(
     {"regions", "covariates", "adjust", "harmonise", "schema", "kind", "n_patterns", "members", "orders"}
-    | {"sums", "training_distances", "interval_knots"}
+    | {"sums", "training_distances", "interval_knots", "design_covariance"}
 )
 
 
@@ -97,6 +97,8 @@ def list_array_shapes(metadata: AnyMetadata) -> dict[str, tuple[int, ...]]:
         "standardise.sd": (regions,),
         "patterns": (len(SEVERITY_LEVELS), patterns, regions),
     }
+    if metadata.design_covariance:
+        shapes["residualise.covariance"] = (columns, columns)
     if metadata.interval_over is not None:
         shapes["patterns_se"] = shapes["patterns"]
     if metadata.adjust == "rank":

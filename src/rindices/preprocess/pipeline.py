@@ -18,14 +18,15 @@ from rindices.errors import (
     Problem,
     ProblemCode,
     Severity,
-    format_count,
     join_names,
 )
+from rindices.preprocess.estimate import fit_harmoniser, fit_residualiser, get_sites, get_volumes
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord
-from rindices.preprocess.missing import fill_by_regression, fill_within_sites
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
+from rindices.preprocess.missing import fill_within_sites
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_design_matrix, derive_codings
+from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_complete_design
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
@@ -37,6 +38,7 @@ class PreprocessingRecord(TypedDict):
     covariates: list[CovariateRecord]
     harmonise: NotRequired[HarmoniserRecord]
     adjust: str
+    design_covariance: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,13 @@ class Preprocessing:
     normal_scores: NormalScores | None = None
 
     @classmethod
-    def fit(cls, cohort: Cohort, harmonise: str | None = None, adjust: str | None = None) -> Self:
+    def fit(
+        cls,
+        cohort: Cohort,
+        harmonise: str | None = None,
+        adjust: str | None = None,
+        icv_for: str = DEFAULT_ICV_FOR,
+    ) -> Self:
         """Estimate all steps from a cohort.
 
         Parameters
@@ -90,6 +98,9 @@ class Preprocessing:
         adjust : {'log', 'linear', 'rank', 'none'}, optional
             Scale on which volumes are adjusted for covariates. The default is ``'log'`` if all values are positive,
             otherwise ``'linear'``. With ``'rank'``, each region is mapped to normal scores by its ranks in controls.
+        icv_for : {'volume', 'all'}
+            Regions that are adjusted for head size where a cohort has thickness and other measures: all but
+            thickness, or all.
 
         Returns
         -------
@@ -111,15 +122,13 @@ class Preprocessing:
             values = scores.transform(cohort.volumes.to_numpy(dtype=float))
             cohort = replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
         is_log = adjust == "log"
-        harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, is_log)
+        harmoniser = None if mode == "none" else fit_harmoniser(cohort, mode, is_log)
         controls = cohort.take(cohort.is_control)
-        volumes = _get_volumes(controls, is_log)
+        volumes = get_volumes(controls, is_log)
         if harmoniser is not None:
-            design = build_design_matrix(derive_codings(controls.covariates, is_log), controls.covariates)
-            volumes = harmoniser.transform(volumes, design, _get_sites(controls))
-        design = build_design_matrix(derive_codings(controls.covariates, is_log), controls.covariates)
-        filled = fill_by_regression(volumes, design, cohort.regions)
-        residualiser = Residualiser.fit(filled, controls.covariates, is_log)
+            design = build_complete_design(controls.covariates, controls.covariates, is_log)
+            volumes = harmoniser.transform(volumes, design, get_sites(controls))
+        residualiser = fit_residualiser(volumes, controls, is_log, find_thickness(cohort, icv_for))
         adjusted = residualiser.transform(volumes, controls.covariates)
         standardiser = Standardiser.fit(adjusted, cohort.regions)
         return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust, scores)
@@ -203,7 +212,7 @@ class Preprocessing:
         list of str
             (N,), or empty if sites are not harmonised.
         """
-        return [] if self.harmoniser is None else _get_sites(cohort)
+        return [] if self.harmoniser is None else get_sites(cohort)
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Add the effects of new sites, estimated from their controls.
@@ -227,10 +236,10 @@ class Preprocessing:
         if self.harmoniser is None:
             raise PreprocessingError("sites were not harmonised in training, so no site can be added.")
         self.aligned(cohort)
-        new_sites = set(_get_sites(cohort)) - set(self.harmoniser.sites)
-        is_new = np.array([site in new_sites for site in _get_sites(cohort)], dtype=bool)
+        new_sites = set(get_sites(cohort)) - set(self.harmoniser.sites)
+        is_new = np.array([site in new_sites for site in get_sites(cohort)], dtype=bool)
         controls = cohort.take(is_new & cohort.is_control)
-        without_controls = sorted(new_sites - set(_get_sites(controls)))
+        without_controls = sorted(new_sites - set(get_sites(controls)))
         if without_controls:
             raise PreprocessingError(
                 f"sites that were not in training have no controls here: {join_names(without_controls)}. Name the "
@@ -239,8 +248,8 @@ class Preprocessing:
         volumes, covariates = self.aligned(controls)
         volumes = self._change_scale(volumes)
         design = self.residualiser.build_design(covariates)
-        filled = fill_within_sites(volumes, design, _get_sites(controls))
-        return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, _get_sites(controls), least))
+        filled = fill_within_sites(volumes, design, get_sites(controls))
+        return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, get_sites(controls), least))
 
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
         """Check whether people can be adjusted.
@@ -262,7 +271,7 @@ class Preprocessing:
         ids = cohort.people[ID].array
         self.residualiser.review(self._select_covariates(cohort), ids, findings, whole)
         if self.harmoniser is not None:
-            self.harmoniser.review(_get_sites(cohort), ids, findings)
+            self.harmoniser.review(get_sites(cohort), ids, findings)
         if self.adjust == "log":
             _review_positive(cohort, [region for region in self.regions if region in cohort.volumes], findings)
         return list(findings)
@@ -332,6 +341,8 @@ class Preprocessing:
             "covariates": self.residualiser.to_dict(),
             "adjust": self.adjust,
         }
+        if self.residualiser.covariance is not None:
+            record["design_covariance"] = True
         if self.harmoniser is not None:
             record["harmonise"] = self.harmoniser.to_dict()
         return record
@@ -353,34 +364,6 @@ class Preprocessing:
         adjust = values.get("adjust", "linear")
         scores = NormalScores.from_arrays(arrays) if adjust == "rank" else None
         return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, adjust, scores)
-
-
-def _fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:
-    controls = cohort.take(cohort.is_control)
-    sample = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
-    without_controls = set(_get_sites(cohort)) - set(_get_sites(sample))
-    if without_controls:
-        n_people = sum(site in without_controls for site in _get_sites(cohort))
-        raise PreprocessingError(
-            f"no control was measured at {join_names(sorted(without_controls))} "
-            f"({format_count(n_people, 'person', 'people')}): leave these sites out, or estimate site effects from "
-            'everyone (harmonise = "all").'
-        )
-    design = build_design_matrix(derive_codings(controls.covariates, is_log), sample.covariates)
-    patient = None if mode == "controls" else sample.is_patient
-    preserved = design if patient is None else np.column_stack([design, patient])
-    volumes = fill_within_sites(_get_volumes(sample, is_log), preserved, _get_sites(sample))
-    return Harmoniser.fit(volumes, design, _get_sites(sample), cohort.regions, patient)
-
-
-def _get_sites(cohort: Cohort) -> list[str]:
-    return [str(site) for site in cohort.people[SITE]]
-
-
-def _get_volumes(cohort: Cohort, is_log: bool) -> FloatArray:
-    """Return the volumes (N, R), or their logarithms."""
-    volumes = cohort.volumes.to_numpy(dtype=float)
-    return np.asarray(np.log(volumes)) if is_log else volumes
 
 
 def _review_positive(cohort: Cohort, regions: Sequence[str], findings: Findings) -> None:

@@ -11,7 +11,7 @@ from typing import Literal, NotRequired, Self, TypedDict
 import numpy as np
 import pandas as pd
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
 from rindices.errors import (
     Findings,
@@ -23,6 +23,7 @@ from rindices.errors import (
     format_quantity,
     join_names,
 )
+from rindices.preprocess.impute import DesignMoments, estimate_design_moments, fill_design
 
 _HEAD_SIZE = re.compile(
     r"(?:^|[^a-z])(?:e|sb|dl)?(?:tiv|icv)(?:[^a-z]|$)|intra.?cranial|supra.?tentorial|head.?size|brain.?(?:seg|vol)",
@@ -70,7 +71,7 @@ class NumericCovariate:
         numbers = np.asarray(values, dtype=float)[:, None]
         if not self.log:
             return numbers
-        if numbers.min(initial=np.inf) <= 0:
+        if (numbers <= 0).any():
             raise PreprocessingError(f"{self.name} must be positive, as its logarithm is adjusted for: correct it.")
         return np.asarray(np.log(numbers))
 
@@ -81,7 +82,7 @@ class NumericCovariate:
         if not is_complete:
             return  # in a chunk, people out of range are counted by the novelty check instead
         span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
-        median = float(np.median(numbers)) if len(numbers) else self.low
+        median = float(np.nanmedian(numbers)) if np.isfinite(numbers).any() else self.low
         if not self.low - span <= median <= self.high + span:
             findings.error(
                 ProblemCode.UNIT_MISMATCH,
@@ -122,8 +123,10 @@ class CategoricalCovariate:
     def encode(self, values: pd.Series) -> FloatArray:
         """Return the indicator columns: (N,) -> (N, levels - 1)."""
         codes, categories = _factorise_as_text(values)
+        n_columns = count_columns(self)
         indicators = np.array([[text == level for level in self.levels[1:]] for text in categories], dtype=float)
-        return indicators.reshape(len(categories), max(len(self.levels) - 1, 0))[codes]
+        indicators = indicators.reshape(len(categories), n_columns)
+        return np.concatenate([indicators, np.full((1, n_columns), np.nan)])[codes]  # the last row has the code -1
 
     def review(self, values: pd.Series, ids: Sequence[str], findings: Findings, is_complete: bool = True) -> None:
         """Report people of a category that no control has: their adjustment cannot be estimated."""
@@ -163,15 +166,21 @@ class Residualiser:
         Change of volume per unit of each design column.
     notes : tuple of Problem
         Warnings from the fit, about constant or collinear covariates.
+    covariance : (P, P) or None
+        Covariance of the design in controls, from which missing covariates are predicted. None in models of earlier
+        versions, where the mean is taken.
     """
 
     codings: tuple[CovariateCoding, ...]
     centre: FloatArray
     coefficients: FloatArray
     notes: tuple[Problem, ...] = field(default=(), compare=False)
+    covariance: FloatArray | None = None
 
     @classmethod
-    def fit(cls, volumes: FloatArray, covariates: pd.DataFrame, log: bool = False) -> Self:
+    def fit(
+        cls, volumes: FloatArray, covariates: pd.DataFrame, log: bool = False, thickness: BoolArray | None = None
+    ) -> Self:
         """Estimate the effects by least squares.
 
         Parameters
@@ -181,29 +190,34 @@ class Residualiser:
         covariates : (N, C)
         log : bool
             Whether head size enters as its logarithm.
+        thickness : (R,), optional
+            Regions that are not adjusted for head size.
         """
         codings = derive_codings(covariates, log)
-        design = build_design_matrix(codings, covariates)
+        encoded = build_design_matrix(codings, covariates)
+        moments = estimate_design_moments(encoded)
+        design = fill_design(encoded, moments)
         if len(volumes) <= design.shape[1] + 1:
             adjustment = (
                 f" to adjust for {format_count(design.shape[1], 'covariate column')}" if design.shape[1] else ""
             )
             cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
             raise PreprocessingError(f"too few controls ({len(volumes)}){adjustment}: {cure}.")
-        centre = design.mean(axis=0)
-        # lstsq gives a constant column the coefficient 0 and shares the effect among collinear columns.
-        scale = np.where(np.ptp(design, axis=0) > 0, design.std(axis=0), 1.0)
-        solution, _, rank, _ = np.linalg.lstsq((design - centre) / scale, volumes - volumes.mean(axis=0), rcond=None)
-        notes = tuple(_collect_fit_warnings(codings, design, int(rank)))
-        return cls(codings, centre, solution / scale[:, None], notes)
+        coefficients, rank = _solve_least_squares(design, volumes)
+        if thickness is not None:
+            others = ~find_head_size_columns(codings)
+            coefficients[:, thickness] = 0.0
+            coefficients[np.ix_(others, thickness)] = _solve_least_squares(design[:, others], volumes[:, thickness])[0]
+        notes = tuple(_collect_fit_warnings(codings, design, rank))
+        return cls(codings, moments.mean, coefficients, notes, moments.covariance)
 
     def transform(self, volumes: FloatArray, covariates: pd.DataFrame) -> FloatArray:
         """Subtract the covariates' effect: (N, R), (N, C) -> (N, R)."""
         return apply_in_blocks(self.adjust, volumes, self.build_design(covariates))
 
     def build_design(self, covariates: pd.DataFrame) -> FloatArray:
-        """Encode covariates (N, C) as a design (N, P)."""
-        return build_design_matrix(self.codings, covariates)
+        """Encode covariates (N, C) as a design (N, P); those that are missing are predicted from the others."""
+        return fill_design(build_design_matrix(self.codings, covariates), DesignMoments(self.centre, self.covariance))
 
     def adjust(self, volumes: FloatArray, design: FloatArray) -> FloatArray:
         """Subtract the design's effect: (N, R), (N, P) -> (N, R)."""
@@ -219,7 +233,8 @@ class Residualiser:
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""
-        return {"residualise.centre": self.centre, "residualise.coefficients": self.coefficients}
+        arrays = {"residualise.centre": self.centre, "residualise.coefficients": self.coefficients}
+        return arrays if self.covariance is None else arrays | {"residualise.covariance": self.covariance}
 
     def to_dict(self) -> list[CovariateRecord]:
         """Return the coding of each covariate as plain values for JSON."""
@@ -229,7 +244,30 @@ class Residualiser:
     def from_parts(cls, codings: Sequence[CovariateRecord], arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the results of `to_dict` and `to_arrays`."""
         rebuilt = tuple(_build_coding(record) for record in codings)
-        return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"])
+        covariance = arrays.get("residualise.covariance")
+        return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
+
+
+def _solve_least_squares(design: FloatArray, volumes: FloatArray) -> tuple[FloatArray, int]:
+    """Return the coefficients (P, R) of a design (N, P), and its rank."""
+    # lstsq gives a constant column the coefficient 0 and shares the effect among collinear columns.
+    scale = np.where(np.ptp(design, axis=0) > 0, design.std(axis=0), 1.0)
+    deviations = (design - design.mean(axis=0)) / scale
+    solution, _, rank, _ = np.linalg.lstsq(deviations, volumes - volumes.mean(axis=0), rcond=None)
+    return solution / scale[:, None], int(rank)
+
+
+def find_head_size_columns(codings: Sequence[CovariateCoding]) -> BoolArray:
+    """Return the columns (P,) of the design that hold the size of the head."""
+    is_head_size = [
+        isinstance(coding, NumericCovariate) and _HEAD_SIZE.search(coding.name) is not None for coding in codings
+    ]
+    return np.repeat(np.array(is_head_size, dtype=bool), [count_columns(coding) for coding in codings])
+
+
+def count_columns(coding: CovariateCoding) -> int:
+    """Return the number of columns that a covariate has in the design."""
+    return 1 if isinstance(coding, NumericCovariate) else max(len(coding.levels) - 1, 0)
 
 
 def derive_codings(covariates: pd.DataFrame, log: bool = False) -> tuple[CovariateCoding, ...]:
@@ -241,8 +279,17 @@ def derive_codings(covariates: pd.DataFrame, log: bool = False) -> tuple[Covaria
     return tuple(_derive_coding(name, covariates[name], log) for name in covariates.columns)
 
 
+def build_complete_design(controls: pd.DataFrame, covariates: pd.DataFrame, log: bool = False) -> FloatArray:
+    """Encode covariates (N, C) as a design (N, P) with the codings of controls, and predict what is missing."""
+    codings = derive_codings(controls, log)
+    encoded = build_design_matrix(codings, covariates)
+    if not np.isnan(encoded).any():
+        return encoded
+    return fill_design(encoded, estimate_design_moments(build_design_matrix(codings, controls)))
+
+
 def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataFrame) -> FloatArray:
-    """Encode covariates as design columns.
+    """Encode covariates as design columns; missing values are NaN.
 
     Parameters
     ----------
@@ -260,14 +307,14 @@ def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataF
 
 def _derive_coding(name: str, values: pd.Series, log: bool) -> CovariateCoding:
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
-        is_head_size = _HEAD_SIZE.search(name) is not None and bool((values > 0).all())
+        is_head_size = _HEAD_SIZE.search(name) is not None and not bool((values <= 0).any())
         return NumericCovariate(name, float(values.min()), float(values.max()), log and is_head_size)
     return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
 
 
 def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
-    """Return the code (N,) of each value and the categories as text, in which 1 and 1.0 are equal."""
-    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    """Return the code (N,) of each value, -1 if missing, and the categories as text, in which 1 and 1.0 are equal."""
+    codes, distinct = pd.factorize(values)
     is_numeric = pd.api.types.is_numeric_dtype(values)
     return codes, [f"{float(value):g}" if is_numeric else str(value) for value in distinct]
 

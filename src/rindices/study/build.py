@@ -164,7 +164,7 @@ def build_model(
     FittedModel
     """
     assert choice.best is not None
-    X, y, reference = people
+    X, y, reference, kinds = people
     completed = people.complete(by_group=False).X  # groups are compared below
     point = choice.evaluations[choice.best].point
     usable = select_usable_members(gathered[point])
@@ -188,7 +188,7 @@ def build_model(
     )
     learn_weights = get_study_recipe(recipe).learn_weights
     stability = assess_pattern_stability(
-        completed, y, fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights, reference=reference
+        completed, y, fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights, reference=reference, kinds=kinds
     )
     records = make_pattern_records(stability)
     return replace(

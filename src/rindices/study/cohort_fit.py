@@ -18,6 +18,7 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference
 from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, encode_measures
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import (
@@ -67,6 +68,9 @@ class CohortFit:
     adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment for covariates.
     observer : StudyObserver
+    reference : NormalReference, optional
+    icv_for : {'volume', 'all'}
+        Regions that are adjusted for head size in a cohort with thickness and other measures.
     """
 
     cohort: Cohort
@@ -78,6 +82,7 @@ class CohortFit:
     adjust: str | None = None
     observer: StudyObserver = _NO_OBSERVER
     reference: NormalReference | None = None
+    icv_for: str = DEFAULT_ICV_FOR
 
     @limit_blas_threads()
     def __post_init__(self) -> None:
@@ -85,10 +90,10 @@ class CohortFit:
             raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
         check_settings(self.cohort, self.model)
         self.adjust = self.adjust or get_study_recipe(self.model.recipe).adjust
-        self.preprocessing = Preprocessing.fit(self.cohort, self.harmonise, self.adjust)
+        self.preprocessing = Preprocessing.fit(self.cohort, self.harmonise, self.adjust, self.icv_for)
         X, y = self.preprocessing.transform(self.cohort), self.cohort.is_patient.astype(np.intp)
         reference = None if self.reference is None else self.reference.select(self.cohort.regions)
-        self.people = PreparedPeople(X, y, reference)
+        self.people = PreparedPeople(X, y, reference, encode_measures(self.cohort))
         self.completed = self.people.complete()
         self.tests = run_group_tests(self.cohort, self.seed, self.adjust)
 
@@ -134,7 +139,8 @@ class CohortFit:
         min_concordance: float = MIN_STABLE_CONCORDANCE,
     ) -> tuple[dict[GridPoint, list[Member]], SelectionResult]:
         """Train all settings of a model and choose among them."""
-        plan = make_plan(model, self.seed, make_data_key(self.cohort, self.harmonise, self.adjust, self.reference))
+        key = make_data_key(self.cohort, self.harmonise, self.adjust, self.reference, self.icv_for)
+        plan = make_plan(model, self.seed, key)
         people = self._select_people(model.recipe)
         patients = people.X[people.y == 1]
         watcher = _SettingWatcher(plan, self.store, patients, observer)

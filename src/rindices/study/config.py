@@ -42,6 +42,7 @@ class DataConfig(_ConfigSection):
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
     adjust: Literal["log", "linear", "rank", "none"] | None = None
+    icv_for: Literal["volume", "all"] = "volume"
     id: str | None = None
     session: str | None = None
     participants_id: str | None = None
@@ -50,6 +51,7 @@ class DataConfig(_ConfigSection):
     measure: str | None = None
     missing_codes: tuple[str, ...] = ()
     on_missing: Literal["model", "drop", "error"] = "model"
+    impute_covariates: bool = False
 
     @field_validator(
         "volumes", "controls", "patients", "covariates", "exclude", "include", "missing_codes", mode="before"
@@ -75,6 +77,7 @@ class DataConfig(_ConfigSection):
             include=self.include,
             missing_codes=self.missing_codes,
             on_missing=self.on_missing,
+            impute_covariates=self.impute_covariates,
         )
 
 

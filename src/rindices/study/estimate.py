@@ -9,6 +9,7 @@ import numpy as np
 
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.normal_reference import NormalReference
+from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import ModelConfig
 from rindices.study.engines.base import count_processes
@@ -44,6 +45,7 @@ def estimate_run_time(
     harmonise: str | None = None,
     adjust: str | None = None,
     reference: NormalReference | None = None,
+    icv_for: str = DEFAULT_ICV_FOR,
 ) -> RunEstimate:
     """Return what would run and roughly for how long: by the size of the table, or after timing one member.
 
@@ -61,6 +63,8 @@ def estimate_run_time(
     adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment for covariates.
     reference : NormalReference, optional
+    icv_for : {'volume', 'all'}
+        Regions that are adjusted for head size in a cohort with thickness and other measures.
 
     Returns
     -------
@@ -69,13 +73,13 @@ def estimate_run_time(
     adjust = adjust or get_study_recipe(model.recipe).adjust
     if model.patterns is None:
         model = model.model_copy(update={"patterns": TYPICAL_PATTERNS})
-    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust, reference))
+    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust, reference, icv_for))
     store = RunStore(runs) if runs.is_dir() else None
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes = count_processes(workers, len(missing))
     seconds = 0.0
     if missing:
-        X = Preprocessing.fit(cohort, harmonise, adjust).transform(cohort)
+        X = Preprocessing.fit(cohort, harmonise, adjust, icv_for).transform(cohort)
         people = PreparedPeople(
             X, cohort.is_patient.astype(np.intp), None if reference is None else reference.select(cohort.regions)
         )

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from rindices.errors import Problem, Severity
+from rindices.errors import Findings, Problem, Severity
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference, load_reference_file
+from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.config import make_study
 from rindices.study.engines.base import Engine, StudyObserver
 from rindices.study.exceptions import StudyWarning
 from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
 from rindices.study.run import run_study
-from rindices.tables.cohort import Cohort
+from rindices.tables.cohort import ID, Cohort
+from rindices.tables.validation.missing import report_imputed
 
 
 def fit(
@@ -29,6 +31,7 @@ def fit(
     recipe_changes: RecipeChanges | None = None,
     harmonise: str | None = None,
     adjust: str | None = None,
+    icv_for: str = DEFAULT_ICV_FOR,
     reference: NormalReference | str | Path | None = None,
     seed: int = 0,
     workers: int = -1,
@@ -65,6 +68,9 @@ def fit(
     adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale on which measures are adjusted for covariates. Left out, ``log`` if all values are positive, else
         ``linear``; recipe ``paper`` is linear.
+    icv_for : {'volume', 'all'}
+        Regions that are adjusted for head size where a cohort has thickness and other measures: all but thickness, or
+        all.
     reference : NormalReference, path or 'muse', optional
         Healthy people elsewhere whose correlations of regions help where controls are few: a `NormalReference`, a file
         that it wrote, or ``muse``, which comes with the package. A reference that does not fit gets no weight.
@@ -106,8 +112,10 @@ def fit(
         "correlated": correlated,
         "recipe_changes": dict(recipe_changes or {}),
     }
-    data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust}
+    data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for}
     cohort, problems = keep_training_scans(cohort, [])
+    imputed = Findings()
+    report_imputed(cohort.covariates, cohort.people[ID].tolist(), "covariates", imputed)
     study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")
     if isinstance(reference, str | Path):
         reference = load_reference_file(reference)
@@ -117,7 +125,7 @@ def fit(
         None if out is None else Path(out),
         runs=None if runs is None else Path(runs),
         engine=engine,
-        table_problems=problems,
+        table_problems=[*problems, *imputed],
         observer=StudyObserver(on_problems=_warn_about_problems),
         reference=reference,
     )

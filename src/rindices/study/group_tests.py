@@ -9,9 +9,10 @@ from rindices._typing import FloatArray
 from rindices.learners.log_transform import apply_log_transform
 from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
+from rindices.preprocess.impute import estimate_design_moments, fill_design
 from rindices.preprocess.missing import fill_by_regression
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import CategoricalCovariate, derive_codings
+from rindices.preprocess.residualise import CategoricalCovariate, build_design_matrix, count_columns, derive_codings
 from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
 from rindices.selection.dimensions import MAX_PATTERNS, SIGNIFICANCE_LEVEL, DimensionEstimate, count_dimensions
 from rindices.selection.group_difference import (
@@ -125,10 +126,14 @@ def run_group_tests(
 
 def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
     covariates = cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
+    # codings and imputed values are of everyone, so that labels do not matter
+    codings = derive_codings(covariates, log=adjust not in ("linear", "rank"))
+    encoded = build_design_matrix(codings, covariates)
+    design = fill_design(encoded, estimate_design_moments(encoded))
+    ends = np.cumsum([count_columns(coding) for coding in codings])
     columns = [
-        CovariateColumns(coding.encode(covariates[coding.name]), isinstance(coding, CategoricalCovariate))
-        # of everyone, so that labels do not matter
-        for coding in derive_codings(covariates, log=adjust not in ("linear", "rank"))
+        CovariateColumns(part, isinstance(coding, CategoricalCovariate))
+        for coding, part in zip(codings, np.split(design, ends, axis=1)[:-1], strict=True)
     ]
     strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 
 from rindices.model.normal_reference import NormalReference
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, encode_measures
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig
@@ -64,13 +65,18 @@ def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
 
 
 def make_data_key(
-    cohort: Cohort, harmonise: str | None = None, adjust: str | None = None, reference: NormalReference | None = None
+    cohort: Cohort,
+    harmonise: str | None = None,
+    adjust: str | None = None,
+    reference: NormalReference | None = None,
+    icv_for: str = DEFAULT_ICV_FOR,
 ) -> str:
     """Return the key of the training data: the cohort, its harmonisation and adjustment, and the reference."""
     mode, scale = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
     sites = "" if mode == "none" else f"-{mode}"
     scale = "" if scale == "linear" else f"-{scale}"
-    return cohort.fingerprint() + sites + scale + ("" if reference is None else f"-{reference.digest}")
+    measures = "" if encode_measures(cohort) is None else f"-measures-{icv_for}"
+    return cohort.fingerprint() + sites + scale + measures + ("" if reference is None else f"-{reference.digest}")
 
 
 def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:

@@ -64,7 +64,7 @@ def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path(
         problems += error.problems
     try:
         adjust = study.data.adjust or get_study_recipe(study.model.recipe).adjust
-        problems += Preprocessing.fit(cohort, study.data.harmonise, adjust).review(cohort)
+        problems += Preprocessing.fit(cohort, study.data.harmonise, adjust, study.data.icv_for).review(cohort)
     except PreprocessingError as error:
         problems += error.problems
     try:

@@ -200,11 +200,15 @@ def _train_mean_difference(people: PreparedPeople, work: MemberSet, checkpoint: 
 
 
 def _learn_mean_difference_weights(
-    people: FloatArray, y: IntArray, patterns: FloatArray, reference: FloatArray | None
+    people: FloatArray,
+    y: IntArray,
+    patterns: FloatArray,
+    reference: FloatArray | None,
+    kinds: IntArray | None = None,
 ) -> FloatArray:
     from rindices.learners.mean_difference import compute_difference_weights
 
-    return compute_difference_weights(people, y, reference)
+    return compute_difference_weights(people, y, reference, kinds)
 
 
 def _get_contrastive_share(values: RecipeValues) -> float:

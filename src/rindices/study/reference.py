@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rindices.errors import Problem, ProblemCode
 from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, load_reference_file
+from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.config import DataConfig
 from rindices.tables.sessions import keep_first_scans
 from rindices.tables.table import ColumnRoles
@@ -44,11 +45,12 @@ def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:
         return load_reference_file(path)
     request = replace(data.request(folder), volumes=(path,), participants=None, controls=(), patients=())
     roles = replace(request.roles, group=None, participants_id=None)
-    return fit_reference(replace(request, roles=roles, on_missing="drop"), data.adjust, is_other_table=True)[0]
+    request = replace(request, roles=roles, on_missing="drop", impute_covariates=False)
+    return fit_reference(request, data.adjust, is_other_table=True, icv_for=data.icv_for)[0]
 
 
 def fit_reference(
-    request: TableRequest, adjust: str | None = None, is_other_table: bool = False
+    request: TableRequest, adjust: str | None = None, is_other_table: bool = False, icv_for: str = DEFAULT_ICV_FOR
 ) -> tuple[NormalReference, list[Problem]]:
     """Learn a reference from a table of healthy people.
 
@@ -61,6 +63,8 @@ def fit_reference(
         Scale of the adjustment for covariates.
     is_other_table : bool
         Whether sessions and sites are named for another table. They are left out if there are no such columns here.
+    icv_for : {'volume', 'all'}
+        Regions that are adjusted for head size in a table with thickness and other measures.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def fit_reference(
     if roles != request.roles:
         result = validate_table(replace(request, roles=roles))
     cohort, notes = keep_first_scans(result.cohort_or_raise())
-    return NormalReference.fit(cohort, request.volumes[0].name, adjust), [*result.problems, *notes]
+    return NormalReference.fit(cohort, request.volumes[0].name, adjust, icv_for), [*result.problems, *notes]
 
 
 def _adapt_roles(roles: ColumnRoles, problems: Sequence[Problem], is_other_table: bool) -> ColumnRoles:

@@ -115,7 +115,7 @@ def _fit_or_write_null_result(
     data = study.data
     fit = CohortFit(
         *(cohort, study.model, study.run.seed, store, engine or make_engine(study.run)),
-        *(data.harmonise, data.adjust, observer, reference),
+        *(data.harmonise, data.adjust, observer, reference, data.icv_for),
     )
     try:
         return fit.run(), fit.tests.effects

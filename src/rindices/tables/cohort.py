@@ -29,7 +29,8 @@ class Cohort:
         (N, ...), same rows: ``participant_id``, and ``session_id``, ``group`` (``control`` or ``patient``) and
         ``site`` if the table has them.
     covariates : DataFrame
-        (N, C), same rows; numeric columns are numbers, text columns are categories.
+        (N, C), same rows; numeric columns are numbers, text columns are categories. Missing values are NaN, if the
+        table was read with ``impute_covariates=True``.
     source : str
         Format of the table: ``dlmuse``, ``freesurfer``, ...
     unit : str

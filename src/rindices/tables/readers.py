@@ -29,6 +29,7 @@ def read_cohort(
     include: str | Sequence[str] = (),
     missing_codes: Labels = (),
     on_missing: str = "model",
+    impute_covariates: bool = False,
 ) -> Cohort:
     """Read a table of regional volumes and join it with its participants.
 
@@ -63,6 +64,9 @@ def read_cohort(
         What to do with people who lack a region. ``model``: keep them; their missing cells are NaN, and `rindices.fit`
         uses the cells that they have. ``drop``: leave them out, also people without a covariate or a label. ``error``:
         stop. People without a covariate or a label are an error, except with ``drop``.
+    impute_covariates : bool
+        Keep people without a covariate, whose cell is NaN then. The adjustment predicts it from their other covariates,
+        as learnt from controls.
 
     Returns
     -------
@@ -84,6 +88,7 @@ def read_cohort(
         include=include,
         missing_codes=missing_codes,
         on_missing=on_missing,
+        impute_covariates=impute_covariates,
     )
     return validate_table(request).cohort_or_raise()
 
@@ -100,6 +105,7 @@ def make_request(
     include: str | Sequence[str] = (),
     missing_codes: Labels = (),
     on_missing: str = "report",
+    impute_covariates: bool = False,
 ) -> TableRequest:
     """Return a request; each argument may be a single value or a sequence."""
     return TableRequest(
@@ -113,6 +119,7 @@ def make_request(
         on_missing=on_missing,
         include=tuple(_to_list(include)),
         missing_codes=tuple(_to_list(missing_codes)),
+        impute_covariates=impute_covariates,
     )
 
 

@@ -123,6 +123,8 @@ def test_a_head_infers_from_the_measured_regions(model: TrajectoryModel, n_missi
     few = head.leave_out(np.sort(missing))
     assert (few.weights[missing] == 0).all()
     assert (few.expected_variance > head.expected_variance).all()
+    filled = np.where(np.isnan(people), 5.0, people)  # of weight 0
+    np.testing.assert_allclose(head.infer(people), few.infer(filled), atol=1e-12)
     order = rng.permutation(7)
     np.testing.assert_allclose(head.infer(people[order]), head.infer(people)[order])
 

@@ -47,3 +47,19 @@ def test_features_with_a_word_about_people_are_used_on_request(tmp_path: Path) -
     assert "to use one: --include COLUMN" in list_messages(result, "note")
     assert validate_files(path, measure="any", include=["p_tau"]).regions == 21
     assert validate_files(path).aside == {}
+
+
+@pytest.mark.parametrize("on_missing", ["model", "error"])
+def test_missing_values_are_those_of_features(tmp_path: Path, on_missing: str) -> None:
+    frame = make_table(region_strain=STRAIN, group=["control", "patient"] * (N // 2))
+    frame.loc[:4, "region_strain"] = np.nan
+    frame.iloc[7, 3:18] = np.nan
+    frame["empty"] = np.nan
+    path = write_table(frame, tmp_path / "t.csv")
+    messages = list_messages(validate_files(path, measure="any", group="group", on_missing=on_missing))
+    assert "a missing feature" in messages
+    assert "region_strain" in messages  # names are not reworded
+    assert " region" not in messages.replace("region_strain", "")  # but texts are
+    if on_missing == "model":
+        assert "their other features are used" in messages
+        assert "1 person has fewer than half of the features" in messages

@@ -89,7 +89,7 @@ class _ShiftedPeople:
     """
 
     def __init__(self, people: PreparedPeople, n_patterns: int) -> None:
-        self.values, self.y, self.reference = people
+        self.values, self.y, self.reference = people.X, people.y, people.reference
         self.n_patterns = n_patterns
         completed = complete_people(people.X, people.y, np.random.default_rng(0))
         self.head: ContrastiveHead = initialise_contrastive_head(completed, people.y == 1, n_patterns, straighten=True)

@@ -8,13 +8,16 @@ import pandas as pd
 
 from rindices._typing import BoolArray
 from rindices.errors import Findings, ProblemCode, format_count, join_names
+from rindices.tables.participants import JoinedParticipants
 from rindices.tables.validation.unfiltered import UnfilteredCohort
+from rindices.wording import Wording
 
 MAX_MISSING_SHARE = 0.3
 """Largest share of missing cells in the table of a study whose measured cells are used."""
 MIN_MEASURED_SHARE = 0.5
 """Share of the regions that a person of a study must have."""
 _DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
+_COVARIATE_HINT = 'Mend them, set on_missing = "drop" (--on-missing drop), or impute them (--impute-covariates)'
 _N_NAMED_REGIONS = 3
 
 
@@ -37,11 +40,23 @@ class OnMissing(StrEnum):
 
 
 def find_incomplete_rows(
-    parts: UnfilteredCohort, policy: OnMissing, findings: Findings, is_first: bool
+    parts: UnfilteredCohort, policy: OnMissing, impute: bool, findings: Findings, is_first: bool, word: Wording
 ) -> tuple[BoolArray, BoolArray]:
     """Report people who lack a value; return those who cannot be used (N,), and those of them with too few regions.
 
-    Regions without any value are reported apart, once for the table, and left out of this for the first chunk.
+    Parameters
+    ----------
+    parts : UnfilteredCohort
+    policy : OnMissing
+    impute : bool
+        Whether missing covariates are imputed.
+    findings : Findings
+        Takes the problems.
+    is_first : bool
+        Whether this is the first chunk of a table. Regions without any value are then reported apart, once for the
+        table, and left out of this.
+    word : callable
+        Words for regions (`rindices.wording`).
     """
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, BoolArray, str]] = []
@@ -51,13 +66,12 @@ def find_incomplete_rows(
         missing = missing.loc[:, ~(missing.all() & is_first)]
         if policy.uses_measured_cells:
             if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
-                unusable = _find_unusable_rows(missing, people.ids, parts.table.where, findings)
+                unusable = _find_unusable_rows(missing, people.ids, parts.table.where, findings, word)
             others = [name for name, left_out in zip(people.ids, unusable, strict=True) if not left_out]
-            _report_missing_cells(missing[~unusable], others, parts.table.where, findings)
+            _report_missing_cells(missing[~unusable], others, parts.table.where, findings, word)
         else:
-            gap = f"a missing region ({_describe_worst_regions(missing)})"
+            gap = f"{word('a missing region')} ({_describe_worst_regions(missing)})"
             gaps.append((gap, missing.any(axis=1).to_numpy(), parts.table.where))
-    gaps += [(f"no {name}", parts.covariates[name].isna().to_numpy(), where) for name in parts.covariates]
     if parts.sites is not None:
         gaps.append(("no site", parts.sites.isna().to_numpy(), where))
     if parts.groups is not None:
@@ -66,11 +80,18 @@ def find_incomplete_rows(
     for gap, rows, file in gaps:
         _report_missing(rows & ~people.unmatched, people.ids, gap, file, policy, findings)
         lacking |= rows
+    lacking |= _find_missing_covariates(parts.covariates, people, policy, impute, findings)
     return lacking | unusable, unusable
 
 
 def _report_missing(
-    lacking: BoolArray, ids: Sequence[str], gap: str, where: str, policy: OnMissing, findings: Findings
+    lacking: BoolArray,
+    ids: Sequence[str],
+    gap: str,
+    where: str,
+    policy: OnMissing,
+    findings: Findings,
+    cure: str = _DROP_HINT,
 ) -> None:
     """Report people (N,) who have a ``gap``, such as "no age", as an error or a note."""
     if not lacking.any():
@@ -78,12 +99,12 @@ def _report_missing(
     offenders = _take_people(ids, lacking)
     code, text = ProblemCode.MISSING_VALUES, f"{format_count(len(offenders), 'person has', 'people have')} {gap}"
     if policy in (OnMissing.ERROR, OnMissing.MODEL):
-        findings.error(code, text, where, _DROP_HINT, offenders=offenders)
+        findings.error(code, text, where, cure, offenders=offenders)
     elif policy is OnMissing.DROP:
         findings.note(code, text, where, offenders=offenders, ending="; left out")
     else:
         ending = "; fit stops here unless told to leave them out"
-        findings.note(code, text, where, _DROP_HINT, offenders=offenders, ending=ending)
+        findings.note(code, text, where, cure, offenders=offenders, ending=ending)
 
 
 def _describe_worst_regions(missing: pd.DataFrame) -> str:
@@ -92,22 +113,26 @@ def _describe_worst_regions(missing: pd.DataFrame) -> str:
     return join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
 
 
-def _report_missing_cells(missing: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> None:
+def _report_missing_cells(
+    missing: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings, word: Wording
+) -> None:
     """Report people whose other regions are used, from a mask of missing cells (N, R)."""
     lacking = missing.any(axis=1).to_numpy()
     if lacking.any():
         cells = f"{int(missing.to_numpy().sum()):,} of {missing.size:,} cells are missing"
-        people = f"{format_count(int(lacking.sum()), 'person has', 'people have')} a missing region"
+        people = f"{format_count(int(lacking.sum()), 'person has', 'people have')} {word('a missing region')}"
         findings.note(
             ProblemCode.MISSING_VALUES,
             f"{people}, {cells} ({_describe_worst_regions(missing)})",
             where,
             offenders=_take_people(ids, lacking),
-            ending="; their other regions are used",
+            ending=word("; their other regions are used"),
         )
 
 
-def _find_unusable_rows(missing: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> BoolArray:
+def _find_unusable_rows(
+    missing: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings, word: Wording
+) -> BoolArray:
     """Report the people of a study who have too few regions, and return them (N,); a table with too few is an error.
 
     Parameters
@@ -119,18 +144,61 @@ def _find_unusable_rows(missing: pd.DataFrame, ids: Sequence[str], where: str, f
         The file, for messages.
     findings : Findings
         Takes the problems.
+    word : callable
+        Words for regions.
     """
     cells = missing.to_numpy()
     unusable = np.asarray(cells.mean(axis=1) > 1.0 - MIN_MEASURED_SHARE)
     if unusable.any():
         people = _take_people(ids, unusable)
-        what = f"{format_count(len(people), 'person has', 'people have')} fewer than half of the regions"
+        what = f"{format_count(len(people), 'person has', 'people have')} {word('fewer than half of the regions')}"
         findings.warn(ProblemCode.MISSING_VALUES, what, where, offenders=people, ending="; left out")
     if not unusable.all() and cells[~unusable].mean() > MAX_MISSING_SHARE:
         what = f"{cells[~unusable].mean():.0%} of the cells are missing ({_describe_worst_regions(missing)})"
-        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: leave out regions (--exclude) or people"
+        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: {word('leave out regions')} (--exclude) or people"
         findings.error(ProblemCode.MISSING_VALUES, what, where, cure)
     return unusable
+
+
+def _find_missing_covariates(
+    covariates: pd.DataFrame, people: JoinedParticipants, policy: OnMissing, impute: bool, findings: Findings
+) -> BoolArray:
+    """Report people who lack a covariate (N, C), and return those who cannot be used (N,): none, if it is imputed."""
+    lacking = np.zeros(len(covariates), dtype=bool)
+    if impute:
+        report_imputed(covariates[~people.unmatched], people.ids, people.where, findings)
+        return lacking
+    for name in covariates:
+        rows = covariates[name].isna().to_numpy() & ~people.unmatched
+        _report_missing(rows, people.ids, f"no {name}", people.where, policy, findings, _COVARIATE_HINT)
+        lacking |= rows
+    return lacking
+
+
+def report_imputed(covariates: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> None:
+    """Warn of people who lack a covariate, by name; the preprocessing predicts it from their others.
+
+    Parameters
+    ----------
+    covariates : (N, C)
+        Its index holds the positions of the people in ``ids``.
+    ids : sequence of str
+    where : str
+        The file, for messages.
+    findings : Findings
+        Takes the warnings.
+    """
+    for name in covariates:
+        rows = np.asarray(covariates.index[covariates[name].isna()])
+        if rows.size:
+            findings.warn(
+                ProblemCode.MISSING_VALUES,
+                f"{format_count(rows.size, 'person has', 'people have')} no {name}",
+                where,
+                subject=str(name),
+                offenders=[ids[int(row)] for row in rows],
+                ending="; it is imputed from controls",
+            )
 
 
 def _take_people(ids: Sequence[str], mask: BoolArray) -> list[str]:

@@ -75,6 +75,7 @@ class TableRequest:
     include: tuple[str, ...] = ()
     missing_codes: tuple[str, ...] = ()
     model_regions: tuple[str, ...] = ()
+    impute_covariates: bool = False
 
     @property
     def selection(self) -> ColumnSelection:
@@ -197,7 +198,8 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
-    lacking, unusable = find_incomplete_rows(parts, policy, findings, is_first)
+    word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
+    lacking, unusable = find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
     parts = _empty_region_codes(parts, request.missing_codes, findings)
     units: dict[str, Unit] = {}
     if unit is None:

@@ -18,7 +18,7 @@ from rindices.tables.validation.units import (
     guess_units,
     looks_like_centiles,
 )
-from rindices.wording import Wording
+from rindices.wording import Wording, reword
 
 _TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
 _SKEWED_RATIO = 2.0  # of both halves of the middle 90 %; 2.3 in a log-normal whose logarithm has sd 0.5
@@ -199,7 +199,7 @@ def check_features(regions: pd.DataFrame, ranges: ColumnRanges, where: str, find
     dict
         The unit by kind of measure, as `check_regions` returns it.
     """
-    _check_finite(regions, ranges, where, findings)
+    _check_finite(regions, ranges, where, findings, reword)
     skewed = [str(name) for name in regions.columns if _is_skewed(regions[name].to_numpy())]
     if skewed:
         what = format_count(len(skewed), "feature is skewed", "features are skewed")
@@ -238,11 +238,13 @@ def _refuse_regions(code: ProblemCode, what: str, names: list[str], where: str, 
     findings.error(code, what, where, cure, offenders=names, offender_kind=OffenderKind.REGION)
 
 
-def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> None:
+def _check_finite(
+    regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings, word: Wording = str
+) -> None:
     suspects = regions.loc[:, ranges.not_finite]
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
     if empty:
-        what = f"{format_count(len(empty), 'region has', 'regions have')} no value at all"
+        what = f"{format_count(len(empty), word('region has'), word('regions have'))} no value at all"
         _refuse_regions(ProblemCode.EMPTY_REGIONS, what, empty, where, findings)
     _check_infinite(suspects, where, findings)
 
@@ -325,8 +327,10 @@ def _report_unit(unit: Unit, kinds: Sequence[str], where: str, findings: Finding
     if unit is Unit.MIXED:
         counts = Counter(kinds).most_common()
         what = "several kinds of measures stand side by side, each region is standardised on its own"
-        listing = ", ".join(f"{format_count(number, 'column')} of {kind}" for kind, number in counts)
         cure = f"For one kind alone: --measure {counts[0][0]}"
+        if "thickness" in kinds:
+            cure += ". Thickness is adjusted for head size only with --icv-for all"
+        listing = ", ".join(f"{format_count(number, 'column')} of {kind}" for kind, number in counts)
         findings.note(ProblemCode.MIXED_MEASURES, what, where, cure, listing=listing)
     elif unit is Unit.STANDARDISED:
         what = "the values look standardised already (z-scores, or 1 with a spread of 0.1)"

@@ -1,0 +1,72 @@
+"""Thickness is not adjusted for head size where volumes are, unless the user asks for it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rindices.errors import PreprocessingError
+from rindices.model.normal_reference import NormalReference
+from rindices.preprocess.measures import encode_measures, find_thickness
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.tables.cohort import Cohort
+
+THICKNESS = [f"lh_{name}_thickness" for name in ("cuneus", "insula", "lingual")]
+VOLUMES = ["Left-Amygdala", "Left-Caudate", "lh_cuneus_volume"]
+
+
+def make_mixed_cohort(n_people: int = 240, missing: float = 0.0) -> Cohort:
+    """Return volumes that follow head size, and thickness that does so by chance alone."""
+    rng = np.random.default_rng(5)
+    age, icv = rng.uniform(20, 60, n_people), rng.normal(1500, 150, n_people)
+    noise = np.exp(rng.normal(0, 0.05, (n_people, 6)))
+    values = noise * np.column_stack([*[2.7 - 0.005 * age] * 3, *[2.0 * icv] * 3])
+    values[rng.random(values.shape) < missing] = np.nan
+    group = np.array(["control", "patient"] * (n_people // 2), dtype=object)
+    people = pd.DataFrame({"participant_id": [f"p{k:03d}" for k in range(n_people)], "group": group})
+    volumes = pd.DataFrame(values, columns=[*THICKNESS, *VOLUMES])
+    return Cohort(volumes, people, pd.DataFrame({"age": age, "icv": icv}), unit="mixed")
+
+
+def select(cohort: Cohort, regions: list[str], covariates: list[str]) -> Cohort:
+    return replace(cohort, volumes=cohort.volumes[regions], covariates=cohort.covariates[covariates])
+
+
+@pytest.mark.parametrize("adjust", ["log", "linear", "rank"])
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_each_kind_is_adjusted_as_if_it_were_alone(adjust: str, missing: float) -> None:
+    cohort = make_mixed_cohort(missing=missing)
+    together = Preprocessing.fit(cohort, adjust=adjust).transform(cohort)
+    thickness, volumes = select(cohort, THICKNESS, ["age"]), select(cohort, VOLUMES, ["age", "icv"])
+    alone = [Preprocessing.fit(each, adjust=adjust).transform(each) for each in (thickness, volumes)]
+    np.testing.assert_allclose(together, np.hstack(alone), rtol=1e-10)
+
+
+def test_thickness_is_adjusted_for_head_size_on_request_and_where_it_is_alone() -> None:
+    cohort = make_mixed_cohort()
+    coefficients = Preprocessing.fit(cohort, icv_for="all").residualiser.coefficients
+    assert (np.abs(coefficients[1]) > 1e-6).all()
+    alone = Preprocessing.fit(select(cohort, THICKNESS, ["age", "icv"])).residualiser.coefficients
+    np.testing.assert_allclose(coefficients[:, :3], alone, rtol=1e-8)
+    np.testing.assert_array_equal(Preprocessing.fit(cohort).residualiser.coefficients[1, :3], 0.0)
+
+
+def test_a_reference_is_adjusted_in_the_same_way() -> None:
+    cohort = make_mixed_cohort()
+    correlation = NormalReference.fit(cohort).correlation
+    alone = NormalReference.fit(select(cohort, THICKNESS, ["age"])).correlation
+    np.testing.assert_allclose(correlation[:3, :3], alone, rtol=1e-10)
+    assert not np.allclose(NormalReference.fit(cohort, icv_for="all").correlation[:3, :3], alone, rtol=1e-10)
+
+
+def test_kinds_are_those_of_the_names() -> None:
+    cohort = make_mixed_cohort()
+    kinds = encode_measures(cohort)
+    assert kinds is not None
+    assert kinds.tolist() == [0, 0, 0, 1, 1, 1]
+    assert encode_measures(select(cohort, VOLUMES, ["age"])) is None
+    assert encode_measures(replace(cohort, unit="any")) is None
+    assert find_thickness(select(cohort, THICKNESS, ["age"])) is None
+    with pytest.raises(PreprocessingError, match="icv_for = 'everything' is not known"):
+        find_thickness(cohort, "everything")
