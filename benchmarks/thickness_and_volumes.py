@@ -34,8 +34,8 @@ OUT = Path(__file__).parent / "results" / "thickness_and_volumes.json"
 FOLDS, BOOTSTRAPS = 5, 2000
 TOGETHER = "together"
 CHOICE_NOTE = """\
-The values of the weights are learnt inside folds. The form of the rule (two standard errors, floor 0.1) was compared with
-about twenty others on psychosis, schizophrenia and autism, so the figures of these tables are somewhat too high."""
+The values of the weights are learnt inside folds. The form of the rule (two standard errors, floor 0.1) was compared
+with about twenty others on psychosis, schizophrenia and autism, so the figures of these tables are somewhat too high."""
 
 
 class Variant(NamedTuple):
