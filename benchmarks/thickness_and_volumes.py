@@ -35,7 +35,7 @@ FOLDS, BOOTSTRAPS = 5, 2000
 TOGETHER = "together"
 CHOICE_NOTE = """\
 The values of the weights are learnt inside folds. The form of the rule (two standard errors, floor 0.1) was compared
-with about twenty others on psychosis, schizophrenia and autism, so the figures of these tables are a little too high."""
+with about twenty others on psychosis, schizophrenia and autism, so these figures are a little too high."""
 
 
 class Variant(NamedTuple):

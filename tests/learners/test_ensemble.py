@@ -73,6 +73,24 @@ def test_members_prefer_a_shape_together(values: list[tuple[str, float | None, f
     assert choose_shape([HeldOutLikelihood(*each) for each in values]) == expected
 
 
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [
+        ([0.2, 0.1, 0.15], "interacting"),
+        ([0.02, 0.03, 0.02], "curved"),  # too small
+        ([0.5, -0.2, 0.1], "curved"),  # members differ
+        ([0.2], "interacting"),
+        ([None, None], "curved"),
+    ],
+)
+def test_interactions_must_bring_a_clear_gain(gains: list[float | None], expected: str) -> None:
+    held_out = [
+        HeldOutLikelihood("curved", -3.0 + k, -2.0 + k, None if gain is None else -2.0 + k + gain)
+        for k, gain in enumerate(gains)
+    ]
+    assert choose_shape(held_out) == expected
+
+
 def test_usable_members_have_one_shape() -> None:
     rng = np.random.default_rng(0)
     (linear,) = fit_linear_members(PreparedPeople(rng.normal(size=(20, 2)), np.repeat([0, 1], 10)), 1, (0,), 0, False)

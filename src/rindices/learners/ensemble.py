@@ -19,6 +19,9 @@ from rindices.selection.agreement import agreement
 SplitHalfAgreement = tuple[float, float, float]
 SHAPES = ("straight", "curved", "interacting")
 """Shapes of patterns, the simpler ones first."""
+MIN_INTERACTION_GAIN = 0.05
+"""Gain in the mean log-likelihood of held-out patients that interactions must bring. In simulated cohorts of seeds 400
+to 404 it was below 0.04 without interactions and above 0.09 with them."""
 
 
 class HeldOutLikelihood(NamedTuple):
@@ -76,11 +79,18 @@ class Member(NamedTuple):
 def choose_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
     """Return the shape with which held-out patients are more likely on average, the simpler one of equals.
 
-    A shape that was not fitted is not chosen; without any likelihood it is the shape of the first member.
+    Interactions are a stronger claim, and their EM may choose among more steps. They must exceed both other shapes by
+    `MIN_INTERACTION_GAIN` and by two standard errors over members. A shape that was not fitted is not chosen; without
+    any likelihood it is the shape of the first member.
     """
-    means = {shape: float(np.mean([each.get_value(shape) for each in held_out])) for shape in SHAPES}
-    known = [shape for shape in SHAPES if np.isfinite(means[shape])]
-    return max(known, key=means.__getitem__, default=held_out[0].shape)
+    values = {shape: np.array([each.get_value(shape) for each in held_out]) for shape in SHAPES}
+    additive = [shape for shape in SHAPES[:2] if np.isfinite(values[shape]).all()]
+    if not additive:
+        return held_out[0].shape
+    best = max(additive, key=lambda shape: float(values[shape].mean()))
+    gains = values["interacting"] - values[best]
+    error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    return "interacting" if gains.mean() > max(MIN_INTERACTION_GAIN, 2.0 * float(error)) else best
 
 
 def choose_common_shape(held_out: Sequence[HeldOutLikelihood]) -> str:

@@ -126,8 +126,9 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
     model, held_out = results.model, results.chosen.held_out
     if not list_trajectory_heads(model):
         return None
+    interactions = [InteractionRow(*row) for row in model.interactions().itertuples(index=False, name=None)]
     if not has_curved_patterns(model):
-        return TrajectorySection(False, held_out, [])
+        return TrajectorySection(False, held_out, [], interactions)
     courses, order = make_course_table(model), make_region_order(model)
     progress = compute_progress(model, _PROGRESS_LEVELS)
     patterns = [
@@ -141,8 +142,7 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
         )
         for position, name in enumerate(results.names)
     ]
-    rows = [InteractionRow(*row) for row in model.interactions().itertuples(index=False, name=None)]
-    return TrajectorySection(True, held_out, patterns, rows)
+    return TrajectorySection(True, held_out, patterns, interactions)
 
 
 def _build_pattern_course(

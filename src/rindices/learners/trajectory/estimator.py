@@ -28,9 +28,9 @@ class DiseaseTrajectories(Learner):
     members : int, default=5
         Number of members.
     shape : {'auto', 'straight', 'curved', 'interacting'}, default='auto'
-        Straight: all regions of a pattern change together. Curved: each in its own stage. Interacting: curved, and the
-        change of a pattern also depends on the severities of the others. ``auto`` chooses by the likelihood of people
-        that members have not seen.
+        Straight: all regions of a pattern change together. Curved: each in its own stage. Interacting: straight, and
+        the change of a pattern also depends on the severities of the others. ``auto`` chooses by the likelihood of
+        people that members have not seen.
     reference : array-like of shape (R, R), default=None
         Correlations of the regions in a reference population of healthy people.
 

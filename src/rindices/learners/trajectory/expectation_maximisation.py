@@ -9,7 +9,7 @@ same steps.
 The prior of a region's K steps in pattern m is N(0, tau_jm Q_m). Each tau is learnt, which makes patterns sparse.
 Q_m = rho d d' + (1 - rho) diag(d^2), with d the common steps of the pattern. With rho = 1 all regions follow the common
 steps (shape ``straight``), and d is learnt; with rho < 1 each region may deviate from them (``curved``). In the shape
-``interacting``, the change h_k(z_k) of a curved pattern is multiplied by 1 + sum_m Gamma_km z_m: disease of one kind
+``interacting``, the change h_k(z_k) of a straight pattern is multiplied by 1 + sum_m Gamma_km z_m: disease of one kind
 makes the other kind stronger or weaker.
 
 People enter only through sums over people (`trajectory.sums`), so the same arithmetic can run where people
@@ -29,18 +29,19 @@ from rindices.learners.severity_points import make_normal_points, make_point_bas
 from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
 
-RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 0.9}
+RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 1.0}
 """Share of the prior variance of a region's steps that is common to the regions of a pattern."""
 MAX_ITERATIONS = {"straight": 40, "curved": 40, "interacting": 100}
 """Largest number of M steps by shape; interactions converge slowly."""
 _MIN_GAIN = 1e-3  # in the mean log-likelihood of held-out patients
-_PATIENCE = 5  # M steps without that gain after which EM ends
+_PATIENCE_BY_SHAPE = {"straight": 5, "curved": 5, "interacting": 15}  # M steps without that gain after which EM ends
 _MAX_VARIANCE_CHANGE = 10.0  # factor by which a prior variance changes at most in one step
 _CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
 _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
 _MIN_PRIOR_VARIANCE = 1e-10
 _INTERACTION_SD = 0.5  # of the prior of the interactions, whose mean is 0
 _MAX_INTERACTION = 3.0
+_RELAXATION = 1.8  # interactions converge slowly; steps that are longer by less than 2 converge faster
 _MIN_GROWTH = 0.1  # of a pattern, at full severity of all others
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
 
@@ -106,7 +107,7 @@ def fit_trajectories(
         likelihood = _compute_mean_likelihood(held_out, model)
         if not likelihood < best.held_out + _MIN_GAIN:  # also without held-out patients
             best = TrajectoryFit(model, iteration, likelihood)
-        elif iteration - best.n_iterations >= _PATIENCE:
+        elif iteration - best.n_iterations >= _PATIENCE_BY_SHAPE[shape]:
             break
     return best
 
@@ -234,10 +235,18 @@ def _isolate_pattern(m: int, steps: FloatArray, cross: FloatArray, gram: FloatAr
 
 
 def _update_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
-    """Return the posterior mode of the interactions (M, M), given the steps: a ridge regression of M * (M - 1) numbers.
+    """Return the interactions (M, M), moved towards their posterior mode given the steps.
 
-    The feature of the pair (k, m) is z_m h_k(z_k).
+    The mode is a ridge regression of M * (M - 1) numbers; the feature of the pair (k, m) is z_m h_k(z_k).
     """
+    assert model.interaction is not None
+    moved = model.interaction + _RELAXATION * (_solve_interaction(model, sums) - model.interaction)
+    lowest = -(1.0 - _MIN_GROWTH) / max(1, len(moved) - 1)
+    return np.asarray(np.clip(moved, lowest, _MAX_INTERACTION))
+
+
+def _solve_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
+    """Return the posterior mode of the interactions (M, M)."""
     n_patterns, n_steps = model.steps.shape[:2]
     points, basis, weights = (
         make_severity_points(n_patterns),
@@ -255,8 +264,7 @@ def _update_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray
     observed = [float((parts[:, m + 1, blocks[k]] * weights[:, blocks[k]]).sum()) for k, m in pairs]
     solution = np.linalg.solve(information, observed - np.tensordot(weighted, basis, axes=([1, 2], [0, 1])))
     interaction = np.zeros((n_patterns, n_patterns))
-    lowest = -(1.0 - _MIN_GROWTH) / (n_patterns - 1)
-    interaction[tuple(np.transpose(pairs))] = np.clip(solution, lowest, _MAX_INTERACTION)
+    interaction[tuple(np.transpose(pairs))] = solution
     return interaction
 
 

@@ -1,0 +1,120 @@
+"""Processor seconds and memory of ``rindices fit`` with the default recipe.
+
+Usage: ``python benchmarks/study_cost.py [--studies NAME ...] [--against COMMIT]``. Each study is one command with one
+worker: all numbers of patterns, evidence, tests and report. Simulated cohorts of the task basic: that of the README
+(1,392 people), 50,000 people, 10 regions, and 1,000 regions, of which most are copies of others plus noise. With
+``--against``, the study of the README is also fitted by the code of an earlier commit, in the same run, because the
+speed of machines varies. Writes ``results/study_cost.json`` and ``.md``; studies that are not named keep their results.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rindices.experiments.simulate import simulate_cohort, write_cohort
+from rindices.experiments.tasks import TASKS
+
+ROOT = Path(__file__).parents[1]
+OUT = ROOT / "benchmarks" / "results" / "study_cost.json"
+STUDIES = {
+    "README": "1,392 people, 139 regions",
+    "people": "50,000 people, 139 regions",
+    "few regions": "1,392 people, 10 regions",
+    "many regions": "1,392 people, 1,000 regions",
+}
+FIT = ["--participants", "participants.tsv", "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
+
+
+def write_study(name: str, folder: Path) -> None:
+    """Write the tables of a study."""
+    task = TASKS["basic"]
+    if name == "people":
+        task = replace(task, n_controls=20_000, n_patients=30_000)
+    simulated = simulate_cohort(task, seed=0)
+    write_cohort(simulated, folder)
+    table = pd.read_csv(folder / "volumes.csv", index_col=0)
+    if name == "few regions":
+        table = table[[region for regions in task.patterns for region in regions[:4]][:10]]
+    elif name == "many regions":
+        rng = np.random.default_rng(0)
+        chosen = rng.integers(table.shape[1], size=1_000 - table.shape[1])
+        noise = rng.normal(1.0, 0.05, size=(len(table), len(chosen)))
+        copies = pd.DataFrame(table.iloc[:, chosen].to_numpy() * noise, table.index)
+        table = table.join(copies.add_prefix("copy"))
+    table.to_csv(folder / "volumes.csv")
+
+
+def measure(folder: Path, source: Path) -> dict[str, float]:
+    """Return processor seconds and peak megabytes of ``rindices fit`` with the code in a folder."""
+    code = "import resource, sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
+    code += "    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]\n"
+    code += "    print('peak', max(each.ru_maxrss for each in usage), file=sys.stderr)\n"
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as out:
+        command = [sys.executable, "-c", code, "fit", "volumes.csv", *FIT, "--workers", "1", "--out", out]
+        environment = os.environ | threads | {"PYTHONPATH": str(source / "src")}
+        done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak = float(done.stderr.rsplit("peak", 1)[1])
+    return {"seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "mb": peak / 1024}
+
+
+def check_out(commit: str, folder: Path) -> Path:
+    """Write the code of an earlier commit to a folder and return it."""
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+    return folder
+
+
+def format_table(results: dict[str, Any]) -> str:
+    """Return the results as a page."""
+    lines = ["# Cost of a study with the default recipe", "`python benchmarks/study_cost.py --against 88cba9a`", ""]
+    lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
+    lines += ["| study | processor seconds | peak memory, MB |", "|---|---|---|"]
+    for name, text in STUDIES.items():
+        if name in results:
+            lines.append(f"| {text} | {results[name]['seconds']:.0f} | {results[name]['mb']:,.0f} |")
+    if "earlier" in results:
+        earlier = results["earlier"]
+        ratio = earlier["now"]["seconds"] / earlier["then"]["seconds"]
+        lines += [
+            "",
+            f"In one run, the first study takes {earlier['now']['seconds']:.0f} processor seconds, and with the",
+        ]
+        lines += [f"code of commit {earlier['commit']} {earlier['then']['seconds']:.0f}: a ratio of {ratio:.2f}."]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Measure the studies that are named and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", nargs="*", default=list(STUDIES), choices=list(STUDIES))
+    parser.add_argument("--against", metavar="COMMIT")
+    options = parser.parse_args()
+    results = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else {}
+    for name in options.studies:
+        with tempfile.TemporaryDirectory() as folder:
+            write_study(name, Path(folder))
+            results[name] = measure(Path(folder), ROOT)
+            if name == "README" and options.against:
+                with tempfile.TemporaryDirectory() as code:
+                    then = measure(Path(folder), check_out(options.against, Path(code)))
+                results["earlier"] = {"commit": options.against, "now": results[name], "then": then}
+        OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        OUT.with_suffix(".md").write_text(format_table(results), "utf-8")
+        print(name, results[name], flush=True)
+
+
+if __name__ == "__main__":
+    main()
