@@ -3,9 +3,9 @@
     python benchmarks/rivals.py [--cohorts 3] [--splits 2] [--suites paper,stress,patients] [--workers 1]
 
 The suites paper and stress are adjusted for age, sex and head size, as users do; the suite patients needs the tables of
-real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages of others that are not dependencies of the project are
-measured on the same people by ``rivals_packages.py``; their committed results are added to the tables. Finished fits
-are not computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` and ``table.md``.
+real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages that are not dependencies of the project are measured
+on the same people by ``rivals_packages.py``; their committed results are added to the tables. Finished fits are not
+computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` and ``table.md``.
 """
 
 import argparse
@@ -49,9 +49,9 @@ LABELS = {
     "sustain": "SuStaIn (pySuStaIn)",
 }
 FOOTNOTE = (
-    "Mean pattern-c-index of the patients that a method was fitted on, over cohorts (n: the fewest of any task), where 1 "
-    "is perfect and 0.5 is chance. A cell is empty where the method was not run. Seconds: processor time of one fit and "
-    "of inference. Memory: the largest resident memory during the fit minus that before it. All in the same run."
+    "Mean pattern-c-index of the patients that a method was fitted on (1 is perfect, 0.5 is chance); n is the number "
+    "of cohorts. A cell is empty where the method was not run. Seconds: processor time of one fit and of inference. "
+    "MB: the largest resident memory during the fit minus that before it. All in the same run."
 )
 
 

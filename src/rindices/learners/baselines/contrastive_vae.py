@@ -50,6 +50,7 @@ class ContrastiveNetwork(nn.Module):
         self.encode_salient = _make_perceptron(n_regions, n_hidden, 2 * n_salient)
         self.encode_shared = _make_perceptron(n_regions, n_hidden, 2 * n_shared)
         self.decode = _make_perceptron(n_salient + n_shared, n_hidden, n_regions)
+        self.log_error_variance = nn.Parameter(torch.zeros(n_regions))
 
     def infer_salient(self, people: Tensor) -> Posterior:
         """Return q(s | x), (B, R) -> (B, M)."""
@@ -62,16 +63,17 @@ class ContrastiveNetwork(nn.Module):
         shared = Posterior(*self.encode_shared(people).chunk(2, dim=1))
         absent = controls.new_zeros(len(controls), self.n_salient)
         latent = torch.cat([torch.cat([salient.sample(), absent]), shared.sample()], dim=1)
-        errors = 0.5 * ((people - self.decode(latent)) ** 2).sum(dim=1) + shared.divergence()
-        loss: Tensor = 2.0 * errors.mean() + salient.divergence().mean()
+        squares = (people - self.decode(latent)) ** 2 * torch.exp(-self.log_error_variance)
+        bounds = 0.5 * (squares + self.log_error_variance).sum(dim=1) + shared.divergence()
+        loss: Tensor = bounds[: len(patients)].mean() + bounds[len(patients) :].mean() + salient.divergence().mean()
         return loss
 
 
 class ContrastiveVAE(Learner):
     """Salient latent variables of a variational autoencoder that shares its other variables with the controls.
 
-    The R-indices are the means of q(s | x). Their sign is set so that patients are above controls on average. Regions
-    have unit error variance in control standard deviations.
+    The R-indices are the means of q(s | x). Their sign is set so that patients are above controls on average. The error
+    variance of each region is learnt: with a fixed one, salient variables of weak patterns collapse to the prior.
 
     Parameters
     ----------
