@@ -114,7 +114,7 @@ def test_one_pattern_and_any_number_of_regions(learner, regions):
     assert np.isfinite(r).all()
     if learner is LDABaseline:
         np.testing.assert_allclose(r, 1.0)
-    elif learner not in (PaperGAN, ContrastiveVAE):  # twenty steps teach them nothing
+    elif learner not in (PaperGAN, ContrastiveVAE, ContrastivePCA):  # twenty steps teach nothing; no use of the mean
         assert c_index(severity[:, : min(regions, 3)].mean(axis=1), r[30:, 0]) > 0.6
 
 
