@@ -4,8 +4,9 @@
     python benchmarks/rivals_packages.py --python ENVIRONMENT/bin/python --methods sustain --tasks small --regions 12
 
 The packages are no dependencies of the project. They are installed into an environment of their own, whose interpreter
-is given: ``mlni`` 0.1.5.1 (HYDRA; torchvision, which it imports, is not used), ``SmileGAN`` 0.1.4 without its pinned torch, and ``pySuStaIn`` from its repository,
-which is not on PyPI. Each fit runs in a process of its own. Indices are, by method:
+is given: ``mlni`` 0.1.5.1 (HYDRA; it imports torchvision, but HYDRA does not use it), ``SmileGAN`` 0.1.4 without its
+pinned torch, and ``pySuStaIn`` from its repository, since it is not on PyPI. Each fit runs in a process of its own.
+Indices are, by method:
 
 - hydra: distances from the hyperplanes of the M subtypes (linear support vector machines), which are finer than the
   memberships; 5 repetitions for the consensus, else the defaults;

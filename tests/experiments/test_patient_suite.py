@@ -17,7 +17,6 @@ from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.pipeline import Preprocessing
 from tests.cohorts import simulate_few_regions
 
-_SLOW_METHOD = "contrastive VAE and logistic regression"
 DATA = Path(__file__).parents[3] / "shared" / "data" / "patients"
 
 
@@ -31,7 +30,6 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     reference = NormalReference.fit(simulate_few_regions("null", seed=5).cohort)
     everything = PatientTable(cohort, cohort, clinical, "sum of severities", reference)
     null = PatientTable(simulate_few_regions("null", seed=1).cohort.take(np.arange(200)))
-    monkeypatch.setitem(METHODS, _SLOW_METHOD, METHODS["ridge"])
     tables = {"ill": lambda: everything, "null": lambda: null}
     monkeypatch.setattr(patient_suite, "list_patient_tables", lambda data: tables)
     return tables
@@ -61,9 +59,7 @@ def test_nothing_is_found_where_there_is_nothing(tables: dict[str, Any], tmp_pat
     assert np.mean([figures["auc"] for figures in result.figures.values()]) == pytest.approx(0.5, abs=0.12)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == _SLOW_METHOD)) for name in METHODS]
-)
+@pytest.mark.parametrize("name", METHODS)
 def test_scores_are_higher_in_patients_whatever_the_method(name: str) -> None:
     cohort = simulate_few_regions("tiny", seed=2).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)

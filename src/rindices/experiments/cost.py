@@ -1,5 +1,6 @@
 """Processor time and memory of a measurement."""
 
+import ctypes
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,11 +40,15 @@ def measure_cost(function: Callable[[], T]) -> tuple[T, Cost]:
 
 
 def _reset_peak_memory() -> float | None:
-    """Set the peak of the resident memory to its present value, and return it; None if the system cannot."""
+    """Set the peak of the resident memory to its present value, and return it; None if the system cannot.
+
+    Memory that was freed before is returned to the system first. Otherwise the call could use it again unnoticed.
+    """
     try:
+        ctypes.CDLL(None).malloc_trim(0)
         _CLEAR_REFS.write_text(_RESET_PEAK, "ascii")
         return _read_memory("VmRSS")
-    except OSError:
+    except (OSError, AttributeError):
         return None
 
 

@@ -38,6 +38,7 @@ def test_independent_components_separate_equal_variances_and_principal_component
 def test_loadings_of_independent_components_reconstruct_patients():
     x, y, _, _ = make_planted_people(strengths=(9.0, 9.0))
     model = NormativeICA(2, random_state=0).fit(x, y)
+    assert model.converged_
     z = (x - model.control_mean_) / model.control_scale_
     residual = z[y == 1] - model.transform(x[y == 1]) @ model.patterns_
     assert residual.var(axis=0).sum() == pytest.approx(10, abs=0.5)  # the noise of 12 regions but two directions

@@ -15,10 +15,12 @@ Skampardoni I et al. (2026). Coupled cross-sectional and longitudinal non-negati
 brain aging trajectories in 48,949 individuals. Nat Commun, doi 10.1038/s41467-026-72091-7. (CCL-NMF)
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA, FastICA
+from sklearn.exceptions import ConvergenceWarning
 
 from rindices._typing import BoolArray, FloatArray
 from rindices.learners.base import RandomState, handle_zeros_in_scale
@@ -43,20 +45,28 @@ class NormativeICA(SignedDecomposition):
 
     Parameters
     ----------
-    max_iter : int, default=2000
+    max_iter : int, default=500
 
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
         Change of each region, in control standard deviations, per standard deviation of the R-index.
+    converged_ : bool
+        False where components are close to Gaussian, so that their rotation is not determined.
     """
 
-    def __init__(self, n_patterns: int = 3, random_state: RandomState = None, max_iter: int = 2000) -> None:
+    def __init__(self, n_patterns: int = 3, random_state: RandomState = None, max_iter: int = 500) -> None:
         super().__init__(n_patterns, random_state)
         self.max_iter = max_iter
 
     def _make_model(self) -> Any:
         return FastICA(self.n_patterns, whiten="unit-variance", max_iter=self.max_iter, random_state=self._draw_seed())
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # see converged_
+            super()._learn(regions, patient)
+        self.converged_ = bool(self.model_.n_iter_ < self.max_iter)
 
     def _get_loadings(self) -> FloatArray:
         return np.asarray(self.model_.mixing_.T, dtype=np.float64)
