@@ -1,5 +1,6 @@
 """The suite patients, on a small simulated table and, where they are at hand, on real ones."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.pipeline import Preprocessing
 from tests.cohorts import simulate_few_regions
 
+RIVALS = [name for name, fit in METHODS.items() if isinstance(fit, partial)]
 DATA = Path(__file__).parents[3] / "shared" / "data" / "patients"
 
 
@@ -30,6 +32,8 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     reference = NormalReference.fit(simulate_few_regions("null", seed=5).cohort)
     everything = PatientTable(cohort, cohort, clinical, "sum of severities", reference)
     null = PatientTable(simulate_few_regions("null", seed=1).cohort.take(np.arange(200)))
+    for name in RIVALS:  # each is tested below
+        monkeypatch.delitem(METHODS, name)
     tables = {"ill": lambda: everything, "null": lambda: null}
     monkeypatch.setattr(patient_suite, "list_patient_tables", lambda data: tables)
     return tables
