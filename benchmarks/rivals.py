@@ -1,6 +1,6 @@
 """Accuracy, processor time and memory of all methods on the same people.
 
-    python benchmarks/rivals.py [--cohorts 3] [--splits 2] [--suites paper,stress,patients] [--workers 1]
+    python benchmarks/rivals.py [--cohorts 3] [--splits 2] [--suites paper,stress,patients] [--learners ...]
 
 The suites paper and stress are adjusted for age, sex and head size, as users do; the suite patients needs the tables of
 real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages that are not dependencies of the project are measured
@@ -61,11 +61,13 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--suites", default="paper,stress,patients")
     parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--tables", help="of the suite patients; all by default")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     for suite in options.suites.split(","):
         if suite == "patients":
-            run_patients(options.splits, options.workers)
+            tables = options.tables.split(",") if options.tables else []
+            run_patients(tables, options.splits, options.workers)
         else:
             run_simulated(suite, options.learners.split(","), options.cohorts, options.workers)
 
@@ -79,10 +81,10 @@ def run_simulated(suite: str, learners: Sequence[str], cohorts: int, workers: in
         write_results(suite, results_to_json(results), format_table([*results, *read_packages(suite)]))
 
 
-def run_patients(splits: int, workers: int) -> None:
+def run_patients(tables: Sequence[str], splits: int, workers: int) -> None:
     """Measure all methods on real patients, split by split, and write the table."""
     for n_splits in range(1, splits + 1):
-        trials = patient_suite.list_patient_trials(DATA / "patients", n_splits)
+        trials = patient_suite.list_patient_trials(DATA / "patients", n_splits, tables)
         results = patient_suite.run_patient_suite(trials, OUT / "patients" / "runs", workers, print_progress)
         write_results(
             "patients", patient_suite.results_to_json(results), patient_suite.format_markdown(results, costs=True)

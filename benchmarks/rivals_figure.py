@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from rivals import LABELS, OUT, OURS, average_by_task, group_by_learner, read_packages
+from rivals import LABELS, OURS, OUT, average_by_task, group_by_learner, read_packages
 
 from rindices.experiments.benchmark import BenchmarkResult
 
