@@ -17,8 +17,8 @@ from rindices.experiments.benchmark import BenchmarkResult
 HIDDEN = ("oracle", "cpca-bound")  # both use the truth
 COLOURS = {True: "#0072B2", False: "#767676"}
 # place of a label relative to its point, in points: left to right and upwards
-OFFSETS: dict[str, tuple[float, float]] = {"normative-ica": (7, -9), "fa": (7, -3), "cpca": (7, 3)}
-LEFT_OF_POINT = ("deviation-nmf",)
+DEFAULT_OFFSET = (8.0, -3.5)
+OFFSETS = {"normative-ica": (4.0, -15.0), "deviation-nmf": (8.0, -6.0)}
 
 
 def main() -> None:
@@ -45,18 +45,16 @@ def draw_figure(results: list[BenchmarkResult], path: Path) -> None:
         seconds = float(np.mean([result.processor_seconds or np.nan for result in group]))
         ours = learner in OURS
         axes.scatter(seconds, score, s=70 if ours else 38, color=COLOURS[ours], zorder=3)
-        left = learner in LEFT_OF_POINT
-        offset = OFFSETS.get(learner, (-8 if left else 8, -3))
         axes.annotate(
             LABELS.get(learner, learner),
             (seconds, score),
-            offset,
+            OFFSETS.get(learner, DEFAULT_OFFSET),
             textcoords="offset points",
-            ha="right" if left else "left",
             color=COLOURS[ours],
             fontweight="bold" if ours else "normal",
         )
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0.5, limit + 0.03)
     low, high = axes.get_xlim()
     axes.set_xlim(low, high * 4)  # room for labels
