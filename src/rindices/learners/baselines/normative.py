@@ -66,7 +66,8 @@ class NormativeICA(SignedDecomposition):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # see converged_
             super()._learn(regions, patient)
-        self.converged_ = bool(self.model_.n_iter_ < self.max_iter)
+        self.n_iter_ = int(self.model_.n_iter_)
+        self.converged_ = self.n_iter_ < self.max_iter
 
     def _get_loadings(self) -> FloatArray:
         return np.asarray(self.model_.mixing_.T, dtype=np.float64)
@@ -84,7 +85,7 @@ class DeviationNMF(NMFBaseline):
     Parameters
     ----------
     n_latent : int, default=10
-        L. With 0, nothing of the normal variation is removed.
+        L, at most a quarter of the regions. With 0, nothing of the normal variation is removed.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ class DeviationNMF(NMFBaseline):
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         directions = np.linalg.svd(self._z_scores(regions[~patient]), full_matrices=False)[2]
-        n_latent = min(self.n_latent, (~patient).sum() - 1, self.n_features_in_ // 2)
+        n_latent = min(self.n_latent, (~patient).sum() - 1, self.n_features_in_ // 4)
         self.latent_patterns_ = directions[:n_latent]
         self.deviation_range_ = np.ones(self.n_features_in_)
         self.deviation_range_ = handle_zeros_in_scale(self._prepare(regions[patient]).max(axis=0))
