@@ -11,6 +11,7 @@ computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` a
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ def read_packages(suite: str) -> list[BenchmarkResult]:
 def write_results(suite: str, values: dict[str, Any], table: str) -> None:
     """Write ``results.json`` and ``table.md`` with the command and the commit."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
-    origin = {"command": "python benchmarks/rivals.py", "commit": commit.strip()}
+    origin = {"command": shlex.join(["python", "benchmarks/rivals.py", *sys.argv[1:]]), "commit": commit.strip()}
     folder = OUT / suite
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(origin | values, indent=1) + "\n", "utf-8")

@@ -81,7 +81,7 @@ def measure_method(options: argparse.Namespace, method: str, task: str, seed: in
         **cost,
     }
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    content = {"command": "see benchmarks/rivals_packages.py", "results": [*rows, {"suite": suite, "result": result}]}
+    content = {"source": "benchmarks/rivals_packages.py", "results": [*rows, {"suite": suite, "result": result}]}
     OUT.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
     print(suite, task, method, seed, round(score.mean, 4), cost, flush=True)
 
