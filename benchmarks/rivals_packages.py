@@ -5,8 +5,8 @@
 
 The packages are no dependencies of the project. They are installed into an environment of their own, whose interpreter
 is given: ``mlni`` 0.1.5.1 (HYDRA; it imports torchvision, but HYDRA does not use it), ``SmileGAN`` 0.1.4 without its
-pinned torch, and ``pySuStaIn`` from its repository, since it is not on PyPI. Each fit runs in a process of its own.
-Indices are, by method:
+pinned torch, and ``pySuStaIn`` from its repository, since it is not on PyPI (it needs numpy below 2.4). Each fit
+runs in a process of its own; its time and memory include the import of the package. Indices are, by method:
 
 - hydra: distances from the hyperplanes of the M subtypes (linear support vector machines), which are finer than the
   memberships; 5 repetitions for the consensus, else the defaults;
