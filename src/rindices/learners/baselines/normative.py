@@ -77,10 +77,12 @@ class DeviationNMF(NMFBaseline):
     """Nonnegative factors of deviations from an autoencoder of the controls: CCL-NMF with one visit per person.
 
     CCL-NMF minimises a ||C - H_C W||^2 + ||L - H_L W||^2 over H_C, H_L, W >= 0, where the rows of C are cross-sectional
-    deviations and those of L are rates of change. With one visit per person L is empty, and NMF of C remains. As
-    published, C holds the losses that an autoencoder of the reference people does not reconstruct, each region scaled
-    to the range from 0 to 1. The published autoencoder is adversarial and nonlinear. Here it is linear, with as many
-    latent variables, i.e. the leading principal components of the controls.
+    deviations and those of L are rates of change. With one visit per person L is empty, and NMF of C remains.
+
+    Objective, autoencoder and scaling of regions to the range from 0 to 1 follow the abstract and the authors' public
+    pipeline; the full text was not available. That gains are set to 0 before scaling is an assumption. The authors'
+    autoencoder is adversarial and nonlinear. Here it is linear, with as many latent variables, i.e. the leading
+    principal components of the controls.
 
     Parameters
     ----------
