@@ -1,4 +1,6 @@
-"""Draw the figure of README: all learners on the paper's tasks, the published training at full length included.
+"""Draw the figure of the first page of the documentation: all learners on the tasks of the paper.
+
+The published training is included at full length.
 
 Usage: ``python benchmarks/readme_figure.py``, after ``benchmarks/accuracy`` and ``benchmarks/paper/full_length.py``.
 """

@@ -1,5 +1,6 @@
 """The suite patients, on a small simulated table and, where they are at hand, on real ones."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ from sklearn.metrics import roc_auc_score
 from rindices.errors import InputError
 from rindices.experiments import patient_suite
 from rindices.experiments.patient_methods import METHODS
-from rindices.experiments.patient_suite import PatientTrial, format_markdown, list_patient_trials, measure_trial
+from rindices.experiments.patient_suite import COSTS, PatientTrial, format_markdown, list_patient_trials, measure_trial
 from rindices.experiments.patients import PatientTable
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.pipeline import Preprocessing
 from tests.cohorts import simulate_few_regions
 
+RIVALS = [name for name, fit in METHODS.items() if isinstance(fit, partial)]
 DATA = Path(__file__).parents[3] / "shared" / "data" / "patients"
 
 
@@ -30,6 +32,8 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     reference = NormalReference.fit(simulate_few_regions("null", seed=5).cohort)
     everything = PatientTable(cohort, cohort, clinical, "sum of severities", reference)
     null = PatientTable(simulate_few_regions("null", seed=1).cohort.take(np.arange(200)))
+    for name in RIVALS:  # each is tested below
+        monkeypatch.delitem(METHODS, name)
     tables = {"ill": lambda: everything, "null": lambda: null}
     monkeypatch.setattr(patient_suite, "list_patient_tables", lambda data: tables)
     return tables
@@ -46,12 +50,16 @@ def test_figures_of_a_table_with_a_strong_disease(tables: dict[str, Any], tmp_pa
         assert figures["halves"] > 0.4
     text = format_markdown([result])
     assert f"| ill | default | {result.figures['default']['auc']:.3f} (0.000) | 1.000 |" in text
+    assert figures["processor_seconds"] > 0
+    with_costs = format_markdown([result], costs=True).splitlines()
+    assert with_costs[0].endswith("| halves | seconds | MB |")
+    assert with_costs[2].count("|") == with_costs[0].count("|")
 
 
 def test_nothing_is_found_where_there_is_nothing(tables: dict[str, Any], tmp_path: Path) -> None:
     result = measure_trial(PatientTrial("null", 0, tmp_path))
     assert "default, reference" not in result.figures
-    assert all(set(figures) == {"auc", "halves"} for figures in result.figures.values())
+    assert all(set(figures) - set(COSTS) == {"auc", "halves"} for figures in result.figures.values())
     assert np.mean([figures["auc"] for figures in result.figures.values()]) == pytest.approx(0.5, abs=0.12)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rindices.learners.baselines.contrastive_vae import ContrastiveVAE
 from rindices.learners.baselines.decompositions import LDABaseline
 from rindices.learners.surreal.estimator import SurrealGAN
 from rindices.learners.surreal.recipe import get_recipe
@@ -20,6 +21,8 @@ def make_learner(learner, m=3, seed=0):
     short = {}
     if issubclass(learner, LDABaseline):
         short = {"max_iter": 20}
+    elif issubclass(learner, ContrastiveVAE):
+        short = {"n_steps": 20, "n_hidden": 8}
     elif issubclass(learner, SurrealGAN):
         short = {"training": BRIEF if learner is PaperGAN else BRIEF_DEFAULT, "members": 2}
     return learner(n_patterns=m, random_state=seed, **short)
@@ -32,6 +35,22 @@ def make_cohort(seed=0, controls=120, patients=200, regions=24, rate=0.6):
     severity = rng.random((patients, 3))
     x[controls:] *= 1 - rate * severity[:, np.arange(regions) % 3]
     return x, np.repeat([0, 1], [controls, patients]), severity
+
+
+def make_hidden_subgroups(seed=0, people=300, regions=30):
+    """Patients of two crossed pairs of subgroups, hidden by larger variation that they share with the controls.
+
+    This is the design of the simulated example of contrastive PCA (Abid et al. 2018), with correlated regions.
+    Returns people, labels and the subgroups (patients, 2) as -1 and 1.
+    """
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=(2 * people, 3)) @ rng.normal(size=(3, regions)) * 3
+    x = shared + rng.normal(size=(2 * people, regions))
+    subgroups = rng.choice([-1.0, 1.0], (people, 2))
+    half = regions // 2
+    x[people:, :half] += 1.5 * subgroups[:, [0]]
+    x[people:, half:] += 1.0 * subgroups[:, [1]]
+    return x, np.repeat([0, 1], people), subgroups
 
 
 class LinearCohort:

@@ -1,7 +1,6 @@
 """Benchmark of learners on the cohorts of a suite: run in parallel, resume, summarise."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from rindices._version import __version__
 from rindices.errors import InputError
 from rindices.experiments.bounds import practical_upper_bound, supervised_c_index
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
+from rindices.experiments.cost import Cost, measure_cost
 from rindices.experiments.entrants import get_entrant
 from rindices.experiments.oracle import score_oracle
 from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
@@ -77,6 +77,8 @@ class BenchmarkResult:
     unseen: float | None  # on held-out patients, mean over folds
     agreement: float | None  # among ensemble members, for learners that have them
     seconds: float
+    processor_seconds: float | None = None  # of the fit and of inference in the patients; None in older results
+    peak_megabytes: float | None = None  # memory that the fit needs beyond that of the process before it
 
 
 @dataclass(frozen=True)
@@ -111,16 +113,24 @@ def measure_job(job: BenchmarkJob) -> BenchmarkResult:
         return _measure_supervised(job, case, entrant.supervised)
     if entrant.bound:
         return _measure_bound(job, case, entrant.make)
-    start = time.perf_counter()
     patients = case.X[case.y == 1]
     learner = entrant.make(case.truth.shape[1], job.seed)
-    inferred = learner.fit(case.X, case.y).transform(patients)
-    seconds = time.perf_counter() - start
+    inferred, cost = measure_cost(lambda: learner.fit(case.X, case.y).transform(patients))
     score = pattern_c_index(case.truth, inferred)
     unseen = _score_held_out(job, case) if job.plan.folds and not entrant.slow else None
-    agreement = getattr(learner, "agreement_", None)
-    per_pattern = [float(value) for value in score.per_pattern]
-    return BenchmarkResult(job.task, job.learner, job.seed, score.mean, per_pattern, unseen, agreement, seconds)
+    return _make_result(job, score.mean, score.per_pattern, cost, unseen, getattr(learner, "agreement_", None))
+
+
+def _make_result(
+    job: BenchmarkJob,
+    score: float,
+    per_pattern: Iterable[float],
+    cost: Cost,
+    unseen: float | None = None,
+    agreement: float | None = None,
+) -> BenchmarkResult:
+    values = [float(value) for value in per_pattern]
+    return BenchmarkResult(job.task, job.learner, job.seed, float(score), values, unseen, agreement, *cost)
 
 
 def _score_held_out(job: BenchmarkJob, case: BenchmarkCase) -> float:
@@ -139,28 +149,23 @@ def _score_held_out(job: BenchmarkJob, case: BenchmarkCase) -> float:
 
 
 def _measure_bound(job: BenchmarkJob, case: BenchmarkCase, make: Callable[[int, int], Any]) -> BenchmarkResult:
-    start = time.perf_counter()
-    bound = practical_upper_bound(lambda size: make(size, job.seed), case.X, case.y, case.truth)
-    seconds = time.perf_counter() - start
-    per_pattern = [float(value) for value in bound.best.per_pattern]
-    return BenchmarkResult(job.task, job.learner, job.seed, bound.best.mean, per_pattern, None, None, seconds)
+    bound, cost = measure_cost(
+        lambda: practical_upper_bound(lambda size: make(size, job.seed), case.X, case.y, case.truth)
+    )
+    return _make_result(job, bound.best.mean, bound.best.per_pattern, cost)
 
 
 def _measure_oracle(job: BenchmarkJob) -> BenchmarkResult:
-    start = time.perf_counter()
-    truth, severities = score_oracle(job.task, job.seed, job.plan.adjusted)
+    (truth, severities), cost = measure_cost(lambda: score_oracle(job.task, job.seed, job.plan.adjusted))
     score = pattern_c_index(truth, severities)
-    seconds = time.perf_counter() - start
-    per_pattern = [float(value) for value in score.per_pattern]
-    return BenchmarkResult(job.task, job.learner, job.seed, score.mean, per_pattern, None, None, seconds)
+    return _make_result(job, score.mean, score.per_pattern, cost)
 
 
 def _measure_supervised(job: BenchmarkJob, case: BenchmarkCase, model: Any) -> BenchmarkResult:
-    start = time.perf_counter()
-    predicted = cross_validate_supervised(case.X[case.y == 1], case.truth, model, job.plan.folds or 5, job.seed)
+    patients, folds = case.X[case.y == 1], job.plan.folds or 5
+    predicted, cost = measure_cost(lambda: cross_validate_supervised(patients, case.truth, model, folds, job.seed))
     score = supervised_c_index(case.truth, predicted)
-    seconds = time.perf_counter() - start
-    return BenchmarkResult(job.task, job.learner, job.seed, score.train, [], score.test, None, seconds)
+    return _make_result(job, score.train, [], cost, score.test)
 
 
 def summarise_results(results: Sequence[BenchmarkResult]) -> list[BenchmarkSummary]:

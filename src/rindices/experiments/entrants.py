@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from rindices.errors import InputError, did_you_mean
+from rindices.learners.baselines.contrastive_pca import ContrastivePCA
 from rindices.learners.baselines.decompositions import (
     DNMFBaseline,
     FactorAnalysisBaseline,
@@ -13,6 +14,7 @@ from rindices.learners.baselines.decompositions import (
     NMFBaseline,
     OpNMFBaseline,
 )
+from rindices.learners.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.trajectory.estimator import DiseaseTrajectories
 
@@ -46,6 +48,12 @@ def _make_surreal_gan(patterns: int, seed: int, **parameters: Any) -> Any:
     return SurrealGAN(n_patterns=patterns, random_state=seed, **parameters)
 
 
+def _make_contrastive_vae(patterns: int, seed: int) -> Any:
+    from rindices.learners.baselines.contrastive_vae import ContrastiveVAE
+
+    return ContrastiveVAE(n_patterns=patterns, random_state=seed)
+
+
 ENTRANTS: dict[str, Entrant] = {
     "contrastive": _make_entrant(ContrastiveICA),
     "contrastive-ica": _make_entrant(ContrastiveICA, rotation="ica"),
@@ -57,6 +65,12 @@ ENTRANTS: dict[str, Entrant] = {
     "lda": _make_entrant(LDABaseline, slow=True),
     "opnmf": _make_entrant(OpNMFBaseline),
     "dnmf": _make_entrant(DNMFBaseline),
+    "cpca": _make_entrant(ContrastivePCA),
+    "cvae": Entrant(_make_contrastive_vae, slow=True),
+    "normative-pca": _make_entrant(NormativePCA),
+    "normative-ica": _make_entrant(NormativeICA),
+    "deviation-nmf": _make_entrant(DeviationNMF),
+    "cpca-bound": _make_entrant(ContrastivePCA, bound=True),
     "nmf-bound": _make_entrant(NMFBaseline, bound=True),
     "fa-bound": _make_entrant(FactorAnalysisBaseline, bound=True),
     "lda-bound": _make_entrant(LDABaseline, bound=True),

@@ -4,6 +4,7 @@ Shape letters: N people, R regions.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from sklearn.decomposition import NMF, PCA
@@ -13,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from rindices._typing import FloatArray
+from rindices.experiments.entrants import get_entrant
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.ensemble import LinearLearner, fit_linear_members
 from rindices.learners.mean_difference import MeanDifference
@@ -23,7 +25,14 @@ Scorer = Callable[[FloatArray], FloatArray]
 """Takes prepared people (N, R) and returns their scores (N,)."""
 N_MEMBERS = 10
 _PENALTIES = np.geomspace(1.0, 1e6, 25)
-_N_COMPONENTS = {"pca": 10, "nmf": 3}
+_N_COMPONENTS = {
+    "pca": 10,
+    "nmf": 3,
+    "cpca": 10,
+    "normative-pca": 10,
+    "normative-ica": 10,
+    "deviation-nmf": 3,
+}
 
 
 def _fit_members(people: PreparedPeople, seed: int, learner: LinearLearner) -> Scorer:
@@ -80,6 +89,13 @@ def fit_ridge(people: PreparedPeople, seed: int) -> Scorer:
     return lambda X: np.asarray(model.predict(X))
 
 
+def _fit_learner(people: PreparedPeople, seed: int, learner: str) -> Scorer:
+    """Return logistic regression on the components of a learner of the benchmark, with its penalty chosen inside."""
+    make = get_entrant(learner).make
+    assert make is not None
+    return _fit_components(people, [make(_N_COMPONENTS[learner], seed)])
+
+
 METHODS: dict[str, Callable[[PreparedPeople, int], Scorer]] = {
     "default": fit_default,
     "default, reference": fit_default_with_reference,
@@ -89,6 +105,10 @@ METHODS: dict[str, Callable[[PreparedPeople, int], Scorer]] = {
     "PCA and logistic regression": fit_pca,
     "NMF and logistic regression": fit_nmf,
     "ridge": fit_ridge,
+    "contrastive PCA and logistic regression": partial(_fit_learner, learner="cpca"),
+    "normative PCA and logistic regression": partial(_fit_learner, learner="normative-pca"),
+    "normative ICA and logistic regression": partial(_fit_learner, learner="normative-ica"),
+    "deviation NMF and logistic regression": partial(_fit_learner, learner="deviation-nmf"),
 }
 """Functions that learn a score, by name."""
 NEEDS_REFERENCE = frozenset({"default, reference"})

@@ -10,8 +10,9 @@ Shape letters: N people, R regions.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -22,6 +23,7 @@ from rindices._typing import FloatArray, IntArray
 from rindices._version import __version__
 from rindices.errors import InputError, did_you_mean
 from rindices.experiments.cached_parallel import JobCallback, run_jobs
+from rindices.experiments.cost import Cost, measure_cost
 from rindices.experiments.patient_methods import METHODS, NEEDS_REFERENCE, Scorer
 from rindices.experiments.patients import PatientTable, list_patient_tables
 from rindices.learners.prepared_people import PreparedPeople
@@ -31,6 +33,7 @@ from rindices.tables.cohort import SITE
 
 N_FOLDS = 5
 FIGURES = ("auc", "visits", "clinical", "halves")
+COSTS = ("processor_seconds", "peak_megabytes")  # of one fit, mean over the folds
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,34 @@ def measure_trial(trial: PatientTrial) -> PatientResult:
     methods = [name for name in METHODS if name not in NEEDS_REFERENCE or table.reference is not None]
     held_out = _score_held_out_people(table, methods, trial.seed)
     halves = _correlate_halves(table, methods, trial.seed)
-    figures = {name: _compare_scores(table, *held_out[name]) | {"halves": halves[name]} for name in methods}
+    figures = {
+        name: _compare_scores(table, held_out[name]) | {"halves": halves[name]} | held_out[name].costs
+        for name in methods
+    }
     return PatientResult(trial.table, trial.seed, figures)
 
 
-def _score_held_out_people(
-    table: PatientTable, methods: Sequence[str], seed: int
-) -> dict[str, tuple[FloatArray, FloatArray, float]]:
-    """Return, by method, held-out scores (N,) of the first and of the second visit, and the mean AUC of the folds.
+class HeldOutScores(NamedTuple):
+    """Scores of held-out people by one method.
+
+    Attributes
+    ----------
+    first, second : ndarray of shape (N,)
+        Of the first and of the second visit.
+    auc : float
+        Mean over the folds.
+    costs : dict
+        Means of `COSTS` over the folds, where the system can measure them.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    auc: float
+    costs: dict[str, float]
+
+
+def _score_held_out_people(table: PatientTable, methods: Sequence[str], seed: int) -> dict[str, HeldOutScores]:
+    """Return scores of held-out people by method.
 
     Scores are standardised to the controls of the training folds, so that those of all folds can be joined.
     """
@@ -93,18 +116,31 @@ def _score_held_out_people(
     n_people, patient = len(cohort), cohort.is_patient
     scores = {name: (np.full(n_people, np.nan), np.full(n_people, np.nan)) for name in methods}
     aucs: dict[str, list[float]] = {name: [] for name in methods}
+    costs: dict[str, list[Cost]] = {name: [] for name in methods}
     splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     for seen, left_out in splitter.split(np.zeros(n_people), strata):
         preprocessing, people = _prepare_people(table, seen)
         first = preprocessing.transform(cohort.take(left_out))
         second = None if table.second_visit is None else preprocessing.transform(table.second_visit.take(left_out))
         for name in methods:
-            score = _standardise_score(METHODS[name](people, seed), people)
+            score, cost = measure_cost(partial(_fit_standardised, name, people, seed))
             scores[name][0][left_out] = score(first)
             if second is not None:
                 scores[name][1][left_out] = score(second)
             aucs[name].append(float(roc_auc_score(patient[left_out], scores[name][0][left_out])))
-    return {name: (*scores[name], float(np.mean(aucs[name]))) for name in methods}
+            costs[name].append(cost)
+    return {
+        name: HeldOutScores(*scores[name], float(np.mean(aucs[name])), _average_costs(costs[name])) for name in methods
+    }
+
+
+def _fit_standardised(method: str, people: PreparedPeople, seed: int) -> Scorer:
+    return _standardise_score(METHODS[method](people, seed), people)
+
+
+def _average_costs(costs: Sequence[Cost]) -> dict[str, float]:
+    values = {name: [getattr(cost, name) for cost in costs] for name in COSTS}
+    return {name: float(np.mean(column)) for name, column in values.items() if None not in column}
 
 
 def _correlate_halves(table: PatientTable, methods: Sequence[str], seed: int) -> dict[str, float]:
@@ -120,9 +156,9 @@ def _correlate_halves(table: PatientTable, methods: Sequence[str], seed: int) ->
     return {name: float(spearmanr(*halves[name]).statistic) for name in methods}
 
 
-def _compare_scores(table: PatientTable, first: FloatArray, second: FloatArray, auc: float) -> dict[str, float]:
-    """Return the figures of one method, from its held-out scores (N,)."""
-    figures = {"auc": auc}
+def _compare_scores(table: PatientTable, scores: HeldOutScores) -> dict[str, float]:
+    """Return the figures of one method."""
+    first, second, figures = scores.first, scores.second, {"auc": scores.auc}
     if table.second_visit is not None:
         figures["visits"] = float(np.corrcoef(first, second)[0, 1])
     if table.clinical is not None:
@@ -166,7 +202,7 @@ def summarise(results: Sequence[PatientResult]) -> list[dict[str, Any]]:
         trials = [result.figures for result in results if result.table == table]
         for method in trials[0]:
             row: dict[str, Any] = {"table": table, "method": method, "trials": len(trials)}
-            for figure in FIGURES:
+            for figure in (*FIGURES, *COSTS):
                 values = [trial[method][figure] for trial in trials if figure in trial[method]]
                 row[figure] = float(np.mean(values)) if values else None
             row["auc_sd"] = float(np.std([trial[method]["auc"] for trial in trials]))
@@ -174,12 +210,22 @@ def summarise(results: Sequence[PatientResult]) -> list[dict[str, Any]]:
     return rows
 
 
-def format_markdown(results: Sequence[PatientResult]) -> str:
-    """Return a table of all figures."""
-    lines = ["| table | method | AUC | second visit | clinical score | halves |", "|---|---|---|---|---|---|"]
+def format_markdown(results: Sequence[PatientResult], costs: bool = False) -> str:
+    """Return a table of all figures, and of processor time and memory if `costs`."""
+    header = [
+        "table",
+        "method",
+        "AUC",
+        "second visit",
+        "clinical score",
+        "halves",
+        *(["seconds", "MB"] if costs else []),
+    ]
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     for row in summarise(results):
         cells = [row["table"], row["method"], f"{row['auc']:.3f} ({row['auc_sd']:.3f})"]
         cells += ["" if row[figure] is None else f"{row[figure]:.3f}" for figure in FIGURES[1:]]
+        cells += ["" if row[cost] is None else f"{row[cost]:.3g}" for cost in COSTS] if costs else []
         lines.append(f"| {' | '.join(cells)} |")
     footnote = (
         f"AUC: held-out people, {N_FOLDS} folds, mean over random splits and in brackets the standard deviation among "
@@ -188,4 +234,5 @@ def format_markdown(results: Sequence[PatientResult]) -> str:
         "scores between fits on disjoint halves of the people. Adjustment, scores and penalties are learnt inside the "
         "folds."
     )
-    return "\n".join([*lines, "", footnote, ""])
+    seconds = " Seconds and MB: processor time and additional memory of one fit." if costs else ""
+    return "\n".join([*lines, "", footnote + seconds, ""])

@@ -15,6 +15,7 @@ DNMF              volumes, 0 to 1                patients, controls   coefficien
 ================= ============================== ==================== =============
 """
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -125,10 +126,38 @@ class LDABaseline(_AtrophyBaseline):
         self.patterns_ = -model.components_ / model.components_.sum(axis=1, keepdims=True)
 
 
-class FactorAnalysisBaseline(Learner):
-    """Factor analysis of the patients' z-scores, unrotated.
+class SignedDecomposition(Learner):
+    """Base class of decompositions of the patients' z-scores whose signs are arbitrary.
 
-    The sign of a factor is arbitrary. It is set so that patients are above controls on average.
+    The sign of a component is set so that patients are above controls on average. A subclass implements `_make_model`.
+    """
+
+    model_: Any
+
+    @abstractmethod
+    def _make_model(self) -> Any:
+        """Return the unfitted decomposition, an estimator of scikit-learn."""
+
+    def _get_loadings(self) -> FloatArray:
+        """Return the change of each region per unit of each component, (M, R)."""
+        return np.asarray(self.model_.components_, dtype=np.float64)
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return self._z_scores(regions)
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        check_patients_suffice(patient, self.n_patterns, "components")
+        prepared = self._prepare(regions)
+        self.model_ = self._make_model().fit(prepared[patient])
+        self.signs_ = compute_signs(self.model_.transform(prepared), patient)
+        self.patterns_ = self.signs_[:, None] * self._get_loadings()
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(self.model_.transform(prepared) * self.signs_, dtype=np.float64)
+
+
+class FactorAnalysisBaseline(SignedDecomposition):
+    """Factor analysis of the patients' z-scores, unrotated.
 
     ``random_state`` is ignored: the fit is deterministic.
 
@@ -138,21 +167,8 @@ class FactorAnalysisBaseline(Learner):
         Change of each region, in control standard deviations, per unit of the R-index; atrophy is negative.
     """
 
-    def _prepare(self, regions: FloatArray) -> FloatArray:
-        return self._z_scores(regions)
-
-    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
-        if patient.sum() < self.n_patterns:
-            raise InputError(
-                f"{patient.sum()} patients cannot give {self.n_patterns} factors; lower n_patterns or add patients."
-            )
-        prepared = self._prepare(regions)
-        self.model_ = FactorAnalysis(self.n_patterns, svd_method="lapack").fit(prepared[patient])
-        self.signs_ = _compute_signs(self.model_.transform(prepared), patient)
-        self.patterns_ = self.signs_[:, None] * self.model_.components_
-
-    def _infer(self, prepared: FloatArray) -> FloatArray:
-        return np.asarray(self.model_.transform(prepared) * self.signs_, dtype=np.float64)
+    def _make_model(self) -> Any:
+        return FactorAnalysis(self.n_patterns, svd_method="lapack")
 
 
 class DNMFBaseline(Learner):
@@ -192,7 +208,7 @@ class DNMFBaseline(Learner):
         factors = discriminant_nmf(prepared, patient.astype(np.intp), self.n_patterns, rng, self.within, self.between)
         self.components_ = factors.components
         self.converged_ = factors.converged
-        self.signs_ = _compute_signs(self._solve_coefficients(prepared), patient)
+        self.signs_ = compute_signs(self._solve_coefficients(prepared), patient)
         in_control_sd = self.components_ * self.range_ / self.control_scale_
         self.patterns_ = self.signs_[:, None] * in_control_sd
 
@@ -207,7 +223,15 @@ class DNMFBaseline(Learner):
         return np.asarray(coefficients, dtype=np.float64)
 
 
-def _compute_signs(indices: FloatArray, patient: BoolArray) -> FloatArray:
+def check_patients_suffice(patient: BoolArray, n_patterns: int, components: str) -> None:
+    """Raise an error if there are fewer patients than components."""
+    if patient.sum() < n_patterns:
+        raise InputError(
+            f"{patient.sum()} patients cannot give {n_patterns} {components}; lower n_patterns or add patients."
+        )
+
+
+def compute_signs(indices: FloatArray, patient: BoolArray) -> FloatArray:
     """Return +1 or -1 per index, (N, M) -> (M,), so that the patients' mean is above the controls'."""
     shift = indices[patient].mean(axis=0) - indices[~patient].mean(axis=0)
     return np.where(shift < 0, -1.0, 1.0)

@@ -1,0 +1,157 @@
+"""Accuracy, processor time and memory of all methods on the same people.
+
+    python benchmarks/rivals.py [--cohorts 3] [--splits 2] [--suites paper,stress,patients] [--learners ...]
+
+The suites paper and stress are adjusted for age, sex and head size, as users do; the suite patients needs the tables of
+real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages that are not dependencies of the project are measured
+on the same people by ``rivals_packages.py``; their committed results are added to the tables. Finished fits are not
+computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` and ``table.md``.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rindices.experiments import patient_suite
+from rindices.experiments.benchmark import BenchmarkPlan, BenchmarkResult, results_to_json, run_benchmark
+
+HERE = Path(__file__).parent
+OUT = HERE / "results" / "rivals"
+DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data"))
+OURS = ("trajectory", "surreal", "contrastive")
+RIVALS = ("deviation-nmf", "normative-ica", "normative-pca", "cpca", "cvae", "nmf", "opnmf", "fa", "lda", "dnmf")
+LEARNERS = ("oracle", "contrastive", *RIVALS, "cpca-bound", "trajectory", "surreal")
+LABELS = {
+    "oracle": "theoretical limit",
+    "trajectory": "rindices, default",
+    "surreal": "rindices, adversarial",
+    "contrastive": "rindices, contrastive",
+    "deviation-nmf": "CCL-NMF, one visit",
+    "normative-ica": "normative ICA",
+    "normative-pca": "normative PCA",
+    "cpca": "contrastive PCA",
+    "cpca-bound": "contrastive PCA, best components by the truth",
+    "cvae": "contrastive VAE",
+    "nmf": "NMF",
+    "opnmf": "opNMF",
+    "fa": "factor analysis",
+    "lda": "LDA",
+    "dnmf": "DNMF",
+    "hydra": "HYDRA (mlni)",
+    "smile-gan": "Smile-GAN",
+    "sustain": "SuStaIn (pySuStaIn)",
+}
+FOOTNOTE = (
+    "Mean pattern-c-index of the patients that a method was fitted on (1 is perfect, 0.5 is chance); n is the number "
+    "of cohorts. A cell is empty where the method was not run. Seconds: processor time of one fit and of inference. "
+    "MB: the largest resident memory during the fit minus that before it. All in the same run."
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cohorts", type=int, default=3)
+    parser.add_argument("--splits", type=int, default=2)
+    parser.add_argument("--suites", default="paper,stress,patients")
+    parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--tables", help="of the suite patients; all by default")
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    for suite in options.suites.split(","):
+        if suite == "patients":
+            tables = options.tables.split(",") if options.tables else []
+            run_patients(tables, options.splits, options.workers)
+        else:
+            run_simulated(suite, options.learners.split(","), options.cohorts, options.workers)
+
+
+def run_simulated(suite: str, learners: Sequence[str], cohorts: int, workers: int) -> None:
+    """Measure all methods on the simulated cohorts of a suite, cohort by cohort, and write the table."""
+    results: list[BenchmarkResult] = []
+    for n_cohorts in range(1, cohorts + 1):
+        plan = BenchmarkPlan(suite, tuple(learners), n_cohorts, folds=0, adjusted=True)
+        results = run_benchmark(plan, OUT / suite / "runs", workers, print_progress)
+        write_results(suite, results_to_json(results), format_table([*results, *read_packages(suite)]))
+
+
+def run_patients(tables: Sequence[str], splits: int, workers: int) -> None:
+    """Measure all methods on real patients, split by split, and write the table."""
+    for n_splits in range(1, splits + 1):
+        trials = patient_suite.list_patient_trials(DATA / "patients", n_splits, tables)
+        results = patient_suite.run_patient_suite(trials, OUT / "patients" / "runs", workers, print_progress)
+        write_results(
+            "patients", patient_suite.results_to_json(results), patient_suite.format_markdown(results, costs=True)
+        )
+
+
+def read_packages(suite: str) -> list[BenchmarkResult]:
+    """Return the committed results of packages of others on the tasks of a suite."""
+    path = OUT / "packages.json"
+    rows = json.loads(path.read_text("utf-8"))["results"] if path.is_file() else []
+    return [BenchmarkResult(**row["result"]) for row in rows if row["suite"] == suite]
+
+
+def write_results(suite: str, values: dict[str, Any], table: str) -> None:
+    """Write ``results.json`` and ``table.md`` with the command and the commit."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
+    origin = {"command": shlex.join(["python", "benchmarks/rivals.py", *sys.argv[1:]]), "commit": commit.strip()}
+    folder = OUT / suite
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(json.dumps(origin | values, indent=1) + "\n", "utf-8")
+    source = f"By `{origin['command']}` at commit {origin['commit']}."
+    (folder / "table.md").write_text(f"{table}\n{source}\n", "utf-8")
+
+
+def format_table(results: Sequence[BenchmarkResult]) -> str:
+    """Return a table with one row per method, from the most to the least accurate."""
+    tasks = list(dict.fromkeys(result.task for result in results))
+    groups = group_by_learner(results)
+    limits = average_by_task(groups.get("oracle", []))
+    order = sorted(groups, key=lambda learner: -float(np.mean(list(average_by_task(groups[learner]).values()))))
+    header = ["method", *tasks, "mean", "below the limit", "n", "seconds", "MB"]
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    for learner in order:
+        scores = average_by_task(groups[learner])
+        distance = [limits[task] - scores[task] for task in scores if task in limits]
+        counts = [sum(result.task == task for result in groups[learner]) for task in scores]
+        cells = [LABELS.get(learner, learner), *(f"{scores[task]:.3f}" if task in scores else "" for task in tasks)]
+        cells += [f"{np.mean(list(scores.values())):.3f}", f"{np.mean(distance):.3f}" if distance else ""]
+        cells += [str(min(counts)), *(format_cost(groups[learner], field) for field in patient_suite.COSTS)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", FOOTNOTE, ""])
+
+
+def group_by_learner(results: Sequence[BenchmarkResult]) -> dict[str, list[BenchmarkResult]]:
+    """Return the results of each learner."""
+    groups: dict[str, list[BenchmarkResult]] = {}
+    for result in results:
+        groups.setdefault(result.learner, []).append(result)
+    return groups
+
+
+def average_by_task(results: Sequence[BenchmarkResult]) -> dict[str, float]:
+    """Return the mean score on each task."""
+    tasks = dict.fromkeys(result.task for result in results)
+    return {task: float(np.mean([r.pattern_c_index for r in results if r.task == task])) for task in tasks}
+
+
+def format_cost(results: Sequence[BenchmarkResult], field: str) -> str:
+    """Return the mean of a cost over results, empty where it was not measured."""
+    values = [getattr(result, field) for result in results]
+    return "" if None in values else f"{np.mean(values):.3g}"
+
+
+def print_progress(done: int, total: int, job: Any) -> None:
+    print(f"{done} of {total}: {job.key}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
