@@ -34,7 +34,9 @@ RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 1.0}
 MAX_ITERATIONS = {"straight": 40, "curved": 40, "interacting": 100}
 """Largest number of M steps by shape; interactions converge slowly."""
 _MIN_GAIN = 1e-3  # in the mean log-likelihood of held-out patients
-_PATIENCE_BY_SHAPE = {"straight": 5, "curved": 5, "interacting": 15}  # M steps without that gain after which EM ends
+_PATIENCE = 5  # M steps without that gain after which EM ends
+_INTERACTION_PATIENCE = 10  # the same while interactions grow
+_MIN_INTERACTION = 0.1  # after `_PATIENCE` steps; smaller ones are taken for none
 _MAX_VARIANCE_CHANGE = 10.0  # factor by which a prior variance changes at most in one step
 _CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
 _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
@@ -107,7 +109,7 @@ def fit_trajectories(
         likelihood = _compute_mean_likelihood(held_out, model)
         if not likelihood < best.held_out + _MIN_GAIN:  # also without held-out patients
             best = TrajectoryFit(model, iteration, likelihood)
-        elif iteration - best.n_iterations >= _PATIENCE_BY_SHAPE[shape]:
+        elif iteration - best.n_iterations >= _get_patience(model):
             break
     return best
 
@@ -160,6 +162,12 @@ def _compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
     """Return the sum over patients of E[basis basis'], (M * K, M * K)."""
     basis = model.point_basis
     return np.asarray((basis * sums.point_weights[:, None]).T @ basis)
+
+
+def _get_patience(model: TrajectoryModel) -> int:
+    """Return the number of M steps without a gain after which EM ends; interactions converge slowly."""
+    has_interactions = model.interaction is not None and np.abs(model.interaction).max() >= _MIN_INTERACTION
+    return _INTERACTION_PATIENCE if has_interactions else _PATIENCE
 
 
 def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel) -> float:

@@ -34,7 +34,7 @@ from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit,
 from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.threads import limit_blas_threads
 
-MAX_INTERACTING_PATTERNS = 5
+MAX_INTERACTING_PATTERNS = 4
 """Largest number of patterns for which interactions are tried."""
 _PATH_BY_SHAPE = {"straight": ("straight",), "curved": ("curved",), "interacting": ("curved", "interacting")}
 _MIN_STEP_SHARE = 0.02  # of the mean step, at the start
