@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rindices as ri
+from rindices.cli.main import app
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.inference import InteractingHead
@@ -23,8 +25,13 @@ def simulated() -> SimulatedCohort:
 
 
 @pytest.fixture(scope="module")
-def model(simulated: SimulatedCohort) -> ri.FittedModel:
-    return ri.fit(simulated.cohort, 3, members=2, workers=1)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("interacting")
+
+
+@pytest.fixture(scope="module")
+def model(simulated: SimulatedCohort, folder: Path) -> ri.FittedModel:
+    return ri.fit(simulated.cohort, 3, members=2, workers=1, out=folder)
 
 
 def test_the_pattern_that_grows_with_another_one_is_found(model: ri.FittedModel, simulated: SimulatedCohort) -> None:
@@ -60,6 +67,16 @@ def test_files_and_graphs_keep_interactions(model: ri.FittedModel, simulated: Si
     np.testing.assert_array_equal(interaction, read)
     export_onnx(model, tmp_path / "model.onnx")
     assert_equal(run_graph(tmp_path / "model.onnx", list_columns(cohort)), applied, 3)
+
+
+def test_the_report_shows_interactions(model: ri.FittedModel, folder: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 0, done.output
+    page = (folder / "report.html").read_text("utf-8")
+    assert "The patterns strengthen or weaken each other." in page
+    assert "3 patterns. Its shape, interacting, was chosen." in page
+    assert "interacting patterns, in which all regions change together by an amount" in page
+    assert f"<td>{model.interactions()['factor'][0]:.2f} <small>" in page
 
 
 def test_models_whose_changes_add_up_have_no_interactions() -> None:

@@ -64,6 +64,7 @@ def make_interaction_table(model: FittedModel) -> pd.DataFrame:
     if len(members) > 1:
         share = SUBSAMPLE_SHARE if model.card.interval_over == "people" else 1.0
         low, high = compute_confidence_interval(factor, compute_standard_error(members, share), len(members))
+        low = np.maximum(low, 0.0)
     pairs = [(k, m) for k in range(len(names)) for m in range(len(names)) if k != m]
     rows = [(names[k], names[m], factor[k, m], low[k, m], high[k, m]) for k, m in pairs]
     return pd.DataFrame(rows, columns=list(INTERACTION_COLUMN_DESCRIPTIONS))
