@@ -69,6 +69,7 @@ def test_files_and_graphs_keep_interactions(model: ri.FittedModel, simulated: Si
     assert_equal(run_graph(tmp_path / "model.onnx", list_columns(cohort)), applied, 3)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_report_shows_interactions(model: ri.FittedModel, folder: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
