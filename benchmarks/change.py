@@ -47,7 +47,7 @@ def measure_shrinkage() -> list[dict[str, float]]:
     return rows
 
 
-def test_groups(number: int, effect: float, n_people: int, n_visits: int, unequal: bool = False) -> float:
+def share_significant(number: int, effect: float, n_people: int, n_visits: int, unequal: bool = False) -> float:
     """Return the share of cohorts in which the groups differ with p < 0.05."""
     from scipy.special import stdtr
 
@@ -152,7 +152,7 @@ def main() -> None:
             ("null, slopes of patients vary more", 80, 3, 0.0, options.nulls // 2, True),
             ("power", 80, 3, 0.02, options.nulls // 5, False),
         )
-        for share in [test_groups(number, effect, people, visits, unequal)]
+        for share in [share_significant(number, effect, people, visits, unequal)]
     ]
     by_hand = compare_with_statsmodels(options.by_hand)
     psychosis = measure_psychosis(options.data) if (options.data / "patients" / "psychosis").is_dir() else {}

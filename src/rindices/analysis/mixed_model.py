@@ -152,12 +152,14 @@ def _weigh_slope_variances(sums: _CrossProducts, parameters: FloatArray) -> tupl
 def _sum_products(
     values: FloatArray, time: FloatArray, person: IntArray, n_people: int, design: FloatArray
 ) -> _CrossProducts:
+    squares = np.zeros(n_people)
+    np.add.at(squares, person, values**2)
     z = np.column_stack([np.ones_like(time), time])
     x = np.column_stack([design, values])
     zz, zx = np.zeros((n_people, 2, 2)), np.zeros((n_people, 2, x.shape[1]))
     np.add.at(zz, person, z[:, :, None] * z[:, None, :])
     np.add.at(zx, person, z[:, :, None] * x[:, None, :])
-    return _CrossProducts(zz, zx, x.T @ x, np.bincount(person, values**2, n_people), len(time))
+    return _CrossProducts(zz, zx, x.T @ x, squares, len(time))
 
 
 def _guess_parameters(sums: _CrossProducts) -> FloatArray:
