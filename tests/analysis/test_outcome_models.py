@@ -28,7 +28,7 @@ def test_cox_equals_statsmodels_with_ties() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_cox_and_its_check_equal_lifelines() -> None:
-    lifelines = pytest.importorskip("lifelines", reason="lifelines is not installed")
+    lifelines = pytest.importorskip("lifelines", reason="lifelines needs pandas 2: install it without its dependencies")
     from lifelines.statistics import proportional_hazard_test
 
     outcome, design = simulate_survival(tied=False)
