@@ -130,7 +130,7 @@ def measure_psychosis(data: Path) -> dict[str, list[dict[str, object]]]:
 
 def format_rows(rows: list[dict[str, object]]) -> list[str]:
     def show(value: object) -> str:
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return ("n/a" if np.isnan(value) else f"{value:.4g}") if isinstance(value, float) else str(value)
 
     names = list(rows[0])
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
@@ -157,7 +157,7 @@ def main() -> None:
     by_hand = compare_with_statsmodels(options.by_hand)
     psychosis = measure_psychosis(options.data) if (options.data / "patients" / "psychosis").is_dir() else {}
     result = {"shrinkage": shrinkage, "groups": level, "statsmodels": by_hand, "psychosis": psychosis}
-    (RESULTS / "change.json").write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / "change.json").write_text(json.dumps(result, indent=1).replace("NaN", "null") + "\n")
     text = ["# Change of R-indices", "", "`python benchmarks/change.py`", ""]
     text += ["## Slopes of 100 people: mean squared error, 20 cohorts", "", *format_rows(shrinkage)]
     text += ["## Comparison of two groups, adjusted for age", "", *format_rows(level)]

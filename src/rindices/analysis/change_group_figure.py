@@ -45,6 +45,8 @@ def plot_group_change(models: ChangeModels, visits: pd.DataFrame, time: str, pat
         _plot_visits(axes[row, 0], models.people, frame, record, limit)
         _plot_slopes(axes[row, 1], models.people, record)
     axes[-1, 0].set_xlabel("years since the first visit")
+    low, high = axes[0, 0].get_ylim()
+    axes[0, 0].set_ylim(low, high + 0.35 * (high - low))  # room for the legend
     axes[0, 0].legend(loc="upper left", frameon=False, fontsize="small")
     with atomic_path(path) as temporary_path:
         figure.savefig(temporary_path, dpi=150)
@@ -74,8 +76,6 @@ def _plot_visits(
             label_text = "smallest change that is more than noise" if sign > 0 else None
             axes.axhline(sign * limit, color="#444444", ls="--", lw=1, label=label_text)
     axes.set_ylabel(f"change of {name}")
-    low_end, high_end = axes.get_ylim()
-    axes.set_ylim(low_end, high_end + 0.35 * (high_end - low_end))
     _style_axes(axes)
 
 
