@@ -1,4 +1,4 @@
-"""A table of three regions with repeat visits goes through fit, apply, change and predict at the first try."""
+"""A table of three regions with repeat visits goes through fit, apply and change at the first try."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,18 @@ def test_three_regions_of_373_visits(tmp_path: Path) -> None:
     table, model, indices = tmp_path / "visits.csv", tmp_path / "fit" / "model.safetensors", tmp_path / "r.tsv"
     write_visits(table)
     groups = ["--group", "Group", "--controls", "Nondemented", "--patients", "Demented"]
-    fit = ["--covariates", "Age,M/F,eTIV", "--recipe", "contrastive", "--patterns", 1, "--out", tmp_path / "fit"]
+    fit = [
+        "--covariates",
+        "Age,M/F,eTIV",
+        "--recipe",
+        "contrastive",
+        "--patterns",
+        1,
+        "--members",
+        4,
+        "--out",
+        tmp_path / "fit",
+    ]
     assert call("fit", table, *groups, *fit)["n_patterns"] == 1
     assert call("apply", model, table, "--out", indices)["people"] == N_VISITS
     options = [*groups, "--time", "Age", "--covariates", "Age,M/F", "--out", tmp_path / "change"]
