@@ -51,7 +51,7 @@ def share_significant(number: int, effect: float, n_people: int, n_visits: int, 
     """Return the share of cohorts in which the groups differ with p < 0.05."""
     from scipy.special import stdtr
 
-    found = 0
+    significant = 0
     for seed in range(number):
         rng = np.random.default_rng([seed, 7])
         visits, slopes = simulate_visits(n_people, n_visits, seed)
@@ -61,8 +61,8 @@ def share_significant(number: int, effect: float, n_people: int, n_visits: int, 
         extra = (effect * is_patient + 0.01 * age[:, 0] + spread)[visits.person] * visits.time
         moved = IndexVisits(visits.values + extra, visits.time, visits.person, n_people)
         result = compare_slopes(moved, is_patient, age)
-        found += bool(2 * stdtr(result.freedom, -abs(result.difference / result.error)) < 0.05)
-    return found / number
+        significant += bool(2 * stdtr(result.freedom, -abs(result.difference / result.error)) < 0.05)
+    return significant / number
 
 
 def compare_with_statsmodels(number: int) -> dict[str, float]:

@@ -35,7 +35,7 @@ def estimate_retest_figures(path: Path) -> dict[str, object]:
     spread = np.sqrt(np.diag(noise))
     correlation = noise / np.outer(spread, spread)
     names = [str(name) for name in first.volumes.columns]
-    pairs = [(k, names.index(other)) for k, name in enumerate(names) if (other := _mirror(name)) in names]
+    pairs = [(k, names.index(other)) for k, name in enumerate(names) if (other := _find_other_side(name)) in names]
     others = ~np.eye(len(names), dtype=bool)
     eigenvalues = np.linalg.eigvalsh(correlation)[::-1]
     shares = np.clip(np.diag(noise) / total, 0, 1)
@@ -50,7 +50,7 @@ def estimate_retest_figures(path: Path) -> dict[str, object]:
     }
 
 
-def _mirror(name: str) -> str:
+def _find_other_side(name: str) -> str:
     """Return the name of the same region on the other side."""
     for pattern, other in ((r"^lh_", "rh_"), (r"^Left", "Right")):
         if re.match(pattern, name):

@@ -65,9 +65,9 @@ def fit_outcome(outcome: Outcome, design: FloatArray, penalty: FloatArray | None
         return RegressionFit(np.zeros(0), np.zeros((0, 0)), True)
     if outcome.time is not None:
         partial = CoxLikelihood(outcome.time, outcome.event, design)
-        return _minimise(partial.evaluate, ridge)
+        return _minimise_by_newton(partial.evaluate, ridge)
     with_intercept = np.column_stack([design, np.ones(len(design))])
-    fit = _minimise(lambda b: _evaluate_logistic(outcome.event, with_intercept, b), np.append(ridge, 0.0))
+    fit = _minimise_by_newton(lambda b: _evaluate_logistic(outcome.event, with_intercept, b), np.append(ridge, 0.0))
     return RegressionFit(fit.coefficients[:-1], fit.covariance[:-1, :-1], fit.converged)
 
 
@@ -166,7 +166,7 @@ def _evaluate_logistic(
     return value, design.T @ (probability - event), (design * weight[:, None]).T @ design
 
 
-def _minimise(objective: _Objective, ridge: FloatArray) -> RegressionFit:
+def _minimise_by_newton(objective: _Objective, ridge: FloatArray) -> RegressionFit:
     """Minimise a convex function plus a ridge penalty by Newton's method with step halving."""
     coefficients = np.zeros(len(ridge))
 
