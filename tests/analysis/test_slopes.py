@@ -29,7 +29,7 @@ def simulate_visits(
 def test_intervals_of_shrunken_slopes_cover_the_truth() -> None:
     """Also in small groups, in which the variance of slopes is often estimated as zero."""
     shares = []
-    for seed in range(10):
+    for seed in range(6):
         visits, truth = simulate_visits(40, 3, seed=seed)
         result = estimate_slopes(visits)
         shares.append(np.mean(np.abs(result.slopes - truth) < 1.645 * result.errors))

@@ -54,7 +54,7 @@ def test_a_code_for_missing_is_no_age(tmp_path: Path) -> None:
 def test_groups_are_compared_and_earlier_tables_removed(tmp_path: Path) -> None:
     frame = make_group_visits(people=24).rename(columns={"group": "diagnosis"})
     frame["diagnosis"] = frame["diagnosis"].map({"control": "CN", "patient": "AD"})
-    frame[["participant_id", "session_id", "r1", "r2"]].to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    frame[["participant_id", "session_id", "r1"]].to_csv(tmp_path / "r.tsv", sep="\t", index=False)
     frame.drop(columns=["r1", "r1_low", "r2"]).to_csv(tmp_path / "s.tsv", sep="\t", index=False)
     arguments = ["change", str(tmp_path / "r.tsv"), "--participants", str(tmp_path / "s.tsv"), "--json"]
     arguments += ["--out", str(tmp_path / "out")]

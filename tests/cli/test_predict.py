@@ -13,7 +13,7 @@ from tests.analysis.test_predict import make_outcomes
 
 
 def test_tables_are_joined_by_id_and_written_with_dictionaries(tmp_path: Path) -> None:
-    indices, outcomes = make_outcomes()
+    indices, outcomes = make_outcomes(100)
     second = indices.assign(session_id="ses-10", r1=0.5)
     pd.concat([second, indices.assign(session_id="ses-2")]).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
     outcomes.sample(frac=1, random_state=0).to_csv(tmp_path / "o.tsv", sep="\t", index=False)
@@ -34,7 +34,7 @@ def test_tables_are_joined_by_id_and_written_with_dictionaries(tmp_path: Path) -
         "R-indices and covariates",
         "regions (ridge) and covariates",
     ]
-    assert "the first of several sessions is used for 150 people" in done.stderr
+    assert "the first of several sessions is used for 100 people" in done.stderr
     for name in ("effects", "concordance", "survival"):
         table = pd.read_csv(tmp_path / "out" / f"outcome_{name}.tsv", sep="\t")
         dictionary = json.loads((tmp_path / "out" / f"outcome_{name}.json").read_text())
