@@ -2,7 +2,7 @@
 
 The likelihood is profiled as in lme4: for the relative factor L of the random effects' covariance, G = s2 L L', the
 coefficients and the noise variance s2 have closed forms, and three numbers are left to optimise. Estimates equal those
-of statsmodels' ``MixedLM``, which takes seconds where this takes milliseconds and more often fails to converge.
+of statsmodels' ``MixedLM`` where that converges. It needs more time, and values of unit scale.
 Shape letters: N people, V visits, P columns of the design.
 """
 
