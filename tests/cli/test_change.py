@@ -11,6 +11,7 @@ from rindices.analysis.change import change_per_year
 from rindices.cli.main import app
 from rindices.errors import AnalysisError
 from tests.analysis.helpers import make_visits
+from tests.analysis.test_change_models import make_group_visits
 
 
 def test_the_time_is_joined_by_person_and_session(tmp_path: Path) -> None:
@@ -25,7 +26,8 @@ def test_the_time_is_joined_by_person_and_session(tmp_path: Path) -> None:
     assert (value["people"], value["visits"], value["noise_from"]) == (40, 120, "scatter about lines")
     table = pd.read_csv(tmp_path / "out" / "change.tsv", sep="\t")
     expected = change_per_year(frame, "age").table
-    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+    pd.testing.assert_frame_equal(table[list(expected)], expected, check_dtype=False)
+    assert not (tmp_path / "out" / "change_groups.tsv").exists()
     assert (tmp_path / "out" / "change.png").stat().st_size > 10_000
     assert value["indices"]["r1"]["above_zero"] == int((expected["r1_per_year_low"] > 0).sum())
 
@@ -47,3 +49,26 @@ def test_a_code_for_missing_is_no_age(tmp_path: Path) -> None:
     assert "age (-9999 in 1 cell)" in str(done.exception)
     done = CliRunner().invoke(app, [*arguments, "--missing-codes", "-9999"])
     assert json.loads(done.stdout)["visits"] == 59
+
+
+def test_groups_are_compared_and_earlier_tables_removed(tmp_path: Path) -> None:
+    frame = make_group_visits(people=24).rename(columns={"group": "diagnosis"})
+    frame["diagnosis"] = frame["diagnosis"].map({"control": "CN", "patient": "AD"})
+    frame[["participant_id", "session_id", "r1"]].to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    frame.drop(columns=["r1", "r1_low", "r2"]).to_csv(tmp_path / "s.tsv", sep="\t", index=False)
+    arguments = ["change", str(tmp_path / "r.tsv"), "--participants", str(tmp_path / "s.tsv"), "--json"]
+    arguments += ["--out", str(tmp_path / "out")]
+    groups = ["--group", "diagnosis", "--controls", "CN", "--covariates", "age,sex"]
+    done = CliRunner().invoke(app, [*arguments, *groups])
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    table = pd.read_csv(tmp_path / "out" / "change_groups.tsv", sep="\t")
+    assert table["p"].iloc[0] == value["groups"][0]["p"]
+    assert value["groups"][0]["p"] < 0.001
+    dictionary = json.loads((tmp_path / "out" / "change_groups.json").read_text())
+    assert dictionary["GeneratedBy"]["covariates"] == ["age", "sex"]
+    assert {"change_retest.tsv", "change_trial.tsv", "change_groups.png"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert not list((tmp_path / "out").glob("change_groups*"))

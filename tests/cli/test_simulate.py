@@ -52,3 +52,14 @@ def test_wrong_names_and_unclear_groups_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [("--seed", "x"), ("--sites", "-1")])
 def test_wrong_usage_exits_2(option: tuple[str, str], tmp_path: Path) -> None:
     assert call(*option, "--out", str(tmp_path)).exit_code == 2  # type: ignore[attr-defined]
+
+
+def test_visits_are_written_by_session(tmp_path: Path) -> None:
+    done = call("--task", "tiny", "--visits", "3", "--out", str(tmp_path / "demo"), "--json")
+    value = json.loads(done.stdout)  # type: ignore[attr-defined]
+    truth = pd.read_csv(tmp_path / "demo" / "truth.tsv", sep="\t")
+    assert list(truth.columns) == ["participant_id", "session_id", "s1", "s2", "s3"]
+    assert value["people"] == 180
+    assert value["visits"] == len(pd.read_csv(tmp_path / "demo" / "sessions.tsv", sep="\t"))
+    refused = call("--task", "tiny", "--visits", "3", "--sites", "2", "--out", str(tmp_path / "demo"))
+    assert "--sites and --visits cannot be combined" in str(refused.exception)  # type: ignore[attr-defined]

@@ -33,3 +33,14 @@ def test_wrong_tables_are_refused_by_name(tmp_path: Path) -> None:
         score(tmp_path, INDICES.assign(r1="x"))
     with pytest.raises(TableError, match=r"needs the columns participant_id and r1"):
         score(tmp_path, INDICES.rename(columns={"r1": "a", "r2": "b"}))
+
+
+def test_visits_are_joined_by_session(tmp_path: Path) -> None:
+    visits = pd.DataFrame(
+        {"participant_id": list("aabb"), "session_id": ["ses-1", "ses-2"] * 2, "s1": [0.1, 0.2, 0.3, 0.4]}
+    )
+    indices = visits.rename(columns={"s1": "r1"}).iloc[[3, 1, 0]]  # a visit without an R-index
+    result = score(tmp_path, indices, visits)
+    assert (result.pattern_c_index, result.people) == (1.0, 3)  # type: ignore[attr-defined]
+    with pytest.raises(TableError, match=r"more than once in t\.tsv: a, b"):
+        score(tmp_path, indices.drop(columns="session_id").drop_duplicates("participant_id"), visits)

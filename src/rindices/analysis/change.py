@@ -82,10 +82,10 @@ def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str
     if time in visits:
         visits = exclude_missing_codes(visits, [time], missing_codes)
     years = convert_to_years(visits, time)
-    rows = _select_usable_visits(visits, years, names, findings)
+    rows = select_usable_visits(visits, years, names, findings)
     ids, person = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)
-    trends = _LinearTrends.fit(years[rows], visits[names].to_numpy(dtype=float)[rows], person, len(ids))
-    repeated = (trends.visits > 1) & (trends.spread > _MIN_YEARS)
+    trends = LinearTrends.fit(years[rows], visits[names].to_numpy(dtype=float)[rows], person, len(ids))
+    repeated = trends.is_repeated
     if not repeated.any():
         raise InputError("nobody has two visits at different times: give repeat visits, one row per session_id.")
     n_single = int((~repeated).sum())
@@ -105,8 +105,18 @@ def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str
 
 
 @dataclass(frozen=True)
-class _LinearTrends:
-    """Least-squares lines: visits, years, spread (sum of squares of time) are (N,), slope and residual (N, M)."""
+class LinearTrends:
+    """Least-squares lines of people.
+
+    Attributes
+    ----------
+    visits, years : (N,)
+        Number of visits, and time from the first to the last.
+    spread : (N,)
+        Sum of squares of time about its mean.
+    slope, residual : (N, M)
+        Slope, and sum of squares about the line.
+    """
 
     visits: FloatArray
     years: FloatArray
@@ -115,7 +125,7 @@ class _LinearTrends:
     residual: FloatArray
 
     @classmethod
-    def fit(cls, time: FloatArray, values: FloatArray, person: IntArray, n_people: int) -> "_LinearTrends":
+    def fit(cls, time: FloatArray, values: FloatArray, person: IntArray, n_people: int) -> "LinearTrends":
         """Fit one line per person to values (V, M) at times (V,)."""
 
         def sum_by_person(x: FloatArray) -> FloatArray:
@@ -134,8 +144,13 @@ class _LinearTrends:
         np.maximum.at(last, person, time)
         return cls(visits, last - first, spread, slope, residual)
 
+    @property
+    def is_repeated(self) -> BoolArray:
+        """People with two visits at different times, (N,)."""
+        return np.asarray((self.visits > 1) & (self.spread > _MIN_YEARS))
 
-def _estimate_visit_noise(trends: _LinearTrends, repeated: BoolArray) -> tuple[FloatArray, int, bool]:
+
+def _estimate_visit_noise(trends: LinearTrends, repeated: BoolArray) -> tuple[FloatArray, int, bool]:
     """Return the noise of a visit (M,), its degrees of freedom, and whether it comes from residuals."""
     freedom = int((trends.visits[repeated] - 2).sum())
     if freedom >= _MIN_DEGREES_OF_FREEDOM:
@@ -149,7 +164,7 @@ def _estimate_visit_noise(trends: _LinearTrends, repeated: BoolArray) -> tuple[F
 
 
 def _build_change_table(
-    ids: NDArray[np.str_], trends: _LinearTrends, repeated: BoolArray, names: list[str], noise: FloatArray, freedom: int
+    ids: NDArray[np.str_], trends: LinearTrends, repeated: BoolArray, names: list[str], noise: FloatArray, freedom: int
 ) -> pd.DataFrame:
     """Return slopes and intervals, one row per person with repeated visits."""
     from scipy.stats import t as student
@@ -177,7 +192,7 @@ def convert_to_years(visits: pd.DataFrame, time: str) -> FloatArray:
     return np.asarray(days.to_numpy(dtype=float) / 365.25)
 
 
-def _select_usable_visits(visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings) -> BoolArray:
+def select_usable_visits(visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings) -> BoolArray:
     """Return the visits with a time and all R-indices; refuse duplicates."""
     rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(axis=1)
     if not rows.all():

@@ -17,6 +17,7 @@ from rindices.cli import (
     fit,
     model,
     power,
+    predict,
     reference,
     report,
     reproduce,
@@ -43,6 +44,7 @@ app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("classify", epilog=classify.EPILOG)(classify.classify)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("change", epilog=change.EPILOG)(change.change)
+app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.add_typer(model.app, name="model")
 app.command("reference", epilog=reference.EPILOG)(reference.reference)
 app.command("report", epilog=report.EPILOG)(report.report)

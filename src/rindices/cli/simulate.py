@@ -28,15 +28,20 @@ def simulate(
     label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
     site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
+    visits: Annotated[int, typer.Option(min=1, help="Visits of each person; 2 or more for repeat visits.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities.
 
-    Tasks whose regions change one after the other also have onsets.tsv.
+    Tasks whose regions change one after the other also have onsets.tsv. With --visits, severities grow, and there are
+    sessions.tsv, rates.tsv and outcomes.tsv.
     """
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
     healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, site)
+    if visits > 1:
+        _write_visits(out, task, seed, visits, healthy, sites, as_json)
+        return
     simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
     with explain_write_errors(out):
         write_cohort(simulated, out)
@@ -47,6 +52,30 @@ def simulate(
         print_json({"out": str(out), "task": task, "seed": seed, **counts, "patterns": patterns})
     else:
         typer.echo(f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}", err=True)
+
+
+def _write_visits(
+    out: Path, task: str, seed: int, visits: int, healthy: "Cohort | None", sites: int, as_json: bool
+) -> None:
+    """Simulate and write repeat visits."""
+    from rindices.errors import SimulationError
+    from rindices.experiments.visits import VisitPlan, simulate_visits, write_visits
+
+    if sites:
+        raise SimulationError("--sites and --visits cannot be combined: leave out one of them.")
+    result = simulate_visits(task, seed, VisitPlan(visits=visits), healthy=healthy)
+    with explain_write_errors(out):
+        write_visits(result, out)
+    n_people, n_rows = len(result.outcomes), len(result.sessions)
+    n_patients, n_events = len(result.rates), int(result.outcomes["event"].sum())
+    if as_json:
+        counts = {"people": n_people, "controls": n_people - n_patients, "patients": n_patients}
+        patterns = result.rates.shape[1] - 1
+        counts |= {"patterns": patterns, "visits": n_rows, "events": n_events}
+        print_json({"out": str(out), "task": task, "seed": seed, **counts})
+    else:
+        who = f"{n_people - n_patients} controls and {n_patients} patients"
+        typer.echo(f"{n_rows} visits of {who} with {n_events} events written to {out}", err=True)
 
 
 def read_healthy_cohort(

@@ -52,7 +52,7 @@ class SimulatedCohort:
     @property
     def truth(self) -> FloatArray:
         """Severities, (patients, M)."""
-        return np.asarray(self.severities.drop(columns=ID), dtype=float)
+        return np.asarray(self.severities.drop(columns=[ID, SESSION], errors="ignore"), dtype=float)
 
 
 def simulate_cohort(
@@ -98,18 +98,18 @@ def simulate_cohort(
     SimulationError
         If there is no such task, or if ``healthy`` has too few people or standardised values.
     """
-    spec = _resolve_task(task)
+    spec = resolve_task(task)
     is_organs = spec.organs and healthy is None and reference is None
     generator = reference or (load_organ_reference() if is_organs else load_reference())
     # one random stream per purpose, so that adding sites does not change the severities
     people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
-    volumes, people, covariates = _draw_healthy_people(spec, healthy, generator, people_rng)
-    patient = _assign_patients(len(volumes), spec, healthy is not None, people_rng)
-    patterns = _place_patterns(spec, tuple(volumes.columns), pattern_rng)
-    severities = _draw_severities(spec, int(patient.sum()), disease_rng)
+    volumes, people, covariates = draw_healthy_people(spec, healthy, generator, people_rng)
+    patient = assign_patients(len(volumes), spec, healthy is not None, people_rng)
+    patterns = place_patterns(spec, tuple(volumes.columns), pattern_rng)
+    severities = draw_severities(spec, int(patient.sum()), disease_rng)
     measured = volumes.to_numpy(dtype=float).copy()
     rates = np.full(measured.shape[1], spec.rate) if rates is None else rates
-    measured[patient] = _apply_patterns(measured[patient], severities, patterns, rates, spec, disease_rng)
+    measured[patient] = apply_patterns(measured[patient], severities, patterns, rates, spec, disease_rng)
     if spec.dependence:
         deviations = _compute_deviations(volumes, covariates, generator if healthy is None else None)[patient]
         measured[patient] *= _compute_personal_factors(deviations, severities, patterns, rates, spec)
@@ -128,12 +128,12 @@ def simulate_cohort(
     return SimulatedCohort(
         Cohort(frame, people, covariates, source, unit),
         truth,
-        _build_pattern_frame(frame, patterns, rates, is_organs),
-        _build_onset_frame(frame, patterns, spec) if spec.last_onset else None,
+        build_pattern_frame(frame, patterns, rates, is_organs),
+        build_onset_frame(frame, patterns, spec) if spec.last_onset else None,
     )
 
 
-def _draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
+def draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
     """Return severities (N, M) with Beta marginals and a Gaussian copula."""
     width = len(task.patterns)
     correlation = np.full((width, width), task.correlation)
@@ -178,7 +178,7 @@ def compute_onsets(size: int, task: SimulationTask) -> FloatArray:
     return np.linspace(0, task.last_onset, size)
 
 
-def _apply_patterns(
+def apply_patterns(
     volumes: FloatArray,
     severities: FloatArray,
     patterns: list[IntArray],
@@ -234,7 +234,8 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     cohort = simulated.cohort
     volumes = cohort.volumes.rename(columns=lambda name: re.sub("^MUSE_", "DL_MUSE_Volume_", name))
-    volumes.insert(0, ID, cohort.people[ID])
+    for position, name in enumerate(name for name in (ID, SESSION) if name in cohort.people):
+        volumes.insert(position, name, cohort.people[name])
     tables = {
         "features.csv" if cohort.unit == FEATURE_UNIT else "volumes.csv": volumes,
         "participants.tsv": pd.concat([cohort.people, cohort.covariates], axis=1),
@@ -249,7 +250,8 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
             protect_texts(table).to_csv(path, sep=separator, index=False, na_rep="n/a", lineterminator="\n")
 
 
-def _resolve_task(task: str | SimulationTask) -> SimulationTask:
+def resolve_task(task: str | SimulationTask) -> SimulationTask:
+    """Return a task by its name; a task is returned as it is."""
     if isinstance(task, SimulationTask):
         return task
     if task not in TASKS:
@@ -257,7 +259,7 @@ def _resolve_task(task: str | SimulationTask) -> SimulationTask:
     return TASKS[task]
 
 
-def _draw_healthy_people(
+def draw_healthy_people(
     task: SimulationTask, healthy: Cohort | None, reference: HealthyGenerator, rng: np.random.Generator
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return volumes (N, R), ids (and sites of a user's table) and covariates (N, C) before disease."""
@@ -276,7 +278,7 @@ def _draw_healthy_people(
     return volumes, pd.DataFrame({ID: [f"sub-{k:0{digits}d}" for k in range(1, number + 1)]}), covariates
 
 
-def _assign_patients(number: int, task: SimulationTask, from_table: bool, rng: np.random.Generator) -> BoolArray:
+def assign_patients(number: int, task: SimulationTask, from_table: bool, rng: np.random.Generator) -> BoolArray:
     """Return a random mask of patients, (N,), independent of the order of ids."""
     controls = round(_CONTROL_SHARE * number) if from_table else task.n_controls
     patient = np.ones(number, dtype=bool)
@@ -284,7 +286,7 @@ def _assign_patients(number: int, task: SimulationTask, from_table: bool, rng: n
     return patient
 
 
-def _place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.random.Generator) -> list[IntArray]:
+def place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.random.Generator) -> list[IntArray]:
     """Return the regions of each pattern as positions; random ones for other atlases."""
     position = {name: k for k, name in enumerate(regions)}
     if all(name in position for pattern in task.patterns for name in pattern):
@@ -305,9 +307,10 @@ def _add_site_effects(
     return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
 
 
-def _build_pattern_frame(
+def build_pattern_frame(
     volumes: pd.DataFrame, patterns: list[IntArray], rates: FloatArray, is_organs: bool
 ) -> pd.DataFrame:
+    """Return the table of the regions and their loss at severity 1 in each pattern."""
     effects = np.zeros((volumes.shape[1], len(patterns)))
     for k, regions in enumerate(patterns):
         effects[regions, k] = rates[regions]
@@ -317,7 +320,8 @@ def _build_pattern_frame(
     return frame
 
 
-def _build_onset_frame(volumes: pd.DataFrame, patterns: list[IntArray], task: SimulationTask) -> pd.DataFrame:
+def build_onset_frame(volumes: pd.DataFrame, patterns: list[IntArray], task: SimulationTask) -> pd.DataFrame:
+    """Return the table of the severity at which each region of each pattern begins to change."""
     rows = [
         (f"s{k + 1}", volumes.columns[region], onset)
         for k, regions in enumerate(patterns)

@@ -30,7 +30,7 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
     if SESSION not in cohort.people or not cohort.people[ID].duplicated().any():
         return cohort, []
     sessions = [str(session) for session in cohort.people[SESSION]]
-    order = sorted(range(len(cohort)), key=lambda row: _make_sort_key(sessions[row]))
+    order = sorted(range(len(cohort)), key=lambda row: make_session_key(sessions[row]))
     first_rows: dict[str, int] = {}
     for row in order:
         first_rows.setdefault(str(cohort.people[ID].iloc[row]), row)
@@ -55,7 +55,7 @@ def warn_repeated_scans(ids: Sequence[str], where: str, findings: Findings) -> N
         findings.warn(ProblemCode.REPEATED_SCANS, what, where, "For training keep one scan a person")
 
 
-def _make_sort_key(session: str) -> list[tuple[int, int, str]]:
+def make_session_key(session: str) -> list[tuple[int, int, str]]:
     """Return a key by which sessions are sorted with their numbers as numbers: 2 before 10."""
     words = re.findall(r"\d+|\D+", normalise_session(session))
     return [(0, int(word), "") if word.isdigit() else (1, 0, word) for word in words]

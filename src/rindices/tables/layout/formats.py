@@ -15,7 +15,8 @@ _ID_NAMES_TEXT = """
 """
 _VARIABLE_NAMES_TEXT = """
     education handedness hand race ethnicity mmse cdr moca apoe apoe4 bmi weight height date scan_date dob manufacturer
-    field_strength magnetic_field_strength euler avg_en qc iq fiq viq piq
+    field_strength magnetic_field_strength euler avg_en qc iq fiq viq piq delay mr_delay mri_delay days_from_baseline
+    years_from_baseline
 """
 ID_NAMES = tuple(_ID_NAMES_TEXT.split())
 SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")

@@ -1,0 +1,289 @@
+"""What R-indices predict: hazard or odds ratios, survival by thirds, and concordance on held-out people.
+
+Shape letters: N people, M patterns, C covariate columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.analysis.held_out_outcomes import PredictorSet, compare_predictors
+from rindices.analysis.outcome_models import Outcome, check_proportional_hazards, fit_outcome
+from rindices.analysis.survival import compare_survival, estimate_survival
+from rindices.analysis.tidy import check_columns, exclude_missing_codes, false_discovery_rate, find_index_columns
+from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
+from rindices.preprocess.residualise import build_design_matrix, derive_codings
+from rindices.tables.cohort import ID
+
+EFFECT_COLUMNS = {
+    "index": "R-index",
+    "model": "single: this R-index and the covariates; joint: all R-indices and the covariates",
+    "regression": "cox or logistic",
+    "n": "People with the outcome, all R-indices and all covariates",
+    "events": "People with the event",
+    "ratio": "Hazard ratio (cox) or odds ratio (logistic) per standard deviation of the R-index",
+    "low": "Lower end of its 95 % interval (Wald)",
+    "high": "Upper end of its 95 % interval (Wald)",
+    "coefficient": "Logarithm of the ratio",
+    "error": "Standard error of the coefficient",
+    "p": "Two-sided p-value of no effect",
+    "q": "False discovery rate over the R-indices of the same model (Benjamini and Hochberg)",
+    "hazards_p": "p-value of proportional hazards (Grambsch and Therneau, rank of time); n/a for logistic regression",
+    "note": "Why a number is uncertain or missing",
+}
+SURVIVAL_COLUMNS = {
+    "index": "R-index",
+    "third": "low, middle or high third of the R-index",
+    "time": "Time",
+    "at_risk": "People at risk just before this time",
+    "events": "Events at this time",
+    "survival": "Kaplan-Meier estimate of the share without the event",
+    "low": "Lower end of its 95 % interval",
+    "high": "Upper end of its 95 % interval",
+    "log_rank_p": "p-value of equal survival of the three thirds",
+}
+THIRDS = ("low", "middle", "high")
+_MIN_EVENTS_PER_COLUMN = 5
+_POSITIVE_LABELS = {"1", "1.0", "yes", "true", "y"}
+_NEGATIVE_LABELS = {"0", "0.0", "no", "false", "n"}
+
+
+@dataclass(frozen=True)
+class OutcomePrediction:
+    """Results of `predict_outcome`.
+
+    Attributes
+    ----------
+    effects : DataFrame
+        Two rows per R-index, with the columns of `EFFECT_COLUMNS`.
+    concordance : DataFrame
+        One row per set of predictors, with the columns of `held_out_outcomes.COLUMN_DESCRIPTIONS`.
+    survival : DataFrame or None
+        With the columns of `SURVIVAL_COLUMNS`; None for a yes or no outcome.
+    problems : Findings
+    """
+
+    effects: pd.DataFrame
+    concordance: pd.DataFrame
+    survival: pd.DataFrame | None
+    problems: Findings
+
+
+@dataclass(frozen=True)
+class _StudyOutcome:
+    """Complete cases: outcome, R-indices (N, M), covariate design (N, C) and regions (N, R) or None."""
+
+    outcome: Outcome
+    names: list[str]
+    indices: FloatArray
+    covariates: FloatArray
+    regions: FloatArray | None
+
+
+def predict_outcome(
+    indices: pd.DataFrame,
+    outcomes: pd.DataFrame,
+    *,
+    event: str,
+    time: str | None = None,
+    event_label: str | None = None,
+    covariates: Sequence[str] = (),
+    regions: pd.DataFrame | None = None,
+    missing_codes: Sequence[str] = (),
+    seed: int = 0,
+) -> OutcomePrediction:
+    """Predict an outcome by R-indices, adjusted for covariates.
+
+    Parameters
+    ----------
+    indices : DataFrame of N rows
+        ``participant_id`` and r1, r2, ..., one row per person.
+    outcomes : DataFrame of N rows
+        The same people in the same order: event, time and covariates.
+    event : str
+        Column of the event: 0 and 1, no and yes, or any two labels with ``event_label``.
+    time : str, optional
+        Column of the time to the event or to the end of observation. Without it the outcome is yes or no.
+    event_label : str, optional
+        The label that means that the event was observed.
+    covariates : sequence of str
+        Columns of ``outcomes`` to adjust for.
+    regions : DataFrame of N rows, optional
+        Raw regions of the same people in the same order, to compare with.
+    missing_codes : sequence of str
+        Values that stand for missing.
+    seed : int
+        Of the folds.
+
+    Returns
+    -------
+    OutcomePrediction
+
+    Raises
+    ------
+    AnalysisError
+        If columns are missing, the event is not two-valued, times are negative, or events are too few.
+    """
+    findings = Findings()
+    used = check_columns(outcomes, [event, *([time] if time else []), *covariates], "outcome or covariates")
+    values = exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
+    study = _collect_complete_people(indices, values, event, time, event_label, list(covariates), regions, findings)
+    effects = pd.concat([_estimate_effects(study, joint) for joint in (False, True)], ignore_index=True)
+    failed = effects.loc[effects["coefficient"].isna(), "index"]
+    if len(failed):
+        what = f"the regression did not converge: {join_names(dict.fromkeys(failed))}"
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "", "Adjust for fewer covariates, or add people with events")
+    sets = {"covariates": PredictorSet(np.zeros((len(study.indices), 0)))}
+    sets["R-indices and covariates"] = PredictorSet(study.indices)
+    if study.regions is not None:
+        sets["regions (ridge) and covariates"] = PredictorSet(study.regions, is_penalised=True)
+    concordance = compare_predictors(study.outcome, study.covariates, sets, seed)
+    survival = None if study.outcome.time is None else _estimate_thirds(study)
+    return OutcomePrediction(effects, concordance, survival, findings)
+
+
+def encode_event(values: pd.Series, label: str | None = None) -> tuple[BoolArray, BoolArray]:
+    """Return whether the event was observed and whether this is known, both (N,).
+
+    Parameters
+    ----------
+    values : (N,) Series
+        Two values; NaN where the outcome is unknown.
+    label : str, optional
+        The value of an observed event. Without it, 1, yes and true mean observed, and 0, no and false not observed.
+
+    Returns
+    -------
+    event, is_known : (N,) bool
+    """
+    is_known = values.notna().to_numpy()
+    texts = values.map(_format_label, na_action="ignore")
+    levels = sorted(texts.dropna().unique())
+    if len(levels) != 2:
+        raise AnalysisError(f"{values.name} needs two values, event or not; it has {join_names(levels) or 'none'}.")
+    if label is not None:
+        wanted = _format_label(label)
+        if wanted not in levels:
+            raise AnalysisError(f"nobody has the label '{label}' of the event in {values.name}: {join_names(levels)}.")
+        return np.asarray((texts == wanted).to_numpy(dtype=bool)), np.asarray(is_known)
+    positive = [level for level in levels if level in _POSITIVE_LABELS]
+    if len(positive) != 1 or not set(levels) - set(positive) <= _NEGATIVE_LABELS:
+        raise AnalysisError(f"which value of {values.name} is the event: {join_names(levels)}? Name it: --event-label.")
+    return np.asarray((texts == positive[0]).to_numpy(dtype=bool)), np.asarray(is_known)
+
+
+def _format_label(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text.strip().lower()
+
+
+def _collect_complete_people(
+    indices: pd.DataFrame,
+    values: pd.DataFrame,
+    event: str,
+    time: str | None,
+    event_label: str | None,
+    covariates: list[str],
+    regions: pd.DataFrame | None,
+    findings: Findings,
+) -> _StudyOutcome:
+    """Return the people who have everything; say how many are left out."""
+    names = find_index_columns(indices)
+    duplicated = indices.loc[indices[ID].duplicated(), ID]
+    if len(duplicated):
+        raise AnalysisError(f"people appear more than once: {join_names(duplicated)}. Keep one row per person.")
+    observed, is_known = encode_event(values[event], event_label)
+    severity = indices[names].to_numpy(dtype=float)
+    complete = is_known & np.isfinite(severity).all(axis=1) & values[covariates].notna().all(axis=1).to_numpy()
+    years = None
+    if time is not None:
+        if not pd.api.types.is_numeric_dtype(values[time]):
+            raise AnalysisError(f"{time} is not a number: give the time from the R-indices to the event or to the end.")
+        years = values[time].to_numpy(dtype=float)
+        if (years[complete] < 0).any():
+            offenders = join_names(indices.loc[complete & (years < 0), ID])
+            raise AnalysisError(f"{time} is negative: {offenders}. Count from the visit of the R-indices.")
+        complete &= np.isfinite(years)
+    measured = None if regions is None else regions.to_numpy(dtype=float)
+    if measured is not None:
+        complete &= np.isfinite(measured).all(axis=1)
+    n_missing = int((~complete).sum())
+    if n_missing:
+        what = (
+            f"{format_count(n_missing, 'person lacks', 'people lack')} the outcome, an R-index, a covariate or a region"
+        )
+        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
+    if not observed[complete].any() or (time is None and observed[complete].all()):
+        raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {event}.")
+    encoded = values.loc[complete, covariates]
+    design = build_design_matrix(derive_codings(encoded), encoded)
+    design = design[:, design.std(axis=0) > 0]
+    outcome = Outcome(observed[complete], None if years is None else years[complete])
+    return _StudyOutcome(outcome, names, severity[complete], design, None if measured is None else measured[complete])
+
+
+def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
+    """Return the ratios of each R-index alone or of all together."""
+    spread = study.indices.std(axis=0, ddof=1)
+    scaled = study.indices / np.where(spread > 0, spread, 1.0)
+    centred = study.covariates - study.covariates.mean(axis=0) if study.covariates.size else study.covariates
+    rows = []
+    groups = [list(range(len(study.names)))] if joint else [[k] for k in range(len(study.names))]
+    n_events = int(study.outcome.event.sum())
+    for group in groups:
+        design = np.column_stack([scaled[:, group] - scaled[:, group].mean(axis=0), centred])
+        fit = fit_outcome(study.outcome, design)
+        hazards = check_proportional_hazards(study.outcome, design, fit)
+        note = _explain_weak_model(study.outcome, design.shape[1], fit.converged)
+        for position, k in enumerate(group):
+            coefficient, error = fit.coefficients[position], float(np.sqrt(fit.covariance[position, position]))
+            rows.append(
+                (study.names[k], coefficient, error, hazards[position], note)
+                if fit.converged
+                else (study.names[k], np.nan, np.nan, np.nan, note)
+            )
+    table = pd.DataFrame(rows, columns=["index", "coefficient", "error", "hazards_p", "note"])
+    table = table.assign(model="joint" if joint else "single", n=len(study.indices), events=n_events)
+    return _complete_effects(table, "logistic" if study.outcome.time is None else "cox")
+
+
+def _complete_effects(table: pd.DataFrame, regression: str) -> pd.DataFrame:
+    from scipy.special import ndtr
+
+    half = 1.959963984540054 * table["error"]
+    p = 2 * ndtr(-np.abs(table["coefficient"] / table["error"]))
+    table = table.assign(regression=regression, ratio=np.exp(table["coefficient"]), p=p, q=false_discovery_rate(p))
+    table = table.assign(low=np.exp(table["coefficient"] - half), high=np.exp(table["coefficient"] + half))
+    return table[list(EFFECT_COLUMNS)]
+
+
+def _explain_weak_model(outcome: Outcome, n_columns: int, converged: bool) -> str:
+    """Return why a regression failed or is uncertain; empty if it is neither."""
+    if not converged:
+        return "did not converge: the predictors separate people with and without the event, or are collinear"
+    rarer = int(min(outcome.event.sum(), (~outcome.event).sum())) if outcome.time is None else int(outcome.event.sum())
+    few = rarer < _MIN_EVENTS_PER_COLUMN * n_columns
+    return f"few events: {rarer} for {n_columns} columns" if few else ""
+
+
+def split_into_thirds(values: FloatArray) -> IntArray:
+    """Return 0, 1 or 2 for the low, middle and high third of values (N,)."""
+    return np.asarray(np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left"), dtype=np.intp)
+
+
+def _estimate_thirds(study: _StudyOutcome) -> pd.DataFrame:
+    time = study.outcome.time
+    assert time is not None
+    tables = []
+    for name, values in zip(study.names, study.indices.T, strict=True):
+        third = split_into_thirds(values)
+        p = compare_survival(time, study.outcome.event, third) if len(np.unique(third)) == 3 else np.nan
+        for number, label in enumerate(THIRDS):
+            rows = third == number
+            if rows.any():
+                curve = estimate_survival(time[rows], study.outcome.event[rows])
+                tables.append(curve.assign(index=name, third=label, log_rank_p=p))
+    return pd.concat(tables, ignore_index=True)[list(SURVIVAL_COLUMNS)]

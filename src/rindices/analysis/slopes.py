@@ -1,0 +1,186 @@
+"""Slopes of R-indices in groups of people: shrunken slopes of persons, means, and differences between groups.
+
+Slopes come from a mixed model. Where it cannot be fitted, because hardly anyone has three visits or because it does not
+converge, they come from two stages: the least-squares slopes of persons, then a linear model of these slopes with
+standard errors that do not assume equal variances (HC3).
+Shape letters: N people, V visits, P covariate columns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rindices._typing import FloatArray, IntArray
+from rindices.analysis.change import LinearTrends
+from rindices.analysis.mixed_model import (
+    MIN_DEGREES_OF_FREEDOM,
+    MixedModel,
+    count_degrees_of_freedom,
+    fit_mixed_model,
+)
+
+MIXED_MODEL, TWO_STAGE = "mixed model", "two stages"
+
+
+@dataclass(frozen=True)
+class IndexVisits:
+    """Visits at which one R-index was measured.
+
+    Attributes
+    ----------
+    values, time : (V,)
+        The R-index, and years since the person's first visit.
+    person : (V,)
+        Position of the person, from 0 to N - 1.
+    n_people : int
+    """
+
+    values: FloatArray
+    time: FloatArray
+    person: IntArray
+    n_people: int
+
+    def fit_lines(self) -> LinearTrends:
+        """Fit one line per person by least squares."""
+        return LinearTrends.fit(self.time, self.values[:, None], self.person, self.n_people)
+
+
+@dataclass(frozen=True)
+class GroupSlopes:
+    """Slopes of the people of a group.
+
+    Attributes
+    ----------
+    model : str
+        ``mixed model`` or ``two stages``.
+    mean, mean_error : float
+        Mean slope and its standard error.
+    freedom : int
+        Degrees of freedom of the mean.
+    slopes, errors : (N,)
+        Shrunken slope of each person and its standard error; NaN where noise and change cannot be separated.
+    slope_variance, noise_variance : float
+        Between the slopes of people, and of a visit; NaN where they cannot be separated.
+    """
+
+    model: str
+    mean: float
+    mean_error: float
+    freedom: int
+    slopes: FloatArray
+    errors: FloatArray
+    slope_variance: float
+    noise_variance: float
+
+
+@dataclass(frozen=True)
+class SlopeDifference:
+    """Difference of the mean slope of patients from that of controls, with its standard error."""
+
+    model: str
+    difference: float
+    error: float
+    freedom: int
+
+
+def estimate_slopes(visits: IndexVisits, noise_variance: float | None = None) -> GroupSlopes:
+    """Estimate the slopes of a group of people, each shrunken towards the mean by its uncertainty.
+
+    Parameters
+    ----------
+    visits : IndexVisits
+        Of people of one group.
+    noise_variance : float, optional
+        Variance of a visit from other people. It is used where the mixed model cannot be fitted.
+
+    Returns
+    -------
+    GroupSlopes
+    """
+    design = np.column_stack([np.ones_like(visits.time), visits.time])
+    model = _fit_if_identified(visits, design, average_errors=True)
+    if model is None:
+        return _estimate_in_two_stages(visits, noise_variance)
+    direction = np.array([0.0, 1.0]) - model.slope_leverage
+    variances = model.slope_variances + np.einsum("np,pq,nq->n", direction, model.covariance, direction)
+    return GroupSlopes(
+        MIXED_MODEL,
+        float(model.coefficients[1]),
+        float(np.sqrt(model.covariance[1, 1])),
+        visits.n_people - 1,
+        model.coefficients[1] + model.slopes,
+        np.sqrt(variances),
+        float(model.random_covariance[1, 1]),
+        model.noise_variance,
+    )
+
+
+def compare_slopes(visits: IndexVisits, is_patient: FloatArray, covariates: FloatArray) -> SlopeDifference:
+    """Compare the slopes of patients and controls, adjusted for covariates of level and of slope.
+
+    Parameters
+    ----------
+    visits : IndexVisits
+        Of both groups.
+    is_patient : (N,)
+        1 for patients, 0 for controls.
+    covariates : (N, P)
+        Design columns of each person's covariates.
+
+    Returns
+    -------
+    SlopeDifference
+    """
+    centred = covariates - covariates.mean(axis=0)
+    between = np.column_stack([np.ones(visits.n_people), is_patient, centred])  # (N, 2 + P)
+    freedom = visits.n_people - between.shape[1]
+    rows = between[visits.person]
+    model = _fit_if_identified(visits, np.column_stack([rows, rows * visits.time[:, None]]))
+    if model is not None:
+        column = between.shape[1] + 1
+        error = float(np.sqrt(model.covariance[column, column]))
+        return SlopeDifference(MIXED_MODEL, float(model.coefficients[column]), error, freedom)
+    trends = visits.fit_lines()
+    used = trends.is_repeated
+    coefficients, covariance = fit_robust_regression(trends.slope[used, 0], between[used])
+    freedom = int(used.sum()) - between.shape[1]
+    return SlopeDifference(TWO_STAGE, float(coefficients[1]), float(np.sqrt(covariance[1, 1])), freedom)
+
+
+def fit_robust_regression(values: FloatArray, design: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return least-squares coefficients (P,) of values (N,) by a design (N, P), and their HC3 covariance (P, P)."""
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ values
+    leverage = np.einsum("np,pq,nq->n", design, inverse, design)
+    scaled = (values - design @ coefficients) / np.maximum(1 - leverage, 1e-12)
+    half = inverse @ (design * scaled[:, None]).T
+    return coefficients, half @ half.T
+
+
+def _fit_if_identified(visits: IndexVisits, design: FloatArray, average_errors: bool = False) -> MixedModel | None:
+    """Return the mixed model; None if the visits do not determine it or it does not converge."""
+    freedom = count_degrees_of_freedom(visits.person, visits.n_people)
+    if freedom < MIN_DEGREES_OF_FREEDOM or np.linalg.matrix_rank(design) < design.shape[1]:
+        return None
+    model = fit_mixed_model(visits.values, visits.time, visits.person, visits.n_people, design, average_errors)
+    return model if model.converged else None
+
+
+def _estimate_in_two_stages(visits: IndexVisits, noise_variance: float | None) -> GroupSlopes:
+    """Return the mean of least-squares slopes; persons are shrunken if the noise is known from other people."""
+    trends = visits.fit_lines()
+    used = trends.is_repeated
+    slope, spread, number = trends.slope[used, 0], trends.spread[used], int(used.sum())
+    mean = float(slope.mean()) if number else np.nan
+    observed = float(slope.var(ddof=1)) if number > 1 else np.nan
+    mean_error = float(np.sqrt(observed / number)) if number > 1 else np.nan
+    slopes, errors = np.full(visits.n_people, np.nan), np.full(visits.n_people, np.nan)
+    slope_variance = np.nan
+    if noise_variance is not None and number > 1:
+        sampling = noise_variance / spread
+        slope_variance = max(observed - float(sampling.mean()), 0.0)
+        weight = slope_variance / (slope_variance + sampling)
+        slopes[used] = mean + weight * (slope - mean)
+        errors[used] = np.sqrt(weight * sampling + (1 - weight) ** 2 * mean_error**2)
+    noise = np.nan if noise_variance is None else noise_variance
+    return GroupSlopes(TWO_STAGE, mean, mean_error, number - 1, slopes, errors, slope_variance, noise)

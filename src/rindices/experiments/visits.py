@@ -1,0 +1,276 @@
+"""Simulated repeat visits: severities that grow at each person's own rate, retest noise, dropout, and events.
+
+Shape letters: N people, V visits of all people, M patterns, R regions.
+"""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.atomic import atomic_path
+from rindices.errors import SimulationError
+from rindices.experiments.reference import HealthyReference, load_reference
+from rindices.experiments.retest_noise import draw_noise_shares, draw_retest_noise
+from rindices.experiments.simulate import (
+    SimulatedCohort,
+    apply_patterns,
+    assign_patients,
+    build_onset_frame,
+    build_pattern_frame,
+    draw_healthy_people,
+    draw_severities,
+    place_patterns,
+    resolve_task,
+    write_cohort,
+)
+from rindices.experiments.tasks import SimulationTask
+from rindices.preprocess.residualise import Residualiser
+from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
+from rindices.tables.io.spreadsheet import protect_texts
+from rindices.tables.layout.muse import single_regions
+from rindices.tables.validation.groups import CONTROL, PATIENT
+
+_EVENT_STEP = 0.05  # years of the grid on which hazards are summed
+
+
+@dataclass(frozen=True)
+class VisitPlan:
+    """How people change and are followed.
+
+    Attributes
+    ----------
+    visits : int
+        Planned visits of each person.
+    interval : float
+        Planned years between visits; actual times differ by up to a quarter of it.
+    growth : float
+        Mean growth of a severity per year, among those that grow.
+    stable_share : float
+        Share of severities that do not grow.
+    dropout : float
+        Probability of leaving before each later visit.
+    hazard : float
+        Hazard of the event per year without disease.
+    event_weights : tuple of float
+        Growth of the log hazard with the severity of each pattern; 0 for further patterns.
+    max_follow_up : float
+        Years after which observation of the event ends at the latest.
+    """
+
+    visits: int = 3
+    interval: float = 1.0
+    growth: float = 0.08
+    stable_share: float = 1 / 3
+    dropout: float = 0.1
+    hazard: float = 0.03
+    event_weights: tuple[float, ...] = (3.0, 1.5)
+    max_follow_up: float = 8.0
+
+
+@dataclass(frozen=True)
+class SimulatedVisits:
+    """Visits with their true severities.
+
+    Attributes
+    ----------
+    simulated : SimulatedCohort
+        One row per visit, with ``session_id``; its truth has ``session_id`` too.
+    sessions : DataFrame
+        (V, ...): ``participant_id``, ``session_id``, ``years`` since the first visit, group and covariates.
+    rates : DataFrame
+        (patients, 1 + M): ``participant_id`` and the growth of each severity per year.
+    outcomes : DataFrame
+        (N, ...): ``participant_id``, ``years`` to the event or to the end of observation, ``event`` (0 or 1), group and
+        covariates at the first visit.
+    """
+
+    simulated: SimulatedCohort
+    sessions: pd.DataFrame
+    rates: pd.DataFrame
+    outcomes: pd.DataFrame
+
+
+def simulate_visits(
+    task: str | SimulationTask = "basic", seed: int = 0, plan: VisitPlan | None = None, *, healthy: Cohort | None = None
+) -> SimulatedVisits:
+    """Simulate repeat visits of a cohort with known severities.
+
+    Without retest noise, the first visit is the cohort that `simulate_cohort` gives for the same task and seed. A
+    person keeps anatomy and pattern from visit to visit. People of the package's generator also age.
+
+    Parameters
+    ----------
+    task : str or SimulationTask
+        A task of brain volumes.
+    seed : int
+    plan : VisitPlan, optional
+    healthy : Cohort, optional
+        Healthy people to add the patterns to; they do not age between visits.
+
+    Returns
+    -------
+    SimulatedVisits
+
+    Raises
+    ------
+    SimulationError
+        If the task cannot have visits, or fewer than two are planned.
+    """
+    plan, spec = plan or VisitPlan(), resolve_task(task)
+    if spec.organs or spec.dependence:
+        raise SimulationError("tasks organs and personal cannot have visits: choose another task.")
+    if plan.visits < 2:
+        raise SimulationError(f"{plan.visits} visit per person is not a repeat visit: give 2 or more.")
+    reference = load_reference()
+    people_rng, disease_rng, _, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
+    course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (10, 11, 12))
+    volumes, people, covariates = draw_healthy_people(spec, healthy, reference, people_rng)
+    patient = assign_patients(len(volumes), spec, healthy is not None, people_rng)
+    patterns = place_patterns(spec, tuple(volumes.columns), pattern_rng)
+    severities = np.zeros((len(people), len(patterns)))
+    severities[patient] = draw_severities(spec, int(patient.sum()), disease_rng)
+    people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
+    growth = np.where(patient[:, None], _draw_growth(severities.shape, plan, course_rng), 0.0)
+    person, visit, years = _draw_schedule(len(people), plan, course_rng)
+    current = np.clip(severities[person] + growth[person] * years[:, None], 0, 1)  # (V, M)
+    base = volumes.to_numpy(dtype=float)
+    measured = _age_volumes(base[person], years, reference if healthy is None else None)
+    rates = np.full(base.shape[1], spec.rate)
+    for number in range(plan.visits):  # the same random numbers at each visit: a person's pattern stays
+        rows = np.flatnonzero((visit == number) & patient[person])
+        full = np.zeros((int(patient.sum()), len(patterns)))
+        position = np.cumsum(patient)[person[rows]] - 1
+        full[position] = current[rows]
+        ones = np.ones((len(full), base.shape[1]))
+        factors = apply_patterns(ones, full, patterns, rates, spec, copy.deepcopy(disease_rng))
+        measured[rows] *= factors[position]
+    measured *= np.exp(_draw_noise(volumes, covariates, reference if healthy is None else None, len(person), noise_rng))
+    sessions = _build_sessions(people, covariates, person, visit, years, ages=healthy is None)
+    frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
+    simulated = SimulatedCohort(
+        Cohort(
+            frame,
+            sessions[[ID, SESSION, GROUP]].copy(),
+            sessions[list(covariates.columns)].copy(),
+            "dlmuse" if healthy is None else healthy.source,
+            "mm3" if healthy is None else healthy.unit,
+        ),
+        _build_truth(sessions, current, patient[person]),
+        build_pattern_frame(frame, patterns, rates, False),
+        build_onset_frame(frame, patterns, spec) if spec.last_onset else None,
+    )
+    names = [f"s{k + 1}" for k in range(len(patterns))]
+    growth_frame = pd.DataFrame(growth[patient], columns=names)
+    growth_frame.insert(0, ID, people.loc[patient, ID].to_numpy())
+    end, event = _draw_events(severities, growth, plan, event_rng)
+    outcomes = pd.concat([people[[ID, GROUP]], covariates], axis=1).reset_index(drop=True)
+    outcomes = outcomes.assign(years=end.round(3), event=event.astype(int))
+    return SimulatedVisits(simulated, sessions, growth_frame, outcomes)
+
+
+def _draw_growth(shape: tuple[int, ...], plan: VisitPlan, rng: np.random.Generator) -> FloatArray:
+    """Return the growth of each severity per year, (N, M): none for some, gamma distributed for the others."""
+    is_stable = rng.random(shape) < plan.stable_share
+    return np.where(is_stable, 0.0, rng.gamma(4.0, plan.growth / 4, shape))
+
+
+def _draw_schedule(n_people: int, plan: VisitPlan, rng: np.random.Generator) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return person, number and years since the first visit of each visit that takes place, (V,)."""
+    shift = rng.uniform(-0.25, 0.25, (n_people, plan.visits)) * plan.interval
+    years = np.arange(plan.visits) * plan.interval + shift
+    years[:, 0] = 0.0
+    stays = rng.random((n_people, plan.visits)) >= plan.dropout
+    stays[:, 0] = True
+    attended = np.cumprod(stays, axis=1).astype(bool)
+    person, visit = np.nonzero(attended)
+    return person, visit, years[attended].round(3)
+
+
+def _age_volumes(volumes: FloatArray, years: FloatArray, reference: HealthyReference | None) -> FloatArray:
+    """Return healthy volumes (V, R) after some years (V,) of ageing; unchanged without a reference."""
+    if reference is None:
+        return volumes.copy()
+    return np.asarray(volumes * np.exp(years[:, None] * reference.coefficients[1]))
+
+
+def _draw_noise(
+    volumes: pd.DataFrame,
+    covariates: pd.DataFrame,
+    reference: HealthyReference | None,
+    n_scans: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return retest noise of log volumes (n_scans, R), as large in relation to the healthy variance as measured."""
+    if reference is not None:
+        variance = np.diag(reference.residual_covariance)
+    else:
+        logs = np.log(volumes.to_numpy(dtype=float))
+        variance = Residualiser.fit(logs, covariates, log=True).transform(logs, covariates).var(axis=0)
+    share = draw_noise_shares(volumes.shape[1], rng)
+    deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
+    return draw_retest_noise(deviations, _pair_sides(list(volumes.columns)), n_scans, rng)
+
+
+def _pair_sides(names: list[str]) -> FloatArray:
+    """Return a number for each region that the left and the right region of a MUSE structure share."""
+    labels = {code: region.label for code, region in single_regions().items()}
+    stems: dict[str, int] = {}
+    numbers = []
+    for name in names:
+        code = name.rsplit("_", 1)[-1]
+        label = labels.get(int(code), name) if code.isdigit() else name
+        stem = label[:-2] if label.endswith(("_L", "_R")) else label
+        numbers.append(stems.setdefault(stem, len(stems)))
+    return np.array(numbers, dtype=float)
+
+
+def _build_sessions(
+    people: pd.DataFrame, covariates: pd.DataFrame, person: IntArray, visit: IntArray, years: FloatArray, ages: bool
+) -> pd.DataFrame:
+    frame = people.iloc[person][[ID, GROUP]].reset_index(drop=True)
+    frame.insert(1, SESSION, [f"ses-{number + 1}" for number in visit])
+    frame["years"] = years
+    values = covariates.iloc[person].reset_index(drop=True)
+    if ages:
+        values["age"] = (values["age"] + years).round(2)
+    return pd.concat([frame, values], axis=1)
+
+
+def _build_truth(sessions: pd.DataFrame, severities: FloatArray, is_patient: BoolArray) -> pd.DataFrame:
+    truth = sessions.loc[is_patient, [ID, SESSION]].reset_index(drop=True)
+    names = [f"s{k + 1}" for k in range(severities.shape[1])]
+    return pd.concat([truth, pd.DataFrame(severities[is_patient], columns=names)], axis=1)
+
+
+def _draw_events(
+    severities: FloatArray, growth: FloatArray, plan: VisitPlan, rng: np.random.Generator
+) -> tuple[FloatArray, BoolArray]:
+    """Return the years to the event or to the end of observation and whether the event was observed, both (N,)."""
+    grid = np.arange(0, plan.max_follow_up, _EVENT_STEP)
+    log_hazard = np.full((len(severities), len(grid)), np.log(plan.hazard))
+    for k, weight in enumerate(plan.event_weights[: severities.shape[1]]):
+        log_hazard += weight * np.clip(severities[:, k, None] + growth[:, k, None] * grid, 0, 1)
+    cumulative = np.cumsum(np.exp(log_hazard), axis=1) * _EVENT_STEP
+    reached = cumulative >= rng.exponential(size=(len(severities), 1))
+    years = np.where(reached.any(axis=1), grid[reached.argmax(axis=1)] + _EVENT_STEP, np.inf)
+    years = years - rng.uniform(0, _EVENT_STEP, len(years))
+    end = rng.uniform(plan.max_follow_up / 4, plan.max_follow_up, len(years))
+    return np.minimum(years, end), years <= end
+
+
+def write_visits(result: SimulatedVisits, folder: Path) -> None:
+    """Write the tables of `write_cohort` by session, and ``sessions.tsv``, ``rates.tsv`` and ``outcomes.tsv``.
+
+    ``participants.tsv`` has one row per person, as at the first visit.
+    """
+    write_cohort(result.simulated, folder)
+    first = result.sessions.drop_duplicates(ID).drop(columns=[SESSION, "years"])
+    tables = {"participants.tsv": first, "sessions.tsv": result.sessions}
+    tables |= {"rates.tsv": result.rates, "outcomes.tsv": result.outcomes}
+    for name, table in tables.items():
+        with atomic_path(folder / name) as path:
+            protect_texts(table).to_csv(path, sep="\t", index=False, na_rep="n/a", lineterminator="\n")

@@ -1,0 +1,83 @@
+"""Cox and logistic regression equal statsmodels and, where it is installed, lifelines."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+from rindices.analysis.outcome_models import CoxLikelihood, Outcome, check_proportional_hazards, fit_outcome
+
+
+def simulate_survival(number: int = 150, seed: int = 0, tied: bool = True) -> tuple[Outcome, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    design = rng.normal(size=(number, 3))
+    time = rng.exponential(np.exp(-design @ [0.7, -0.4, 0.0]))
+    censored = rng.exponential(2.0, number)
+    event, time = time <= censored, np.minimum(time, censored)
+    return Outcome(event, np.ceil(time * 8) / 8 if tied else time), design
+
+
+def test_cox_equals_statsmodels_with_ties() -> None:
+    outcome, design = simulate_survival()
+    assert outcome.time is not None
+    expected = sm.PHReg(outcome.time, design, status=outcome.event.astype(float), ties="efron").fit(tol=1e-12)
+    fit = fit_outcome(outcome, design)
+    np.testing.assert_allclose(fit.coefficients, expected.params, atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)), expected.bse, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_cox_and_its_check_equal_lifelines() -> None:
+    lifelines = pytest.importorskip("lifelines", reason="lifelines needs pandas 2: install it without its dependencies")
+    from lifelines.statistics import proportional_hazard_test
+
+    outcome, design = simulate_survival(tied=False)
+    frame = pd.DataFrame(design, columns=["a", "b", "c"]).assign(time=outcome.time, event=outcome.event)
+    model = lifelines.CoxPHFitter().fit(frame, "time", "event", fit_options={"precision": 1e-12})
+    fit = fit_outcome(outcome, design)
+    np.testing.assert_allclose(fit.coefficients, model.params_, atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)), model.standard_errors_, atol=1e-6)
+    expected = proportional_hazard_test(model, frame, time_transform="rank").p_value
+    np.testing.assert_allclose(check_proportional_hazards(outcome, design, fit), expected, atol=1e-3)
+
+
+def test_logistic_equals_statsmodels() -> None:
+    rng = np.random.default_rng(1)
+    design = rng.normal(size=(200, 2))
+    outcome = Outcome(rng.random(200) < 1 / (1 + np.exp(-design @ [1.0, -0.5] - 0.3)))
+    expected = sm.Logit(outcome.event.astype(float), sm.add_constant(design)).fit(disp=0, tol=1e-12)
+    fit = fit_outcome(outcome, design)
+    np.testing.assert_allclose(fit.coefficients, expected.params[1:], atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)), expected.bse[1:], atol=1e-6)
+
+
+def test_derivatives_are_those_of_the_likelihood() -> None:
+    outcome, design = simulate_survival(60)
+    assert outcome.time is not None
+    likelihood, point, step = CoxLikelihood(outcome.time, outcome.event, design), np.array([0.3, -0.2, 0.5]), 1e-5
+    _, gradient, hessian = likelihood.evaluate(point)
+    for k in range(3):
+        shift = step * np.eye(3)[k]
+        high, low = likelihood.evaluate(point + shift), likelihood.evaluate(point - shift)
+        assert gradient[k] == pytest.approx((high[0] - low[0]) / (2 * step), abs=1e-6)
+        np.testing.assert_allclose(hessian[k], (high[1] - low[1]) / (2 * step), atol=1e-6)
+
+
+def test_a_ridge_penalty_shrinks_and_separated_groups_do_not_converge() -> None:
+    outcome, design = simulate_survival()
+    free, ridge = (fit_outcome(outcome, design, np.full(3, penalty)) for penalty in (0.0, 50.0))
+    assert np.abs(ridge.coefficients).sum() < 0.8 * np.abs(free.coefficients).sum()
+    separated = Outcome(design[:, 0] > 0)
+    assert not fit_outcome(separated, design).converged
+    assert fit_outcome(separated, design, np.ones(3)).converged
+
+
+def test_the_check_finds_a_hazard_ratio_that_fades() -> None:
+    rng = np.random.default_rng(2)
+    group = np.repeat([0.0, 1.0], 200)
+    early, late = rng.exponential(1 / np.exp(2 * group)), rng.exponential(1.0, 400)
+    time = np.where(early < 0.3, early, 0.3 + late)  # groups differ before 0.3 alone
+    outcome, design = Outcome(np.ones(400, dtype=bool), time), np.column_stack([group, rng.normal(size=400)])
+    p = check_proportional_hazards(outcome, design, fit_outcome(outcome, design))
+    assert p[0] < 1e-4
+    assert p[1] > 0.01

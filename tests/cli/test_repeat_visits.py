@@ -1,0 +1,71 @@
+"""A table of three regions with repeat visits goes through fit, apply and change at the first try."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from typer.testing import CliRunner
+
+from rindices.cli.main import app
+
+N_PEOPLE, N_VISITS = 150, 373
+
+
+def write_visits(path: Path) -> None:
+    """Write visits of 75 people whose disease progresses and of 75 others, with the columns of a public study."""
+    rng = np.random.default_rng(0)
+    visits = np.full(N_PEOPLE, 2)
+    visits[: N_VISITS - 2 * N_PEOPLE] += 1
+    person = np.repeat(rng.permutation(N_PEOPLE), visits)
+    number = np.concatenate([np.arange(count) for count in visits])
+    is_ill = person % 2
+    delay = number * rng.integers(400, 900, N_VISITS) // 1
+    severity = is_ill * np.clip(rng.uniform(size=N_PEOPLE)[person] + 0.08 * delay / 365, 0, 1)
+    age = rng.uniform(62, 88, N_PEOPLE)[person] + delay / 365.25
+    anatomy = rng.normal(0, 0.08, (N_PEOPLE, 3))[person] + rng.normal(0, 0.02, (N_VISITS, 3))
+    regions = [3500, 24000, 15000] * np.exp(
+        anatomy - np.outer(severity, [0.35, 0.3, 0.25]) - 0.005 * (age[:, None] - 75)
+    )
+    ids = [f"OAS2_{one:04d}" for one in person]
+    frame = pd.DataFrame({"Subject ID": ids, "MRI ID": [f"{a}_MR{b + 1}" for a, b in zip(ids, number, strict=True)]})
+    frame = frame.assign(Group=np.where(is_ill, "Demented", "Nondemented"), Visit=number + 1)
+    frame["MR Delay"] = delay
+    frame["M/F"] = rng.choice(["F", "M"], N_PEOPLE)[person]
+    frame["Age"] = age.round(1)
+    frame["eTIV"] = rng.normal(1480, 150, N_PEOPLE)[person].round()
+    frame[["hippocampus", "temporal_lobe", "parietal_lobe"]] = regions.round(1)
+    frame.to_csv(path, index=False)
+
+
+def call(*arguments: object) -> dict[str, object]:
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def test_three_regions_of_373_visits(tmp_path: Path) -> None:
+    table, model, indices = tmp_path / "visits.csv", tmp_path / "fit" / "model.safetensors", tmp_path / "r.tsv"
+    write_visits(table)
+    groups = ["--group", "Group", "--controls", "Nondemented", "--patients", "Demented"]
+    fit = [
+        "--covariates",
+        "Age,M/F,eTIV",
+        "--recipe",
+        "contrastive",
+        "--patterns",
+        1,
+        "--members",
+        4,
+        "--out",
+        tmp_path / "fit",
+    ]
+    assert call("fit", table, *groups, *fit)["n_patterns"] == 1
+    assert call("apply", model, table, "--out", indices)["people"] == N_VISITS
+    options = [*groups, "--time", "Age", "--covariates", "Age,M/F", "--out", tmp_path / "change"]
+    value = call("change", indices, "--participants", table, *options)
+    assert (value["people"], value["visits"]) == (N_PEOPLE, N_VISITS)
+    row = value["groups"][0]  # type: ignore[index]
+    assert (row["controls"], row["patients"], row["model"]) == (75, 75, "mixed model")
+    assert row["difference"] > 0
+    assert row["p"] < 0.001
