@@ -150,8 +150,8 @@ def test_the_number_is_reported_as_chosen_by_likelihood(study: Path, tmp_path: P
     number = selection["chosen"]["setting"]["n_patterns"]
     choice, trust = get_section_text(page, "choice"), get_section_text(page, "trust")
     assert f"{number} patterns (straight) were chosen: the smallest number" in choice
-    assert f"{number} (chosen) straight \N{MINUS SIGN}1.000 \N{MINUS SIGN}1.500 0.000" in choice
-    assert "\N{MINUS SIGN}1.250 \N{MINUS SIGN}1.500 0.250 (0.125)" in choice
+    assert f"{number} (chosen) straight \N{MINUS SIGN}1.000 curved \N{MINUS SIGN}1.500 0.000" in choice
+    assert "\N{MINUS SIGN}1.250 curved \N{MINUS SIGN}1.500 0.250 (0.125)" in choice
     assert "by likelihood" in trust
     assert "by agreement" not in trust
     methods = get_section_text(page, "methods")

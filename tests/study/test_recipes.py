@@ -27,7 +27,7 @@ from rindices.study.recipes import RECIPES, StudyRecipe, get_study_recipe, refus
 
 def train_plain_difference(prepared: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
     """One pattern per member: the mean difference between patients and controls of its own half of the people."""
-    members, (X, y, _) = [], prepared
+    members, X, y = [], prepared.X, prepared.y
     for number in work.numbers:
         rows = draw_subsample(y, 0.5, np.random.default_rng([work.seed, number])).seen
         people, patient = X[rows], y[rows] == 1
