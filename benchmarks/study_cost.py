@@ -44,7 +44,8 @@ def write_study(name: str, folder: Path) -> None:
     write_cohort(simulated, folder)
     table = pd.read_csv(folder / "volumes.csv", index_col=0)
     if name == "few regions":
-        table = table[[region for regions in task.patterns for region in regions[:4]][:10]]
+        chosen = list(dict.fromkeys(region for regions in task.patterns for region in regions[:5]))[:10]
+        table = table[[region.replace("MUSE_", "DL_MUSE_Volume_") for region in chosen]]
     elif name == "many regions":
         rng = np.random.default_rng(0)
         chosen = rng.integers(table.shape[1], size=1_000 - table.shape[1])
