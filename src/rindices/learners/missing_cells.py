@@ -149,6 +149,12 @@ class MissingRegions(NamedTuple):
         starts = np.searchsorted(self.group, np.arange(len(self.missing)))
         return np.asarray(np.add.reduceat(people, starts, axis=0))
 
+    def sum_products(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return the sum over the people of each group of products: (N, K), (N, T) -> (J, K, T)."""
+        ends = np.searchsorted(self.group, np.arange(1, len(self.missing)))
+        parts = zip(np.split(first, ends), np.split(second, ends), strict=True)
+        return np.stack([own.T @ other for own, other in parts])
+
     def add_blocks(self, target: FloatArray, blocks: FloatArray) -> None:
         """Add blocks (J, Q, Q) of the missing regions to a matrix (R, R), in place."""
         n = len(target) + 1

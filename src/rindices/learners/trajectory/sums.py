@@ -121,7 +121,7 @@ class PatientSums(NamedTuple):
             cells = (slopes[regions.group] @ own[:, :, None])[:, :, 0] + regions.expect_people(lost)
             regions.set_missing(filled, cells)
             spread = _compute_second_moments(regions.sum_by_group(probabilities[regions.rows]), model)
-            spread -= regions.sum_by_group(own[:, :, None] * expected[regions.rows, None, :])
+            spread -= regions.sum_products(own, expected[regions.rows])
             carried = slopes @ spread
             regions.add_rows(cross, carried)
             noise = regions.counts[:, None, None] * regions.covariance
