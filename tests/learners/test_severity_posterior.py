@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from rindices.learners.severity_points import make_severity_points
-from rindices.learners.severity_posterior import SeverityPosterior
+from rindices.learners.severity_points import compute_log_copula, make_severity_points
+from rindices.learners.severity_posterior import SeverityPosterior, compute_group_means
 
 
 def compute_means_by_points(posterior: SeverityPosterior, numbers: np.ndarray) -> np.ndarray:
@@ -68,3 +68,21 @@ def test_people_far_from_everyone_are_summed_point_by_point() -> None:
     means = posterior.compute_means(numbers)
     assert np.isfinite(means).all()
     np.testing.assert_allclose(means, compute_means_by_points(posterior, numbers), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_people", [30, 200, 4_500])
+@pytest.mark.parametrize("has_interaction", [False, True])
+def test_means_of_groups_equal_those_of_a_posterior_for_each_group(n_people: int, has_interaction: bool) -> None:
+    rng = np.random.default_rng(0)
+    n_groups = 10 if n_people < 1_000 else 400
+    roots = rng.normal(size=(n_groups, 10, 10))
+    grams = roots @ roots.transpose(0, 2, 1) / 10
+    correlation = np.array([[1.0, 0.4], [0.4, 1.0]])
+    interaction = np.array([[0.0, 0.8], [-0.5, 0.0]]) if has_interaction else None
+    group = np.sort(np.concatenate([np.arange(n_groups), rng.integers(n_groups, size=n_people - n_groups)]))
+    numbers = rng.normal(size=(n_people, 10))
+    means = compute_group_means(numbers, group, grams, correlation, interaction)
+    for k in range(0, n_groups, 7):
+        posterior = SeverityPosterior.from_gram(grams[k], compute_log_copula(correlation), 2, interaction)
+        expected = compute_means_by_points(posterior, numbers[group == k])
+        np.testing.assert_allclose(means[group == k], expected, rtol=0, atol=1e-10)

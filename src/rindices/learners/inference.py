@@ -22,7 +22,7 @@ from rindices.learners.log_transform import (
 )
 from rindices.learners.missing_cells import find_complete_rows, iterate_missing_regions
 from rindices.learners.severity_points import N_STEPS, compute_growth, compute_log_copula, compute_step_basis
-from rindices.learners.severity_posterior import SeverityPosterior
+from rindices.learners.severity_posterior import SeverityPosterior, compute_group_means
 from rindices.preprocess.standardise import CONTROL_SD
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
@@ -214,15 +214,14 @@ class TrajectoryHead(ShiftHead):
         shifts[np.isnan(shifts)] = 0.0
         numbers, products = shifts @ self.weights, shifts @ self.precision
         gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights
-        prior = compute_log_copula(self.correlation)
         indices = np.empty((len(values), len(self.steps)))
         for regions in iterate_missing_regions(values, self.precision):
             reduced, lost = regions.reduce(self.weights), regions.reduce_people(products[regions.rows])
             own = numbers[regions.rows] - (lost[:, None] @ reduced[regions.group])[:, 0]
             grams = gram - reduced.transpose(0, 2, 1) @ reduced
-            for k, people in enumerate(np.split(np.arange(len(own)), np.cumsum(regions.counts.astype(int))[:-1])):
-                posterior = SeverityPosterior.from_gram(grams[k], prior, len(self.steps), self.get_interaction())
-                indices[regions.rows[people]] = posterior.compute_means(own[people])
+            indices[regions.rows] = compute_group_means(
+                own, regions.group, grams, self.correlation, self.get_interaction()
+            )
         return indices
 
     def leave_out(self, missing: IntArray) -> Self:

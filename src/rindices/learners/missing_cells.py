@@ -146,14 +146,16 @@ class MissingRegions(NamedTuple):
 
     def sum_by_group(self, people: FloatArray) -> FloatArray:
         """Return the sum over the people of each group: (N, ...) -> (J, ...)."""
-        starts = np.searchsorted(self.group, np.arange(len(self.missing)))
-        return np.asarray(np.add.reduceat(people, starts, axis=0))
+        return np.stack([part.sum(axis=0) for part in self.split(people)])
 
     def sum_products(self, first: FloatArray, second: FloatArray) -> FloatArray:
         """Return the sum over the people of each group of products: (N, K), (N, T) -> (J, K, T)."""
-        ends = np.searchsorted(self.group, np.arange(1, len(self.missing)))
-        parts = zip(np.split(first, ends), np.split(second, ends), strict=True)
+        parts = zip(self.split(first), self.split(second), strict=True)
         return np.stack([own.T @ other for own, other in parts])
+
+    def split(self, people: FloatArray) -> list[FloatArray]:
+        """Return numbers of the people (N, ...) group by group."""
+        return np.split(people, np.searchsorted(self.group, np.arange(1, len(self.missing))))
 
     def add_blocks(self, target: FloatArray, blocks: FloatArray) -> None:
         """Add blocks (J, Q, Q) of the missing regions to a matrix (R, R), in place."""

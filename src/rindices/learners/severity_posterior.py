@@ -2,7 +2,7 @@
 
 A person's shifts x enter through the M * K numbers x @ C^-1 @ steps alone. On a grid of levels the density is a product
 of one factor for each pattern and of a table that is the same for everyone, so sums over all points are matrix products
-with few exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G points of z.
+with few exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G points of z, J models.
 """
 
 from functools import cache, reduce
@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rindices._typing import FloatArray
+from rindices._typing import FloatArray, IntArray
 from rindices.learners.severity_points import (
     compute_growth,
     compute_log_copula,
@@ -20,6 +20,8 @@ from rindices.learners.severity_points import (
     make_severity_points,
 )
 
+_MIN_GROUP = 16  # mean number of people of a group, for a grid of its own
+_MAX_PEOPLE = 2_000  # whose densities are in memory at once
 _MIN_TOTAL = 1e-200  # a smaller sum of products has lost digits; such people are summed point by point
 
 
@@ -199,12 +201,74 @@ class SeverityPosterior(NamedTuple):
         """Return the probability of each point (N, G), and the log of their mean before normalisation (N,)."""
         density = numbers @ self.basis.T
         density += self.offset
-        top = density.max(axis=1, keepdims=True)
-        density -= top
-        np.exp(density, out=density)
-        total = density.sum(axis=1, keepdims=True)
-        density /= total
-        return density, (top + np.log(total))[:, 0] - np.log(len(self.points))
+        return compute_point_probabilities(density)
+
+
+def compute_group_means(
+    numbers: FloatArray, group: IntArray, grams: FloatArray, correlation: FloatArray, interaction: FloatArray | None
+) -> FloatArray:
+    """Return posterior means (N, M) of people in J groups, each with a model of its own.
+
+    Small groups are computed together, point by point; in large ones the grid of a posterior pays.
+
+    Parameters
+    ----------
+    numbers : (N, M * K)
+        See `SeverityPosterior.compute_means`.
+    group : (N,)
+        Group of each person, in ascending order.
+    grams : (J, M * K, M * K)
+    correlation, interaction : (M, M)
+        See `SeverityPosterior.build`.
+    """
+    prior, n_patterns = compute_log_copula(correlation), len(correlation)
+    if len(numbers) >= _MIN_GROUP * len(grams):
+        parts = np.split(numbers, np.searchsorted(group, np.arange(1, len(grams))))
+        posteriors = (SeverityPosterior.from_gram(gram, prior, n_patterns, interaction) for gram in grams)
+        means = [posterior.compute_means(part) for posterior, part in zip(posteriors, parts, strict=True)]
+        return np.concatenate(means)
+    points = make_severity_points(n_patterns)
+    basis = compute_interacting_basis(n_patterns, grams.shape[1] // n_patterns, interaction)
+    means = []
+    for start in range(0, len(numbers), _MAX_PEOPLE):
+        part, own = numbers[start : start + _MAX_PEOPLE], group[start : start + _MAX_PEOPLE]
+        offsets = compute_offsets(grams[own[0] : own[-1] + 1], prior, basis)
+        means.append(compute_point_probabilities(part @ basis.T + offsets[own - own[0]])[0] @ points)
+    return np.concatenate(means)
+
+
+def compute_offsets(grams: FloatArray, log_copula: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return the offsets (J, G) of `SeverityPosterior` of J models.
+
+    Parameters
+    ----------
+    grams : (J, M * K, M * K)
+        Steps times C^-1 times steps; symmetric.
+    log_copula : (G,)
+    basis : (G, M * K)
+    """
+    rows, columns, products = compute_basis_products(basis)
+    return np.asarray(log_copula - 0.5 * (grams[:, rows, columns] @ products))
+
+
+def compute_basis_products(basis: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return pairs of steps (P,), (P,) and the products of their basis (G, M * K) at each point (P, G).
+
+    Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
+    """
+    rows, columns = np.triu_indices(basis.shape[1])
+    products = (basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)).T
+    return rows, columns, np.ascontiguousarray(products)
+
+
+def compute_point_probabilities(density: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities (N, G) of log densities (N, G), which are overwritten, and the log of their mean (N,)."""
+    top = density.max(axis=1, keepdims=True)
+    density -= top
+    np.exp(density, out=density)
+    total = density.sum(axis=1, keepdims=True)
+    density /= total
+    return density, (top + np.log(total))[:, 0] - np.log(density.shape[1])
 
 
 def compute_interacting_basis(n_patterns: int, n_steps: int, interaction: FloatArray | None) -> FloatArray:

@@ -16,6 +16,7 @@ from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import LinearStart, fit_linear_start
 from rindices.learners.contrastive.severity_prior import QUANTILE_GRID
 from rindices.learners.ensemble import (
+    MIN_INTERACTION_GAIN,
     SHAPES,
     HeldOutLikelihood,
     Member,
@@ -38,6 +39,7 @@ MAX_INTERACTING_PATTERNS = 4
 """Largest number of patterns for which interactions are tried."""
 _PATH_BY_SHAPE = {"straight": ("straight",), "curved": ("curved",), "interacting": ("curved", "interacting")}
 _MIN_STEP_SHARE = 0.02  # of the mean step, at the start
+_MIN_FIRST_GAIN = 0.5 * MIN_INTERACTION_GAIN  # of the first member, for interactions to be tried in the others
 
 
 def fit_trajectory_members(
@@ -71,7 +73,11 @@ def fit_trajectory_members(
     cohort = _ShiftedPeople(people, n_patterns)
     shapes = _list_shapes(n_patterns) if shape == "auto" else _PATH_BY_SHAPE[shape]
     rngs = [np.random.default_rng([seed, number]) for number in numbers]
-    fits = [_fit_shapes(cohort, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), shapes, rng) for rng in rngs]
+    fits: list[dict[str, TrajectoryFit]] = []
+    for rng in rngs:
+        fits.append(_fit_shapes(cohort, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), shapes, rng))
+        if shape == "auto" and not _gains_by_interactions(fits[0]):
+            shapes = SHAPES[:2]
     chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, fit in zip(numbers, rngs, fits, strict=True):
@@ -155,6 +161,13 @@ def _fit_shapes(
 def _list_shapes(n_patterns: int) -> tuple[str, ...]:
     """Return the shapes that are compared; interactions need at least two patterns, and points that are few."""
     return SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
+
+
+def _gains_by_interactions(fit: Mapping[str, TrajectoryFit]) -> bool:
+    """Return whether a member's held-out patients gain by interactions; if the first one's do not, no other tries."""
+    if "interacting" not in fit:
+        return False
+    return fit["interacting"].held_out - max(fit[shape].held_out for shape in SHAPES[:2]) > _MIN_FIRST_GAIN
 
 
 def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:

@@ -2,7 +2,7 @@
 
 The missing cells of a person are normal given the measured ones and the severities, so their expectations are exact
 (`missing_cells`). Shape letters: N people, R regions, M patterns, K steps, G points of z,
-T functions of z (`TrajectoryModel.functions`), Q missing regions.
+T functions of z (`TrajectoryModel.functions`), Q missing regions, J groups of people who lack the same regions.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from rindices.learners.missing_cells import (
     iterate_missing_regions,
 )
 from rindices.learners.severity_points import compute_log_copula
+from rindices.learners.severity_posterior import compute_basis_products, compute_offsets, compute_point_probabilities
 from rindices.learners.trajectory.model import TrajectoryModel
 
 _MAX_PROBABILITIES = 4_000_000  # in memory at once
@@ -146,8 +147,10 @@ class _MeasuredRegions(NamedTuple):
     ----------
     numbers : (N, M * K)
         x' C_oo^-1 steps.
-    grams : (N, M * K, M * K)
-        steps' C_oo^-1 steps.
+    grams : (J, M * K, M * K)
+        steps' C_oo^-1 steps, for each group of people who lack the same regions.
+    group : (N,)
+        Group of each person.
     log_density : (N,)
         Log density of x without disease, up to a constant that no model changes.
     batches : list of _ReducedBatch
@@ -156,6 +159,7 @@ class _MeasuredRegions(NamedTuple):
 
     numbers: FloatArray
     grams: FloatArray
+    group: IntArray
     log_density: FloatArray
     batches: list[_ReducedBatch]
 
@@ -165,30 +169,25 @@ class _MeasuredRegions(NamedTuple):
         precision, steps = np.asarray(np.linalg.inv(model.noise)), model.flat_steps
         filled, weights = np.where(np.isnan(people), 0.0, people), model.compute_weights()
         products, gram = filled @ precision, steps @ weights
-        numbers, grams = filled @ weights, np.repeat(gram[None], len(people), axis=0)
+        numbers, grams, group = filled @ weights, list[FloatArray](), np.zeros(len(people), dtype=np.int64)
         log_density = -0.5 * ((products * filled).sum(axis=1) + np.linalg.slogdet(model.noise)[1])
         batches = []
         for regions in iterate_missing_regions(people, precision):
             rows, reduced = regions.rows, regions.reduce(weights)
             lost = regions.reduce_people(products[rows])
             numbers[rows] -= (lost[:, None] @ reduced[regions.group])[:, 0]
-            grams[rows] -= (reduced.transpose(0, 2, 1) @ reduced)[regions.group]
+            group[rows] = sum(map(len, grams)) + regions.group
+            grams.append(gram - reduced.transpose(0, 2, 1) @ reduced)
             log_density[rows] += 0.5 * ((lost**2).sum(axis=1) - regions.log_determinant[regions.group])
             batches.append(_ReducedBatch(regions, reduced, lost))
-        return cls(numbers, grams, log_density, batches)
+        return cls(numbers, np.concatenate(grams), group, log_density, batches)
 
     def compute_probabilities(self, model: TrajectoryModel) -> tuple[FloatArray, FloatArray]:
         """Return the probability of each point (N, G), and the log-likelihood relative to a control (N,)."""
         basis = model.point_basis
-        rows, columns, products = _compute_basis_products(basis)
         density = self.numbers @ basis.T
-        density -= 0.5 * (self.grams[:, rows, columns] @ products)
-        density += compute_log_copula(model.correlation)
-        top = density.max(axis=1, keepdims=True)
-        np.exp(np.subtract(density, top, out=density), out=density)
-        total = density.sum(axis=1, keepdims=True)
-        density /= total
-        return density, (top + np.log(total))[:, 0] - np.log(density.shape[1])
+        density += compute_offsets(self.grams, compute_log_copula(model.correlation), basis)[self.group]
+        return compute_point_probabilities(density)
 
 
 def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
@@ -216,23 +215,13 @@ def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
-def _compute_basis_products(basis: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return pairs of steps (P,), (P,) and the products of their basis (G, M * K) at each point (P, G).
-
-    Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
-    """
-    rows, columns = np.triu_indices(basis.shape[1])
-    products = (basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)).T
-    return rows, columns, np.ascontiguousarray(products)
-
-
 def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -> FloatArray:
     """Return E[basis functions'] of each group (J, M * K, T), from its weights of the points (J, G)."""
     basis, functions = model.point_basis, model.functions
     if model.interaction is not None:
         products = (basis[:, :, None] * functions[:, None, :]).reshape(len(basis), -1)
         return np.asarray((point_weights @ products).reshape(-1, basis.shape[1], functions.shape[1]))
-    rows, columns, products = _compute_basis_products(basis)
+    rows, columns, products = compute_basis_products(basis)
     moments = np.empty((len(point_weights), basis.shape[1], basis.shape[1]))
     one_side = point_weights @ products.T * np.where(rows == columns, 1.0, 0.5)
     moments[:, rows, columns] = one_side
