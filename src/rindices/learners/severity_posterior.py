@@ -96,6 +96,30 @@ class _GridSums(NamedTuple):
     log_scale: FloatArray
 
 
+class BasisProducts(NamedTuple):
+    """Products of the basis of two steps at each point.
+
+    Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
+
+    Attributes
+    ----------
+    rows, columns : (P,)
+        The steps of each pair.
+    values : (P, G)
+    """
+
+    rows: IntArray
+    columns: IntArray
+    values: FloatArray
+
+    @classmethod
+    def compute(cls, basis: FloatArray) -> Self:
+        """Compute the products of a basis (G, M * K)."""
+        rows, columns = np.triu_indices(basis.shape[1])
+        values = (basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)).T
+        return cls(rows, columns, np.ascontiguousarray(values))
+
+
 class SeverityPosterior(NamedTuple):
     """Posterior of the severities on fixed points.
 
@@ -227,17 +251,18 @@ def compute_group_means(
         posteriors = (SeverityPosterior.from_gram(gram, prior, n_patterns, interaction) for gram in grams)
         means = [posterior.compute_means(part) for posterior, part in zip(posteriors, parts, strict=True)]
         return np.concatenate(means)
-    points = make_severity_points(n_patterns)
-    basis = compute_interacting_basis(n_patterns, grams.shape[1] // n_patterns, interaction)
+    points, n_steps = make_severity_points(n_patterns), grams.shape[1] // n_patterns
+    basis = compute_interacting_basis(n_patterns, n_steps, interaction)
+    products = make_basis_products(n_patterns, n_steps, interaction)
     means = []
     for start in range(0, len(numbers), _MAX_PEOPLE):
         part, own = numbers[start : start + _MAX_PEOPLE], group[start : start + _MAX_PEOPLE]
-        offsets = compute_offsets(grams[own[0] : own[-1] + 1], prior, basis)
+        offsets = compute_offsets(grams[own[0] : own[-1] + 1], prior, products)
         means.append(compute_point_probabilities(part @ basis.T + offsets[own - own[0]])[0] @ points)
     return np.concatenate(means)
 
 
-def compute_offsets(grams: FloatArray, log_copula: FloatArray, basis: FloatArray) -> FloatArray:
+def compute_offsets(grams: FloatArray, log_copula: FloatArray, products: BasisProducts) -> FloatArray:
     """Return the offsets (J, G) of `SeverityPosterior` of J models.
 
     Parameters
@@ -245,20 +270,21 @@ def compute_offsets(grams: FloatArray, log_copula: FloatArray, basis: FloatArray
     grams : (J, M * K, M * K)
         Steps times C^-1 times steps; symmetric.
     log_copula : (G,)
-    basis : (G, M * K)
+    products : BasisProducts
     """
-    rows, columns, products = compute_basis_products(basis)
-    return np.asarray(log_copula - 0.5 * (grams[:, rows, columns] @ products))
+    return np.asarray(log_copula - 0.5 * (grams[:, products.rows, products.columns] @ products.values))
 
 
-def compute_basis_products(basis: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return pairs of steps (P,), (P,) and the products of their basis (G, M * K) at each point (P, G).
+@cache
+def _make_products(n_patterns: int, n_steps: int) -> BasisProducts:
+    return BasisProducts.compute(make_point_basis(n_patterns, n_steps))
 
-    Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
-    """
-    rows, columns = np.triu_indices(basis.shape[1])
-    products = (basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)).T
-    return rows, columns, np.ascontiguousarray(products)
+
+def make_basis_products(n_patterns: int, n_steps: int, interaction: FloatArray | None) -> BasisProducts:
+    """Return the products of the basis of M patterns; those of patterns that do not interact are kept."""
+    if interaction is None:
+        return _make_products(n_patterns, n_steps)
+    return BasisProducts.compute(compute_interacting_basis(n_patterns, n_steps, interaction))
 
 
 def compute_point_probabilities(density: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,12 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.learners.severity_points import make_point_basis, make_severity_points
-from rindices.learners.severity_posterior import SeverityPosterior, compute_interacting_basis
+from rindices.learners.severity_posterior import (
+    BasisProducts,
+    SeverityPosterior,
+    compute_interacting_basis,
+    make_basis_products,
+)
 
 
 class TrajectoryModel(NamedTuple):
@@ -45,6 +50,11 @@ class TrajectoryModel(NamedTuple):
     def point_basis(self) -> FloatArray:
         """Basis of the steps (G, M * K), times the growth of each pattern."""
         return compute_interacting_basis(len(self.steps), self.steps.shape[1], self.interaction)
+
+    @property
+    def basis_products(self) -> BasisProducts:
+        """Products of `point_basis`."""
+        return make_basis_products(len(self.steps), self.steps.shape[1], self.interaction)
 
     @property
     def functions(self) -> FloatArray:

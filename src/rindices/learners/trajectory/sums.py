@@ -19,7 +19,7 @@ from rindices.learners.missing_cells import (
     iterate_missing_regions,
 )
 from rindices.learners.severity_points import compute_log_copula
-from rindices.learners.severity_posterior import compute_basis_products, compute_offsets, compute_point_probabilities
+from rindices.learners.severity_posterior import compute_offsets, compute_point_probabilities
 from rindices.learners.trajectory.model import TrajectoryModel
 
 _MAX_PROBABILITIES = 4_000_000  # in memory at once
@@ -186,7 +186,7 @@ class _MeasuredRegions(NamedTuple):
         """Return the probability of each point (N, G), and the log-likelihood relative to a control (N,)."""
         basis = model.point_basis
         density = self.numbers @ basis.T
-        density += compute_offsets(self.grams, compute_log_copula(model.correlation), basis)[self.group]
+        density += compute_offsets(self.grams, compute_log_copula(model.correlation), model.basis_products)[self.group]
         return compute_point_probabilities(density)
 
 
@@ -221,7 +221,7 @@ def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -
     if model.interaction is not None:
         products = (basis[:, :, None] * functions[:, None, :]).reshape(len(basis), -1)
         return np.asarray((point_weights @ products).reshape(-1, basis.shape[1], functions.shape[1]))
-    rows, columns, products = compute_basis_products(basis)
+    rows, columns, products = model.basis_products
     moments = np.empty((len(point_weights), basis.shape[1], basis.shape[1]))
     one_side = point_weights @ products.T * np.where(rows == columns, 1.0, 0.5)
     moments[:, rows, columns] = one_side
