@@ -70,7 +70,9 @@ def compute_member_half_widths(model: ri.FittedModel, simulated: SimulatedCohort
 
 
 def run_tasks(tasks: list[str], cohorts: int, keep: Path | None, workers: int, out: Path) -> None:
-    rows = []
+    path = out.with_suffix(".json")
+    rows = json.loads(path.read_text("utf-8")) if path.is_file() else []
+    rows = [row for row in rows if row["task"] not in tasks]
     for task in tasks:
         for seed in range(cohorts):
             model = fit_or_load(task, seed, keep, workers)
@@ -90,6 +92,7 @@ def write_table(rows: list[dict], out: Path) -> None:
     ]
     head = ("its own patients", "new patients", "worst and best pattern", "members alone", "width / sd of the index")
     lines += [f"| task | cohorts | {' | '.join(head)} |", "|---|---|---|---|---|---|---|"]
+    rows = sorted(rows, key=lambda row: (list(TASKS).index(row["task"]), row["seed"]))
     for task in dict.fromkeys(row["task"] for row in rows):
         task_rows = [row for row in rows if row["task"] == task]
         training, new = (np.mean([row[people]["per_pattern"] for row in task_rows]) for people in ("own", "new"))
@@ -135,6 +138,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--stress", action="store_true", help="the stress tasks instead of the paper's")
+    parser.add_argument("--tasks", nargs="+", help="tasks to measure again; the results of the others are kept")
     parser.add_argument("--cohorts", type=int, default=3)
     parser.add_argument("--workers", type=int, default=-1)
     parser.add_argument("--keep", type=Path, help="folder for fitted models, which later runs reuse")
@@ -142,7 +146,6 @@ if __name__ == "__main__":
     RESULTS.mkdir(exist_ok=True)
     if options.choose:
         choose_constants(options.keep, options.workers, RESULTS / "intervals_choice")
-    elif options.stress:
-        run_tasks(list(STRESS_TASKS), options.cohorts, options.keep, options.workers, RESULTS / "intervals_stress")
     else:
-        run_tasks(list(PAPER_TASKS), options.cohorts, options.keep, options.workers, RESULTS / "intervals")
+        suite, name = (STRESS_TASKS, "intervals_stress") if options.stress else (PAPER_TASKS, "intervals")
+        run_tasks(options.tasks or list(suite), options.cohorts, options.keep, options.workers, RESULTS / name)
