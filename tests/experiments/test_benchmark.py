@@ -38,6 +38,7 @@ def test_a_score_equals_one_computed_by_hand() -> None:
     assert 0.5 < result.unseen < score.mean + 0.05
 
 
+@pytest.mark.slow
 def test_scores_do_not_depend_on_the_number_of_workers() -> None:
     assert without_time(run_benchmark(PLAN, workers=1)) == without_time(run_benchmark(PLAN, workers=2))
 

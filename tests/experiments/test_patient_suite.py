@@ -56,6 +56,7 @@ def test_figures_of_a_table_with_a_strong_disease(tables: dict[str, Any], tmp_pa
     assert with_costs[2].count("|") == with_costs[0].count("|")
 
 
+@pytest.mark.slow
 def test_nothing_is_found_where_there_is_nothing(tables: dict[str, Any], tmp_path: Path) -> None:
     result = measure_trial(PatientTrial("null", 0, tmp_path))
     assert "default, reference" not in result.figures

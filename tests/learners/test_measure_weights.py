@@ -22,11 +22,11 @@ def test_a_kind_that_differs_has_weight_1_and_one_that_does_not_the_least() -> N
 
 def test_weights_are_variances_of_the_true_differences() -> None:
     rng = np.random.default_rng(1)
-    kinds = np.repeat([0, 1], 5000)
-    difference = rng.normal(0, np.where(kinds == 1, 0.2, 0.4)) + rng.normal(0, 0.1, 10000)
-    weights = compute_measure_weights(difference, 0.1, np.eye(10000), kinds)
+    kinds = np.repeat([0, 1], 1000)
+    difference = rng.normal(0, np.where(kinds == 1, 0.2, 0.4)) + rng.normal(0, 0.1, 2000)
+    weights = compute_measure_weights(difference, 0.1, np.eye(2000), kinds)
     assert weights[0] == 1.0
-    assert weights[-1] == pytest.approx(0.25, abs=0.02)
+    assert weights[-1] == pytest.approx(0.25, abs=0.04)
 
 
 def test_correlations_are_allowed_for() -> None:
