@@ -12,8 +12,7 @@ import pandas as pd
 
 from rindices._typing import FloatArray
 from rindices.learners.inference import InteractingHead
-from rindices.learners.subsampling import SUBSAMPLE_SHARE
-from rindices.selection.patterns import compute_confidence_interval, compute_standard_error
+from rindices.model.trajectories import compute_member_interval
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -60,11 +59,8 @@ def make_interaction_table(model: FittedModel) -> pd.DataFrame:
     if members is None:
         return pd.DataFrame({name: [] for name in INTERACTION_COLUMN_DESCRIPTIONS})
     factor = 1.0 + members.mean(axis=0)
-    low = high = np.full_like(factor, np.nan)
-    if len(members) > 1:
-        share = SUBSAMPLE_SHARE if model.card.interval_over == "people" else 1.0
-        low, high = compute_confidence_interval(factor, compute_standard_error(members, share), len(members))
-        low = np.maximum(low, 0.0)
+    low, high = compute_member_interval(model, members, factor)
+    low = np.maximum(low, 0.0)
     pairs = [(k, m) for k in range(len(names)) for m in range(len(names)) if k != m]
     rows = [(names[k], names[m], factor[k, m], low[k, m], high[k, m]) for k, m in pairs]
     return pd.DataFrame(rows, columns=list(INTERACTION_COLUMN_DESCRIPTIONS))

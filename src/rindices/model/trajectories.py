@@ -213,7 +213,7 @@ def _make_onset_table(model: FittedModel) -> pd.DataFrame:
     (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
     member_onsets = compute_onsets(steps)
     onsets = member_onsets.mean(axis=0)
-    interval = _compute_interval(model, member_onsets, onsets, _ONSET_RESOLUTION)
+    interval = compute_member_interval(model, member_onsets, onsets, _ONSET_RESOLUTION)
     ends = tuple(np.clip(end, 0.0, 1.0) for end in interval)
     belongs = (np.abs(change) >= MIN_FINAL_CHANGE) & ~((low <= 0.0) & (high >= 0.0))
     index = pd.MultiIndex.from_product([model.index_names, model.regions], names=["pattern", "region"])
@@ -233,13 +233,13 @@ def _compute_changes(model: FittedModel, levels: FloatArray) -> tuple[FloatArray
         curves = [head.compute_curves(levels)[:, list(order)] for head, order in zip(heads, model.orders, strict=True)]
         members = np.stack(curves)
         change = members.mean(axis=0)
-        return change, *_compute_interval(model, members, change)
+        return change, *compute_member_interval(model, members, change)
     change = _interpolate(model.patterns, levels)
     errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
     return change, *compute_confidence_interval(change, _interpolate(errors, levels), len(model.heads))
 
 
-def _compute_interval(
+def compute_member_interval(
     model: FittedModel, members: FloatArray, centre: FloatArray, shared_error: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member.
