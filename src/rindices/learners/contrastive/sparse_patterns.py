@@ -5,7 +5,7 @@ Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is
 """
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from rindices._typing import FloatArray
 
@@ -113,16 +113,19 @@ def _shrink_patterns(
     """Return the posterior mean of D and updated prior variances; column k of ``raw`` has errors ``error[k] * C``."""
     d, variances = np.empty_like(raw), np.empty_like(tau)
     for k in range(raw.shape[1]):
-        inverse = invert_positive_definite(np.diag(tau[:, k]) + error[k] * noise)
-        d[:, k] = (raw[:, k] @ inverse) * tau[:, k]
-        variances[:, k] = d[:, k] ** 2 + np.maximum(tau[:, k] * (1.0 - np.diag(inverse) * tau[:, k]), 0.0)
+        solution, diagonal = solve_with_diagonal(np.diag(tau[:, k]) + error[k] * noise, raw[:, k])
+        d[:, k] = solution * tau[:, k]
+        variances[:, k] = d[:, k] ** 2 + np.maximum(tau[:, k] * (1.0 - diagonal * tau[:, k]), 0.0)
     return d, variances
 
 
-def invert_positive_definite(matrix: FloatArray) -> FloatArray:
-    """Invert a positive definite matrix, in half the time of `numpy.linalg.inv`."""
-    factor, failed = dpotrf(matrix, lower=True, clean=True)
-    inverse, _ = dpotri(factor, lower=True)
+def solve_with_diagonal(matrix: FloatArray, vector: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return A^-1 b (R,) and the diagonal (R,) of A^-1, for a positive definite A (R, R) and a vector b (R,).
+
+    Both follow from the inverse of A's Cholesky factor, in a quarter of the time of the whole inverse.
+    """
+    root, failed = dpotrf(matrix.T, lower=True, clean=True)  # the transpose is in the order that LAPACK reads
     if failed:
         raise np.linalg.LinAlgError("the matrix is not positive definite")
-    return np.asarray(inverse + np.tril(inverse, -1).T)
+    inverse, _ = dtrtri(root, lower=True, overwrite_c=True)
+    return np.asarray(inverse @ vector @ inverse), np.einsum("ij,ij->j", inverse, inverse)

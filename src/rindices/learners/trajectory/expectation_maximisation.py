@@ -23,7 +23,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
 from rindices._typing import FloatArray
-from rindices.learners.contrastive.sparse_patterns import invert_positive_definite
+from rindices.learners.contrastive.sparse_patterns import solve_with_diagonal
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
 from rindices.learners.severity_points import make_normal_points, make_point_basis, make_severity_points
 from rindices.learners.trajectory.model import TrajectoryModel
@@ -202,10 +202,10 @@ def _update_steps(
         shrunk, squares, determined = np.zeros_like(raw), np.zeros(raw.shape[1]), np.zeros(raw.shape[1])
         for k in kept:
             tau = variances[m] * scales[k]
-            inverse = invert_positive_definite(np.diag(tau) + model.noise)
-            shrunk[k] = (raw[k] @ inverse) * tau
+            solution, diagonal = solve_with_diagonal(np.diag(tau) + model.noise, raw[k])
+            shrunk[k] = solution * tau
             squares += shrunk[k] ** 2 / scales[k]
-            determined += np.clip(np.diag(inverse) * tau, 0.0, 1.0)
+            determined += np.clip(diagonal * tau, 0.0, 1.0)
         change = squares / np.maximum(determined, 1e-12) / variances[m]
         variances[m] *= np.clip(change, 1.0 / _MAX_VARIANCE_CHANGE, _MAX_VARIANCE_CHANGE)
         np.maximum(variances[m], _MIN_PRIOR_VARIANCE, out=variances[m])
