@@ -104,6 +104,16 @@ def test_people_outside_the_range_of_controls_are_adjusted_with_a_warning() -> N
     assert preprocessing.review(older, whole=False) == []
 
 
+def test_a_person_with_several_visits_outside_the_range_counts_once() -> None:
+    cohort = make_cohort()
+    preprocessing = ri.Preprocessing.fit(cohort)
+    covariates, people = cohort.covariates.copy(), cohort.people.copy()
+    covariates.loc[[1, 3], "age"] = 99.0
+    people.loc[3, "participant_id"] = people.loc[1, "participant_id"]
+    (problem,) = preprocessing.review(replace(cohort, covariates=covariates, people=people))
+    assert problem.what.startswith("1 person is outside the controls' range of age")
+
+
 @pytest.mark.parametrize("factor", [1e-6, 12.0])
 def test_a_covariate_in_another_unit_is_refused(factor: float) -> None:
     cohort = make_cohort()

@@ -94,14 +94,15 @@ class NumericCovariate:
             return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
         if outside.size:
-            people = format_count(outside.size, "person is", "people are")
+            offenders = list(dict.fromkeys(ids[int(row)] for row in outside))  # a person may have several visits
+            people = format_count(len(offenders), "person is", "people are")
             findings.warn(
                 ProblemCode.OUTSIDE_TRAINING_RANGE,
                 f"{people} outside the controls' range of {self.name} ({self._format_range()})",
                 "covariates",
                 "Their adjustment extrapolates; add controls of that range",
                 subject=self.name,
-                offenders=[ids[int(row)] for row in outside],
+                offenders=offenders,
             )
 
     def _format_range(self) -> str:
