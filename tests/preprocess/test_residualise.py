@@ -108,6 +108,7 @@ def test_a_person_with_several_visits_outside_the_range_counts_once() -> None:
     cohort = make_cohort()
     preprocessing = ri.Preprocessing.fit(cohort)
     covariates, people = cohort.covariates.copy(), cohort.people.copy()
+    covariates["age"] = covariates["age"].clip(50, 70)
     covariates.loc[[1, 3], "age"] = 99.0
     people.loc[3, "participant_id"] = people.loc[1, "participant_id"]
     (problem,) = preprocessing.review(replace(cohort, covariates=covariates, people=people))
