@@ -228,6 +228,14 @@ def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None
     return among_members._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
+def compute_candidate_concordance(candidate: Candidate) -> float | None:
+    """Return the concordance of `compute_candidate_agreement`, without comparing members where it is known."""
+    if candidate.evidence is not None and len(candidate.indices) > 1:
+        return float(candidate.evidence[:, 0].mean())
+    agreement = compute_candidate_agreement(candidate)
+    return None if agreement is None else agreement.concordance
+
+
 def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = None) -> ConsensusMembers:
     """Find the best member and those that agree with it, and align their columns.
 

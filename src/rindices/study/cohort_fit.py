@@ -27,7 +27,7 @@ from rindices.selection.choose import (
     GridPoint,
     SelectionResult,
     choose_grid_point,
-    compute_candidate_agreement,
+    compute_candidate_concordance,
 )
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import (
@@ -264,9 +264,9 @@ class _SettingWatcher:
         if all(self.store.path(other).is_file() for other in setting):
             self.announced.add(work.point)
             candidate = _make_candidate(work.point, gather_members(setting, self.store)[work.point], self.patients)
-            agreement = compute_candidate_agreement(candidate)
-            if agreement is not None:
-                self.observer.on_setting(work.point, agreement.concordance)
+            concordance = compute_candidate_concordance(candidate)
+            if concordance is not None:
+                self.observer.on_setting(work.point, concordance)
 
 
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:

@@ -81,6 +81,7 @@ class TrajectoryModel(NamedTuple):
         """Return C^-1 times the steps, (R, M * K)."""
         return np.asarray(np.linalg.solve(self.noise, self.flat_steps.T))
 
-    def make_posterior(self) -> SeverityPosterior:
-        """Return the posterior of the severities."""
-        return SeverityPosterior.build(self.steps, self.compute_weights(), self.correlation, self.interaction)
+    def make_posterior(self, weights: FloatArray | None = None) -> SeverityPosterior:
+        """Return the posterior of the severities; ``weights`` (R, M * K), if they are known, are not computed again."""
+        weights = self.compute_weights() if weights is None else weights
+        return SeverityPosterior.build(self.steps, weights, self.correlation, self.interaction)

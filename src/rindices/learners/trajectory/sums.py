@@ -84,7 +84,8 @@ class PatientSums(NamedTuple):
 
     @classmethod
     def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
-        posterior, weights, steps = model.make_posterior(), model.compute_weights(), model.flat_steps
+        weights, steps = model.compute_weights(), model.flat_steps
+        posterior = model.make_posterior(weights)
         functions = None if model.interaction is None else model.functions
         point_weights, cross = np.zeros(len(posterior.points)), np.zeros((steps.shape[1], model.functions.shape[1]))
         fourth_power = 0.0
@@ -207,7 +208,8 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
 
 
 def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
-    posterior, weights, root = model.make_posterior(), model.compute_weights(), np.linalg.cholesky(model.noise)
+    weights, root = model.compute_weights(), np.linalg.cholesky(model.noise)
+    posterior = model.make_posterior(weights)
     parts = [np.zeros(0)]
     for part in _split_into_chunks(patients, len(posterior.points)):
         white = solve_triangular(root, part.T, lower=True)
