@@ -1,7 +1,8 @@
 """Processor seconds and memory of ``rindices fit`` with the default recipe.
 
 Usage: ``python benchmarks/study_cost.py [--studies NAME ...] [--against COMMIT]``. Each study is one command with one
-worker: all numbers of patterns, evidence, tests and report. Simulated cohorts of the task basic: that of the README
+worker: all numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and
+report. Simulated cohorts of the task basic: that of the README
 (1,392 people), 50,000 people, 10 regions, and 1,000 regions, of which most are copies of others plus noise. With
 ``--against``, the study of the README is also fitted by the code of an earlier commit, in the same run, because the
 speed of machines varies. Writes ``results/study_cost.json`` and ``.md``; studies that are not named keep their results.
@@ -14,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,9 @@ STUDIES = {
     "README": "1,392 people, 139 regions",
     "people": "50,000 people, 139 regions",
     "few regions": "1,392 people, 10 regions",
-    "many regions": "1,392 people, 1,000 regions",
+    "many regions": "1,392 people, 1,000 regions; three patterns, five members",
 }
+OPTIONS = {"many regions": ["--patterns", "3", "--members", "5"]}
 FIT = ["--participants", "participants.tsv", "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
 
 
@@ -52,10 +55,11 @@ def write_study(name: str, folder: Path) -> None:
         noise = rng.normal(1.0, 0.05, size=(len(table), len(chosen)))
         copies = pd.DataFrame(table.iloc[:, chosen].to_numpy() * noise, table.index)
         table = table.join(copies.add_prefix("copy"))
+        table.columns = [f"region{k}" for k in range(table.shape[1])]  # a plain table: all columns are regions
     table.to_csv(folder / "volumes.csv")
 
 
-def measure(folder: Path, source: Path) -> dict[str, float]:
+def measure(folder: Path, source: Path, options: Sequence[str] = ()) -> dict[str, float]:
     """Return processor seconds and peak megabytes of ``rindices fit`` with the code in a folder."""
     code = "import resource, sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
     code += "    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]\n"
@@ -63,7 +67,7 @@ def measure(folder: Path, source: Path) -> dict[str, float]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-c", code, "fit", "volumes.csv", *FIT, "--workers", "1", "--out", out]
+        command = [sys.executable, "-c", code, "fit", "volumes.csv", *FIT, *options, "--workers", "1", "--out", out]
         environment = os.environ | threads | {"PYTHONPATH": str(source / "src")}
         done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -107,7 +111,7 @@ def main() -> None:
     for name in options.studies:
         with tempfile.TemporaryDirectory() as folder:
             write_study(name, Path(folder))
-            results[name] = measure(Path(folder), ROOT)
+            results[name] = measure(Path(folder), ROOT, OPTIONS.get(name, ()))
             if name == "README" and options.against:
                 with tempfile.TemporaryDirectory() as code:
                     then = measure(Path(folder), check_out(options.against, Path(code)))
