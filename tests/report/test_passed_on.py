@@ -132,7 +132,7 @@ def test_the_page_with_ids_says_that_it_stays_at_home(study: Path) -> None:
     ids = people["ids"].tobytes().decode().split("\n")
     assert MARKERS["id"] in ids[0]
     np.testing.assert_allclose(people["r2_low"], indices.loc[ids, "r2_low"], atol=1e-4)
-    ages = pd.read_csv(next(study.parent.glob("*.tsv")), sep="\t").set_index("participant_id")["age"]
+    ages = pd.read_csv(study.parent / f"{MARKERS['path']}.tsv", sep="\t").set_index("participant_id")["age"]
     np.testing.assert_allclose(people["covariate.age"], ages.loc[[f"{name}_T1w" for name in ids]], atol=1e-2)
 
 

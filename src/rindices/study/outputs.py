@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from rindices._version import __version__
 from rindices.atomic import atomic_path, delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
@@ -25,7 +26,7 @@ from rindices.wording import get_wording, reword_descriptions
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
-    *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html"),
+    *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html", "dataset_description.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 EFFECT_COLUMN_DESCRIPTIONS = {
@@ -57,6 +58,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
+    write_dataset_description(folder)
     unit = cohort.unit
     _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
     if has_curved_patterns(model):
@@ -97,6 +99,7 @@ def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, 
     """Write the files of a study without a pattern: the people and the result of the test."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
+    write_dataset_description(folder)
     write_selection(folder, selection)
 
 
@@ -110,6 +113,17 @@ def clear_outputs(folder: Path) -> None:
     for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
     delete_temporary_files(folder)
+
+
+def write_dataset_description(folder: Path) -> None:
+    """Write ``dataset_description.json``, by which tools of BIDS recognise derived data."""
+    description = {
+        "Name": "R-indices",
+        "BIDSVersion": "1.10.0",
+        "DatasetType": "derivative",
+        "GeneratedBy": [{"Name": "rindices", "Version": __version__}],
+    }
+    write_json(folder / "dataset_description.json", description)
 
 
 def _write_people(path: Path, model: FittedModel, cohort: Cohort) -> None:
