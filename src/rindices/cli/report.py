@@ -13,12 +13,16 @@ EPILOG = "Example: rindices report results"
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")],
+    with_ids: Annotated[
+        bool,
+        typer.Option(help="Write report_with_ids.html, in which people are found by their id; it must stay at home."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write report.html again, for instance with associations (associate --out DIR) or brain pictures."""
     from rindices.report.page import write_report
 
-    path = write_report(folder)
+    path = write_report(folder, with_ids)
     if as_json:
         print_json({"report": str(path), "bytes": path.stat().st_size})
     else:

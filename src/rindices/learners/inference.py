@@ -28,6 +28,7 @@ from rindices.preprocess.standardise import CONTROL_SD
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
 """Severities at which a member's patterns are recorded."""
 _N_EXPECTED = 128  # simulated patients of whom the mean posterior variance is computed
+_MIN_EIGENVALUE = 1e-9  # relative to the largest; smaller ones are rounding errors
 LEAKY_RELU_SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
 
@@ -132,9 +133,9 @@ class ShiftHead(Head):
 
     def to_control_sd(self, patterns: FloatArray) -> FloatArray:
         """Convert shifts (M, R) of the average control after the log transform to control SDs before it."""
-        share = float(self.share)
-        average = invert_log_transform(self.shift_mean, share)
-        return np.asarray(invert_log_transform(self.shift_mean + self.shift_scale * patterns, share) - average)
+        share, mean = float(self.share), self.shift_mean
+        changed = invert_log_transform(mean + self.shift_scale * patterns, share)
+        return np.asarray(changed - invert_log_transform(mean, share))
 
     def apply_change(self, values: FloatArray, change: FloatArray) -> FloatArray:
         """Return people (N, R) after a change (N, R), given in control SDs of the average control."""
@@ -168,8 +169,6 @@ class TrajectoryHead(ShiftHead):
 
     Attributes
     ----------
-    control_mean, control_scale, share, shift_mean, shift_scale
-        As in `ShiftHead`.
     weights : (R, M * K)
         C^-1 times the steps, with C the covariance of normal variation.
     steps : (M, K, R)
@@ -227,8 +226,8 @@ class TrajectoryHead(ShiftHead):
     def leave_out(self, missing: IntArray) -> Self:
         """Return the head of people who lack regions (Q,): their posterior given the others.
 
-        C_oo^-1 times the steps of the other regions is C^-1 times all steps, less P_.m P_mm^-1 times their part m, with
-        P = C^-1. The weights of the missing regions become 0, so any number may stand in their place.
+        With P = C^-1, C_oo^-1 times the steps of the others is P times all steps, less P_.m P_mm^-1 times their part m.
+        The weights of missing regions become 0, so any number may stand in their place.
         """
         inverse = np.linalg.inv(self.precision[np.ix_(missing, missing)])
         weights = self.weights - self.precision[:, missing] @ (inverse @ self.weights[missing])
@@ -238,14 +237,19 @@ class TrajectoryHead(ShiftHead):
     @cached_property
     def expected_variance(self) -> FloatArray:
         """Mean posterior variance (M,) of the severities of patients as the model describes them."""
-        basis = self.posterior.basis
         gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights
+        points, noise = self.draw_patients()
+        values, vectors = np.linalg.eigh(gram)
+        root = np.sqrt(np.where(values > _MIN_EIGENVALUE * values[-1], values, 0.0))
+        drawn = noise @ (vectors * root) @ vectors.T  # the same for any signs of the vectors
+        return np.asarray(self.posterior.compute_variances(self.posterior.basis[points] @ gram + drawn).mean(axis=0))
+
+    def draw_patients(self) -> tuple[IntArray, FloatArray]:
+        """Return the points of z (N,) and the standard normal noise (N, M * K) of `expected_variance`."""
         rng = np.random.default_rng(0)
         density = np.exp(compute_log_copula(self.correlation))
-        points = rng.choice(len(basis), _N_EXPECTED, p=density / density.sum())
-        values, vectors = np.linalg.eigh(gram)
-        noise = rng.standard_normal((_N_EXPECTED, len(gram))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-        return np.asarray(self.posterior.compute_variances(basis[points] @ gram + noise).mean(axis=0))
+        points = rng.choice(len(density), _N_EXPECTED, p=density / density.sum())
+        return points, rng.standard_normal((_N_EXPECTED, self.weights.shape[1]))
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""
@@ -255,12 +259,8 @@ class TrajectoryHead(ShiftHead):
     @classmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
         """Return the required shape of each array, by name."""
-        own = {
-            "weights": (n_regions, n_patterns * N_STEPS),
-            "steps": (n_patterns, N_STEPS, n_regions),
-            "correlation": (n_patterns, n_patterns),
-            "precision": (n_regions, n_regions),
-        }
+        own = {"weights": (n_regions, n_patterns * N_STEPS), "steps": (n_patterns, N_STEPS, n_regions)}
+        own |= {"correlation": (n_patterns, n_patterns), "precision": (n_regions, n_regions)}
         return super().shapes(n_regions, n_patterns) | own
 
 

@@ -102,7 +102,7 @@ def make_measured_inference(
             "this model does not know how regions vary together, so it needs all of them: leave out people who lack "
             "a region (--on-missing drop), or give all regions."
         )
-    noise = np.random.default_rng(0).standard_normal((_N_DRAWS, len(training.mean)))
+    noise = draw_training_noise(len(training.mean))
     people = training.mean + noise @ np.linalg.inv(training.root)
     drawn = fill_regions(people, missing, training)
     drawn[:, missing] += noise[:, missing] @ _compute_root(missing, training)
@@ -112,6 +112,11 @@ def make_measured_inference(
         return _infer_members(heads, fill_regions(values, missing, training))
 
     return MeasuredInference(infer_filled, np.square(difference).mean(axis=0))
+
+
+def draw_training_noise(n_regions: int) -> FloatArray:
+    """Return the standard normal noise (N, R) of the drawn people."""
+    return np.random.default_rng(0).standard_normal((_N_DRAWS, n_regions))
 
 
 def _infer_members(heads: Sequence[MemberHead], values: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ from jinja2 import Environment, FunctionLoader, PackageLoader, StrictUndefined
 
 from rindices.errors import capitalise_first, format_count
 from rindices.model.records import CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
+from rindices.packing import read_decoder
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import FEATURE_UNIT, reword_template
 
@@ -27,7 +28,8 @@ def make_environment(unit: str = "") -> Environment:
     templates = PackageLoader("rindices.report")
 
     def load_reworded(name: str) -> str:
-        return reword_template(templates.get_source(environment, name)[0])
+        source = templates.get_source(environment, name)[0]
+        return source if name.endswith(".js") else reword_template(source)
 
     environment = Environment(
         loader=FunctionLoader(load_reworded) if unit == FEATURE_UNIT else templates,
@@ -36,6 +38,7 @@ def make_environment(unit: str = "") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["decoder"] = read_decoder()
     environment.filters |= {
         "capfirst": capitalise_first,
         "count": format_count,

@@ -15,6 +15,7 @@ from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.report import brain
 from rindices.report.bars import Bar, make_bar
 from rindices.report.effect_section import build_effect_section
+from rindices.report.explore_section import build_explore_section
 from rindices.report.figures import (
     plot_agreement,
     plot_distributions,
@@ -29,7 +30,14 @@ from rindices.report.people import (
     describe_people,
     shuffle_people,
 )
-from rindices.report.study_results import NullResults, StudyResults, read_null_results, read_study_results
+from rindices.report.person_data import PersonDetails, read_person_details
+from rindices.report.study_results import (
+    NullResults,
+    StudyResults,
+    read_index_file,
+    read_null_results,
+    read_study_results,
+)
 from rindices.report.summary import (
     Adjustment,
     collect_warnings,
@@ -42,6 +50,7 @@ from rindices.report.trajectory_section import build_trajectory_section
 from rindices.report.trust import PermutationTest, build_trust_section
 
 REPORT_FILE = "report.html"
+REPORT_WITH_IDS_FILE = "report_with_ids.html"
 _MAX_EMBEDDED_PEOPLE = 20_000  # people up to which the page contains everyone's R-indices
 
 
@@ -61,7 +70,7 @@ class AssociationRow:
     bar: Bar
 
 
-def write_report(folder: str | PathLike[str]) -> Path:
+def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
     """Write ``report.html`` into the folder of a finished study.
 
     Parameters
@@ -69,6 +78,9 @@ def write_report(folder: str | PathLike[str]) -> Path:
     folder : path
         What ``rindices fit --out`` or ``fit(..., out=...)`` has written. Where ``rindices associate`` has written
         ``associations.tsv`` there, it is shown, too. Where no pattern was detected, the page says so.
+    with_ids : bool
+        Write ``report_with_ids.html`` instead, in which people can be found by their id, with their covariates and
+        the regions that speak for their R-indices. It must stay with those who may see the data.
 
     Returns
     -------
@@ -80,9 +92,17 @@ def write_report(folder: str | PathLike[str]) -> Path:
     StudyError
         If the folder holds no finished study, or the page cannot be written.
     """
-    path = Path(folder) / REPORT_FILE
+    path = Path(folder) / (REPORT_WITH_IDS_FILE if with_ids else REPORT_FILE)
     null_results = read_null_results(path.parent)
-    page = render_report(read_study_results(path.parent)) if null_results is None else render_null_report(null_results)
+    if null_results is not None:
+        if with_ids:
+            raise StudyError("no pattern was detected, so nobody has R-indices: write the report without ids.")
+        page = render_null_report(null_results)
+    else:
+        results = read_study_results(path.parent)
+        page = render_report(
+            results, read_person_details(path.parent, read_index_file(path.parent)) if with_ids else None
+        )
     try:
         write_atomically(path, page.encode())
     except OSError as error:
@@ -90,12 +110,14 @@ def write_report(folder: str | PathLike[str]) -> Path:
     return path
 
 
-def render_report(results: StudyResults) -> str:
+def render_report(results: StudyResults, details: PersonDetails | None = None) -> str:
     """Return the page of a study with a model.
 
     Parameters
     ----------
     results : StudyResults
+    details : PersonDetails, optional
+        Only for a page with ids, which stays at home.
 
     Returns
     -------
@@ -124,6 +146,7 @@ def render_report(results: StudyResults) -> str:
         severities=SEVERITY_LEVELS,
         patterns=build_pattern_sections(results, match, limit),
         trajectories=build_trajectory_section(results, match, limit),
+        explore=build_explore_section(results, match, limit, details),
         atlas=match.atlas,
         atlas_problem=match.problem,
         coverage=NOMINAL_COVERAGE,

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pandas as pd
 
+from rindices._typing import BoolArray
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
@@ -23,7 +24,7 @@ from rindices.model.records import (
     SettingRecord,
 )
 from rindices.report.formatting import omit_single_weight
-from rindices.tables.cohort import GROUP
+from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
@@ -53,6 +54,10 @@ class StudyResults:
         Number of novel people.
     effects : DataFrame or None
         Content of ``effects.tsv``; None in older studies.
+    interval_ends : DataFrame
+        ``r1_low``, ``r1_high`` and so on, same rows as ``indices``; no columns in older studies.
+    is_novel : (N,) or None
+        Whether each person is novel.
     """
 
     model: FittedModel
@@ -64,6 +69,8 @@ class StudyResults:
     widths: dict[str, float] = field(default_factory=dict)
     novel: int | None = None
     effects: pd.DataFrame | None = None
+    interval_ends: pd.DataFrame = field(default_factory=pd.DataFrame)
+    is_novel: BoolArray | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -166,7 +173,7 @@ def read_study_results(folder: Path) -> StudyResults:
     if missing:
         raise StudyError(f"{folder} has no {', '.join(missing)}: run rindices fit with --out {folder} first.")
     model = load(folder / "model.safetensors")
-    indices = pd.read_csv(folder / "r_indices.tsv", sep="\t")
+    indices = read_index_file(folder)
     names = model.index_names
     missing = [name for name in (GROUP, *names) if name not in indices]
     if missing:
@@ -184,7 +191,18 @@ def read_study_results(folder: Path) -> StudyResults:
         widths=_compute_interval_widths(indices[indices[GROUP] == PATIENT], names),
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
         effects=_read_effects(folder),
+        interval_ends=indices[[name for name in _name_interval_ends(names) if name in indices]],
+        is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
     )
+
+
+def read_index_file(folder: Path) -> pd.DataFrame:
+    """Return the content of ``r_indices.tsv``; ids are text."""
+    return restore_texts(pd.read_csv(folder / "r_indices.tsv", sep="\t", dtype=dict.fromkeys((ID, SESSION), str)))
+
+
+def _name_interval_ends(names: Sequence[str]) -> list[str]:
+    return [f"{name}_{end}" for name in names for end in ("low", "high")]
 
 
 def _read_effects(folder: Path) -> pd.DataFrame | None:

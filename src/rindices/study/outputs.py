@@ -3,16 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rindices.atomic import delete_temporary_files, write_atomically, write_json
+from rindices._version import __version__
+from rindices.atomic import atomic_path, delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
 from rindices.model.index_tables import write_indices
 from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
 from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.model.trajectories import COURSE_COLUMN_DESCRIPTIONS, has_curved_patterns, make_course_table
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
 from rindices.tables.cohort import GROUP, Cohort
@@ -23,7 +26,7 @@ from rindices.wording import get_wording, reword_descriptions
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
-    *("trajectories.tsv", "trajectories.json"),
+    *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html", "dataset_description.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 EFFECT_COLUMN_DESCRIPTIONS = {
@@ -55,6 +58,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
+    write_dataset_description(folder)
     unit = cohort.unit
     _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
     if has_curved_patterns(model):
@@ -62,6 +66,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     indices = model.apply(cohort, min_information=0.0)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv", unit)
+    _write_people(folder / "people.npz", model, cohort)
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
@@ -94,6 +99,7 @@ def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, 
     """Write the files of a study without a pattern: the people and the result of the test."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
+    write_dataset_description(folder)
     write_selection(folder, selection)
 
 
@@ -107,6 +113,34 @@ def clear_outputs(folder: Path) -> None:
     for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
     delete_temporary_files(folder)
+
+
+def write_dataset_description(folder: Path) -> None:
+    """Write ``dataset_description.json``, by which tools of BIDS recognise derived data."""
+    description = {
+        "Name": "R-indices",
+        "BIDSVersion": "1.10.0",
+        "DatasetType": "derivative",
+        "GeneratedBy": [{"Name": "rindices", "Version": __version__}],
+    }
+    write_json(folder / "dataset_description.json", description)
+
+
+def _write_people(path: Path, model: FittedModel, cohort: Cohort) -> None:
+    """Write what ``report_with_ids.html`` shows of each person: adjusted regions and covariates, in the order of rows.
+
+    ``regions`` (N, R) are in standard deviations of controls, in half precision; covariates are under their names,
+    after ``covariate.``.
+    """
+    regions = (model.preprocessing.transform(cohort) - CONTROL_MEAN) / CONTROL_SD
+    covariates = {
+        f"covariate.{name}": column.to_numpy(dtype=float)
+        if pd.api.types.is_numeric_dtype(column)
+        else column.fillna("").astype(str).to_numpy(dtype=str)
+        for name, column in cohort.covariates.items()
+    }
+    with atomic_path(path) as temporary_path:
+        np.savez_compressed(temporary_path, regions=np.clip(regions, -6e4, 6e4).astype(np.float16), **covariates)
 
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:

@@ -1,0 +1,201 @@
+// The page: files in, R-indices on the screen and as a TSV file. Nothing leaves the machine.
+const MAX_SHOWN = 200;
+const PEOPLE_PER_TURN = 5;
+
+function readPeople(model, tables) {
+  const columns = tables.map((table) => findRegionColumns(model, table));
+  const found = columns.map((parts) => parts.filter((part) => part.length).length);
+  const main = found.indexOf(Math.max(...found));
+  const table = tables[main];
+  const absent = model.regions.filter((_, r) => !columns[main][r].length);
+  if (2 * absent.length > model.regions.length) {
+    throw new Error(`${table.name} lacks ${absent.length} of the ${model.regions.length} ${model.noun} of this model: ${absent.slice(0, 5).join(", ")}. Name the columns as the model does.`);
+  }
+  const others = tables.filter((_, k) => k !== main).map((other) => indexById(model, other));
+  const idColumn = findIdColumn(model, table);
+  const session = findColumn(table, model.session_names);
+  const seen = new Set();
+  const people = table.rows.map((row, number) => {
+    const id = row[idColumn];
+    if (id === "") throw new Error(`${table.name}: row ${number + 1} has no id: give one.`);
+    const key = session >= 0 ? `${id} ${row[session]}` : id;
+    if (seen.has(key)) throw new Error(`${table.name}: the id ${key} stands more than once: keep one row.`);
+    seen.add(key);
+    return { id, session: session >= 0 ? row[session] : null, row };
+  });
+  const getCell = (names, person) => {
+    for (const { table: other, rows } of [{ table, rows: null }, ...others]) {
+      const place = findColumn(other, names);
+      const row = rows ? rows.get(person.id) : person.row;
+      if (place >= 0 && row) return row[place];
+    }
+    return null;
+  };
+  return { people, columns: columns[main], absent, getCell, table, hasSessions: session >= 0 };
+}
+
+function findIdColumn(model, table) {
+  return Math.max(0, findColumn(table, model.id_names));
+}
+
+function indexById(model, table) {
+  const column = findIdColumn(model, table);
+  return { table, rows: new Map(table.rows.map((row) => [row[column], row])) };
+}
+
+function listCovariateNames(covariate) {
+  return normaliseName(covariate.name) === "icv" ? [covariate.name, "702", "MUSE_702", "MUSE_Volume_702", "DL_MUSE_Volume_702", "DLICV", "EstimatedTotalIntraCranialVol"] : [covariate.name];
+}
+
+// Read and prepare everyone; people who cannot be used are refused with the reason.
+function preparePeople(model, arrays, tables) {
+  const { people, columns, absent, getCell, table, hasSessions } = readPeople(model, tables);
+  model.covariates.forEach((covariate) => {
+    if (getCell(listCovariateNames(covariate), people[0]) === null) throw new Error(`the column ${covariate.name} is missing: add it, or add a table of participants that has it.`);
+  });
+  if (model.sites && getCell(model.site_names, people[0]) === null) throw new Error("the column of the site is missing: add it.");
+  const refused = [];
+  const ready = [];
+  for (const person of people) {
+    const problems = [];
+    person.volumes = readRegions(model, table, columns, person.row, problems);
+    person.covariates = model.covariates.map((covariate) => getCell(listCovariateNames(covariate), person) ?? "");
+    const design = encodeCovariates(model, person.covariates, problems);
+    const site = model.sites ? model.sites.indexOf(getCell(model.site_names, person) ?? "") : -1;
+    if (model.sites && site < 0) problems.push("the site was not in training");
+    if (problems.length) {
+      refused.push({ id: person.id, why: problems[0] });
+      continue;
+    }
+    person.values = prepareValues(model, arrays, person.volumes, design, site);
+    ready.push(person);
+  }
+  checkTable(model, ready);
+  return { ready, refused, absent, hasSessions };
+}
+
+async function assessTables(model, arrays, consensus, tables, onProgress) {
+  const { ready, refused, absent, hasSessions } = preparePeople(model, arrays, tables);
+  const results = [];
+  for (let k = 0; k < ready.length; k++) {
+    const person = ready[k];
+    const outcome = assessPerson(model, arrays, consensus, person);
+    if (outcome.why) refused.push({ id: person.id, why: outcome.why });
+    else results.push(outcome);
+    if (k % PEOPLE_PER_TURN === 0) {
+      onProgress(k, ready.length);
+      await new Promise((done) => setTimeout(done));
+    }
+  }
+  return { results, refused, absent, hasSessions };
+}
+
+function assessPerson(model, arrays, consensus, person) {
+  const result = consensus.infer(person.values);
+  if (result.missing.length && arrays["intervals.knots"]) {
+    const information = computeInformation(model, arrays, result.added);
+    if (information < model.min_information) return { why: `too many ${model.noun} are missing: the others determine less than ${100 * model.min_information} % of an R-index` };
+  }
+  const bounds = arrays["intervals.knots"] ? computeBounds(model, arrays, result) : null;
+  const distance = model.has_distances ? consensus.training.computeDistance(person.values, result.missing) : null;
+  person.novelty = distance === null ? null : consensus.training.computeTail(distance);
+  const reasons = findReasons(model, arrays, person, consensus);
+  const numbers = [...result.indices, ...(bounds ? bounds.flat() : [])];
+  if (!numbers.every(Number.isFinite)) return { why: "the result is not a number: check the values" };
+  return { id: person.id, session: person.session, indices: result.indices, bounds, novelty: person.novelty, reasons, missing: result.missing.length };
+}
+
+function listColumns(model, arrays, hasSessions) {
+  const names = Array.from({ length: model.patterns }, (_, m) => `r${m + 1}`);
+  const ends = arrays["intervals.knots"] ? names.flatMap((name) => [`${name}_low`, `${name}_high`]) : [];
+  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...(model.has_distances ? ["novelty"] : []), "novel", "novel_because"];
+}
+
+function listCells(result, hasSessions) {
+  const novelty = result.novelty === null ? [] : [result.novelty];
+  const flags = [result.reasons.length ? "True" : "False", result.reasons.join("; ")];
+  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? result.bounds.flat() : []), ...novelty, ...flags];
+}
+
+// Texts that a spreadsheet would run as a formula get an apostrophe before them, as in the files of rindices.
+function protectText(text) {
+  return /^'*[=+\-@]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text;
+}
+
+function formatTsv(model, arrays, { results, hasSessions }) {
+  const lines = results.map((result) => listCells(result, hasSessions).map((cell) => (typeof cell === "string" ? protectText(cell) : String(cell))).join("\t"));
+  return `${[listColumns(model, arrays, hasSessions).join("\t"), ...lines].join("\n")}\n`;
+}
+
+function showResults(model, arrays, outcome, get) {
+  const { results, refused, absent, hasSessions } = outcome;
+  const novel = results.filter((result) => result.reasons.length).length;
+  const notes = [`${results.length.toLocaleString("en")} people have R-indices; ${novel.toLocaleString("en")} of them are unlike the training people: rely less on theirs.`];
+  const short = results.filter((result) => result.missing).length;
+  if (absent.length) notes.push(`The table lacks ${absent.length} ${model.noun} (${absent.slice(0, 5).join(", ")}): R-indices come from the others, and intervals are wider.`);
+  else if (short) notes.push(`${short} people lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
+  if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push("This table looks unlike the training people. Another scanner, unit, order of columns or age range?");
+  for (const { id, why } of refused.slice(0, 20)) notes.push(`${id} is refused: ${why}.`);
+  if (refused.length > 20) notes.push(`${refused.length - 20} more people are refused.`);
+  get("notes").replaceChildren(...notes.map((note) => Object.assign(document.createElement("li"), { textContent: note })));
+  fillTable(get("results"), listColumns(model, arrays, hasSessions), results.slice(0, MAX_SHOWN).map((result) => listCells(result, hasSessions)));
+  get("shown").textContent = results.length > MAX_SHOWN ? `The first ${MAX_SHOWN} of ${results.length.toLocaleString("en")} people; the file has all.` : "";
+  get("output").hidden = false;
+}
+
+function fillTable(table, columns, rows) {
+  const cell = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
+  const makeRow = (cells, tag) => {
+    const row = document.createElement("tr");
+    row.append(...cells.map((value) => cell(tag, typeof value === "number" ? value.toFixed(3) : value)));
+    return row;
+  };
+  const head = document.createElement("thead");
+  head.append(makeRow(columns, "th"));
+  const body = document.createElement("tbody");
+  body.append(...rows.map((cells) => makeRow(cells, "td")));
+  table.replaceChildren(head, body);
+}
+
+async function startPage() {
+  const get = (id) => document.getElementById(id);
+  const model = JSON.parse(get("model").textContent);
+  const arrays = await unpackArrays(model.arrays);
+  const consensus = new Consensus(model, arrays);
+  let tsv = "";
+
+  async function run(files) {
+    get("output").hidden = true;
+    get("status").className = "";
+    try {
+      const tables = await Promise.all([...files].map(async (file) => parseTable(decodeText(await file.arrayBuffer()), file.name)));
+      const outcome = await assessTables(model, arrays, consensus, tables, (done, all) => { get("status").textContent = `${done} of ${all} people`; });
+      tsv = formatTsv(model, arrays, outcome);
+      showResults(model, arrays, outcome, get);
+      get("status").textContent = "Done.";
+    } catch (error) {
+      get("status").textContent = `This table cannot be used: ${error.message}`;
+      get("status").className = "error";
+    }
+  }
+
+  get("files").addEventListener("change", () => run(get("files").files));
+  get("drop").addEventListener("dragover", (event) => { event.preventDefault(); get("drop").classList.add("over"); });
+  get("drop").addEventListener("dragleave", () => get("drop").classList.remove("over"));
+  get("drop").addEventListener("drop", (event) => {
+    event.preventDefault();
+    get("drop").classList.remove("over");
+    run(event.dataTransfer.files);
+  });
+  get("save").addEventListener("click", () => {
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([tsv], { type: "text/tab-separated-values" })), download: "r_indices.tsv" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  get("files").disabled = false;
+  get("status").textContent = "Ready.";
+}
+
+startPage().catch((error) => {
+  document.getElementById("status").textContent = `This browser cannot run the page (${error.message}): use a current Firefox, Chrome, Edge or Safari.`;
+});

@@ -1,0 +1,99 @@
+// Read text tables in the dialects that rindices apply reads: comma, tab, semicolon or blanks; quotes; decimal commas.
+const MISSING_TEXTS = new Set(["", "NA", "N/A", "n/a", "na", "NaN", "nan", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA", "#NULL!", ".", "n.a.", "missing"]);
+
+function decodeText(buffer) {
+  const bytes = new Uint8Array(buffer);
+  if (bytes[0] === 0x50 && bytes[1] === 0x4b) throw new Error("this is an Excel or zip file: export it as CSV.");
+  if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error("this is a gzip file: unpack it.");
+  if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder("utf-16le").decode(bytes);
+  if (bytes[0] === 0xfe && bytes[1] === 0xff) return new TextDecoder("utf-16be").decode(bytes);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
+function detectSeparator(header) {
+  const unquoted = header.replace(/"[^"]*"/g, "");
+  const counts = ["\t", ";", ","].map((mark) => [mark, unquoted.split(mark).length - 1]);
+  const [best, count] = counts.reduce((a, b) => (b[1] > a[1] ? b : a));
+  if (count) return best;
+  return header.trim().split(/\s+/).length > 1 ? null : ",";
+}
+
+// One line to its cells; a separator of null means blanks.
+function splitCells(line, separator) {
+  if (separator === null) return (line.match(/"[^"]*"|\S+/g) || []).map((cell) => cell.replace(/^"|"$/g, ""));
+  const cells = [];
+  let cell = "";
+  let isQuoted = false;
+  for (let i = 0; i < line.length; i++) {
+    const letter = line[i];
+    if (isQuoted && letter === '"' && line[i + 1] === '"') {
+      cell += '"';
+      i++;
+    } else if (letter === '"' && (isQuoted || cell.trim() === "")) {
+      isQuoted = !isQuoted;
+    } else if (letter === separator && !isQuoted) {
+      cells.push(cell.trim());
+      cell = "";
+    } else {
+      cell += letter;
+    }
+  }
+  if (isQuoted) throw new Error("a quotation mark is not closed on its line: correct the table.");
+  cells.push(cell.trim());
+  return cells;
+}
+
+function usesDecimalComma(rows, separator) {
+  if (separator === ",") return false;
+  const cells = rows.slice(0, 200).flat();
+  const commas = cells.filter((cell) => /^-?\d+,\d+$/.test(cell));
+  const points = cells.filter((cell) => /^-?\d+\.\d+$/.test(cell)).length;
+  return commas.length > points && !commas.every((cell) => /^-?\d{1,3},\d{3}$/.test(cell));
+}
+
+// A table: header, and rows of texts. Texts that a spreadsheet would run lose the apostrophe before them.
+function parseTable(text, name) {
+  const lines = text.replace(/^\ufeff/, "").split(/\r\n|\n|\r/);
+  const filled = lines.filter((line) => line.replace(/[ \t,;]/g, "") !== "");
+  while (filled.length && /^\s*#|^sep=.$/i.test(filled[0])) filled.shift();
+  if (filled.length < 2) throw new Error(`${name} has no people: a header and one line per person are needed.`);
+  const separator = detectSeparator(filled[0]);
+  const header = splitCells(filled[0], separator).map((column, k) => column || `column ${k + 1}`);
+  const rows = filled.slice(1).map((line) => splitCells(line, separator));
+  const twice = header.find((column, k) => header.indexOf(column) !== k);
+  if (twice !== undefined) throw new Error(`${name}: the column ${twice} stands more than once: remove one.`);
+  const long = rows.findIndex((row) => row.slice(header.length).some((cell) => cell !== ""));
+  if (long >= 0) throw new Error(`${name}: row ${long + 1} has more cells than the header: correct it.`);
+  const isComma = usesDecimalComma(rows, separator);
+  const texts = rows.map((row) => header.map((_, k) => cleanCell(row[k] ?? "", isComma)));
+  return { name, header, rows: texts };
+}
+
+function cleanCell(cell, isComma) {
+  if (MISSING_TEXTS.has(cell)) return "";
+  if (/^'+[=+\-@]/.test(cell)) return cell.slice(1);
+  return isComma ? cell.replace(/^([+-]?\d+),(\d+)$/, "$1.$2") : cell;
+}
+
+function normaliseName(name) {
+  return name.toLowerCase().replace(/[^a-z0-9]+/g, "");
+}
+
+function findColumn(table, names) {
+  for (const name of names) {
+    const place = table.header.findIndex((column) => normaliseName(column) === normaliseName(name));
+    if (place >= 0) return place;
+  }
+  return -1;
+}
+
+function parseNumber(text) {
+  if (text === "") return NaN;
+  const number = Number(text);
+  if (!Number.isFinite(number)) return undefined;
+  return number;
+}

@@ -1,0 +1,95 @@
+"""Arrays inside a page: numbers as small integers, compressed, as text in base 64.
+
+The script ``packing.js``, which a page includes, decodes them. Shape letters: N numbers.
+"""
+
+import base64
+import zlib
+from importlib.resources import files
+from typing import NotRequired, TypedDict
+
+import numpy as np
+
+from rindices._typing import AnyArray, FloatArray
+
+_TYPES = ("uint8", "uint16", "float32", "float64")
+
+
+class PackedArray(TypedDict):
+    """Where an array is in the bytes of a page, and how its numbers are to be read.
+
+    A code c of a quantised array means ``low + c * step``; the largest code means that the number is missing.
+    """
+
+    type: str
+    start: int
+    length: int
+    low: NotRequired[float]
+    step: NotRequired[float]
+
+
+class PackedArrays(TypedDict):
+    """Arrays for a page: their places, and all bytes compressed by zlib, in base 64."""
+
+    arrays: dict[str, PackedArray]
+    bytes: str
+
+
+class ArrayPacker:
+    """Collects arrays for a page."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, PackedArray] = {}
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, name: str, values: AnyArray) -> None:
+        """Add an array of one of the types uint8, uint16, float32 and float64, as it is."""
+        if values.dtype.name not in _TYPES:
+            raise TypeError(f"{name} has the type {values.dtype.name}: give {', '.join(_TYPES)}.")
+        content = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()
+        padding = -self._size % 8  # typed arrays of a browser begin at multiples of their size
+        self._parts += [bytes(padding), content]
+        self._arrays[name] = PackedArray(type=values.dtype.name, start=self._size + padding, length=values.size)
+        self._size += padding + len(content)
+
+    def add_quantised(self, name: str, values: FloatArray, n_levels: int = 65_535) -> float:
+        """Add numbers (N,) in equal steps from the smallest to the largest; NaN stays missing.
+
+        Few levels are compressed well, also if they need two bytes each.
+
+        Parameters
+        ----------
+        name : str
+        values : (N,)
+        n_levels : int
+            At most 65,535.
+
+        Returns
+        -------
+        float
+            The largest error, half a step.
+        """
+        kind = "uint8" if n_levels < 256 else "uint16"
+        missing = int(np.iinfo(kind).max)
+        measured = values[np.isfinite(values)]
+        low, high = (float(measured.min()), float(measured.max())) if measured.size else (0.0, 0.0)
+        step = (high - low) / (n_levels - 1) or 1.0
+        codes = np.where(np.isfinite(values), np.round((values - low) / step), missing)
+        self.add(name, codes.astype(kind))
+        self._arrays[name] |= {"low": low, "step": step}
+        return step / 2
+
+    def pack(self) -> PackedArrays:
+        """Return all arrays for a page."""
+        return PackedArrays(arrays=self._arrays, bytes=encode_bytes(b"".join(self._parts)))
+
+
+def encode_bytes(content: bytes) -> str:
+    """Return bytes, compressed by zlib, in base 64."""
+    return base64.b64encode(zlib.compress(content, 9)).decode()
+
+
+def read_decoder() -> str:
+    """Return the script with which a page decodes its arrays: ``await unpackArrays(packed)``."""
+    return (files("rindices") / "packing.js").read_text("utf-8")
