@@ -165,13 +165,14 @@ def main() -> None:
     parser.add_argument("--cohorts", type=int, default=3)
     parser.add_argument("--tasks", nargs="+", default=["basic", "mild", "staged"])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--growths", type=float, nargs="+", default=list(GROWTHS))
     options = parser.parse_args()
     rows = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else []
     done = {(row["task"], row["size"], row["visits"], row["growth"], row["seed"]) for row in rows}
     for seed in range(options.cohorts):
         for size in options.sizes:
             for task in options.tasks:
-                for key in ((task, size, visits, growth, seed) for growth in GROWTHS[::-1] for visits in VISITS):
+                for key in ((task, size, visits, growth, seed) for growth in options.growths for visits in VISITS):
                     if key not in done:
                         rows.append(run(*key))
                         OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")

@@ -22,6 +22,12 @@ from rindices.model.records import (
     SelectionRecord,
     SettingRecord,
 )
+from rindices.report.follow_up_section import (
+    ChangeSection,
+    OutcomeSection,
+    read_change_section,
+    read_outcome_section,
+)
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP
 from rindices.tables.io.spreadsheet import restore_texts
@@ -53,6 +59,10 @@ class StudyResults:
         Number of novel people.
     effects : DataFrame or None
         Content of ``effects.tsv``; None in older studies.
+    change : ChangeSection or None
+        Where ``rindices change`` has written into the folder.
+    outcome : OutcomeSection or None
+        Where ``rindices predict`` has written into the folder.
     """
 
     model: FittedModel
@@ -64,6 +74,8 @@ class StudyResults:
     widths: dict[str, float] = field(default_factory=dict)
     novel: int | None = None
     effects: pd.DataFrame | None = None
+    change: ChangeSection | None = None
+    outcome: OutcomeSection | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -184,6 +196,8 @@ def read_study_results(folder: Path) -> StudyResults:
         widths=_compute_interval_widths(indices[indices[GROUP] == PATIENT], names),
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
         effects=_read_effects(folder),
+        change=read_change_section(folder),
+        outcome=read_outcome_section(folder),
     )
 
 

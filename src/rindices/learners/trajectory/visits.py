@@ -38,7 +38,7 @@ from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_
 
 _MAX_ITERATIONS = 30
 _N_TREND_STEPS = 3  # M steps of the trend alone, before the patterns are updated
-_MIN_GAIN = 1e-3  # in the mean log-likelihood of held-out patients
+_MIN_GAIN = 1e-2  # in the mean log-likelihood of held-out patients
 _PATIENCE = 5  # M steps without that gain after which EM ends
 _MIN_STEP_SHARE = 0.02  # of the mean step, at the start
 
