@@ -369,17 +369,20 @@ def test_without_groups_a_table_is_not_called_ready(tmp_path: Path) -> None:
     assert "no errors; to fit, name the groups: --group COLUMN" in done.output
 
 
-def test_the_session_that_fit_uses_is_named(tmp_path: Path) -> None:
+def test_the_sessions_that_fit_uses_are_named(tmp_path: Path) -> None:
     volumes = muse_volumes()
     scans = pd.concat([volumes.assign(visit=1), muse_volumes(seed=1).head(10).assign(visit=2)])
     arguments = write_people(tmp_path, scans, participants_of(volumes))
-    note = "40 people have 50 scans; fit uses the first session of each person: 1 (40 people); 10 rows are left out"
+    note = "patterns are learnt from 50 scans of 40 people"
     done = CliRunner().invoke(app, ["check", *arguments, "--json"])
     value = json.loads(done.stdout)
     assert (value["people"], value["controls"], value["patients"]) == (40, 20, 20)
     assert note in [problem["what"] for problem in value["problems"]]
     dry = CliRunner().invoke(app, ["fit", *arguments, "--recipe", "contrastive", "--dry-run", "--out", "never"])
     assert note in dry.output
+    first = CliRunner().invoke(app, ["fit", *arguments, "--visits", "first", "--dry-run", "--out", "never"])
+    note = "40 people have 50 scans; fit uses the first session of each person: 1 (40 people); 10 rows are left out"
+    assert note in first.output
 
 
 def test_a_study_file_is_checked_as_it_is_fitted(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_psychosis_has_two_visits_two_measures_and_ventricles(patients: Path) ->
     assert (value["ready"], value["controls"], value["patients"]) == (True, 67, 98)
     assert value["units"] == {"thickness": "mm", "volume": "mm3"}
     assert value["measures"] == {"thickness": 148, "volume": 21}
-    assert "fit uses the first session of each person: 1 (165 people); 165 rows are left out" in text
+    assert "patterns are learnt from 330 scans of 165 people" in text
     assert "9 of ventricles or fluid" in text
     thickness, _ = check(table, "--group", "group", "--measure", "thickness")
     assert (thickness["regions"], thickness["unit"]) == (148, "mm")

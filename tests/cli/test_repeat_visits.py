@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
@@ -44,28 +45,58 @@ def call(*arguments: object) -> dict[str, object]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def test_three_regions_of_373_visits(tmp_path: Path) -> None:
-    table, model, indices = tmp_path / "visits.csv", tmp_path / "fit" / "model.safetensors", tmp_path / "r.tsv"
+GROUPS = ["--group", "Group", "--controls", "Nondemented", "--patients", "Demented"]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param([], marks=pytest.mark.slow),
+        ["--patterns", "1", "--workers", "1"],
+        ["--recipe", "contrastive", "--patterns", "1"],
+    ],
+)
+def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
+    table, out = tmp_path / "visits.csv", tmp_path / "fit"
+    model, indices = out / "model.safetensors", tmp_path / "r.tsv"
     write_visits(table)
-    groups = ["--group", "Group", "--controls", "Nondemented", "--patients", "Demented"]
-    fit = [
-        "--covariates",
-        "Age,M/F,eTIV",
-        "--recipe",
-        "contrastive",
-        "--patterns",
-        1,
-        "--members",
-        4,
-        "--out",
-        tmp_path / "fit",
-    ]
-    assert call("fit", table, *groups, *fit)["n_patterns"] == 1
+    fitted = call("fit", table, *GROUPS, "--covariates", "Age,M/F,eTIV", *recipe, "--members", 2, "--out", out)
+    assert fitted["n_patterns"] == 1
+    assert fitted["visits"] in ((None,) if "--recipe" in recipe else ("mean", "coupled"))
     assert call("apply", model, table, "--out", indices)["people"] == N_VISITS
-    options = [*groups, "--time", "Age", "--covariates", "Age,M/F", "--out", tmp_path / "change"]
+    options = [*GROUPS, "--time", "Age", "--covariates", "Age,M/F", "--out", out]
     value = call("change", indices, "--participants", table, *options)
     assert (value["people"], value["visits"]) == (N_PEOPLE, N_VISITS)
     row = value["groups"][0]  # type: ignore[index]
     assert (row["controls"], row["patients"], row["model"]) == (75, 75, "mixed model")
     assert row["difference"] > 0
     assert row["p"] < 0.001
+    call("report", out)
+    section = (out / "report.html").read_text("utf-8").partition('id="change"')[2].partition("</section>")[0]
+    assert f"{row['patients_per_year']:+.3f}" in section
+    assert section.count('<tr class="sure"') == 1
+    assert "data:image/png;base64," in section
+
+
+def test_visits_to_learn_from_are_chosen(tmp_path: Path) -> None:
+    table = tmp_path / "visits.csv"
+    write_visits(table)
+    fit = ["fit", str(table), *GROUPS, "--covariates", "Age,M/F,eTIV", "--recipe", "contrastive", "--patterns", "1"]
+    written = {}
+    for visits in ("first", "mean"):
+        out = tmp_path / visits
+        done = CliRunner().invoke(app, [*fit, "--members", "2", "--visits", visits, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        said = (
+            "fit uses the first session of each person" if visits == "first" else "learnt from 373 scans of 150 people"
+        )
+        assert said in done.stderr
+        assert f'visits = "{visits}"' in (out / "study.toml").read_text("utf-8")
+        written[visits] = pd.read_csv(out / "r_indices.tsv", sep="\t")
+    both = written["first"].merge(written["mean"], on=["participant_id", "session_id"])
+    assert len(both) == N_PEOPLE  # R-indices are those of the first visits in both
+    assert 0.9 < both["r1_x"].corr(both["r1_y"]) < 1
+    done = CliRunner().invoke(app, [*fit, "--visits", "all", "--out", str(tmp_path / "no")])
+    assert "the recipe contrastive cannot couple visits: use --visits mean" in str(done.exception)
+    done = CliRunner().invoke(app, [*fit, "--visits", "last", "--out", str(tmp_path / "no")])
+    assert done.exit_code == 2

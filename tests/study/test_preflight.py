@@ -51,7 +51,9 @@ def test_the_warning_of_repeated_scans_becomes_a_note_about_the_session(cohort: 
     warning = Problem(Severity.WARNING, "repeated", "t.csv", code=ProblemCode.REPEATED_SCANS)
     other = Problem(Severity.NOTE, "other")
     people = cohort.people.assign(participant_id=[f"p{row // 2}" for row in range(len(cohort))], session_id="1")
-    first_scans, problems = keep_training_scans(replace(cohort, people=people), [warning, other])
-    assert len(first_scans) == len(cohort) // 2
-    assert [problem.severity for problem in problems] == [Severity.NOTE, Severity.NOTE]
+    for visits in (None, "mean", "all", "first"):
+        first_scans, problems = keep_training_scans(replace(cohort, people=people), [warning, other], visits)
+        assert len(first_scans) == len(cohort) // 2
+        assert (first_scans.visits is None) == (visits == "first")
+        assert [problem.severity for problem in problems] == [Severity.NOTE, Severity.NOTE]
     assert keep_training_scans(cohort, [warning, other]) == (cohort, [warning, other])

@@ -99,7 +99,8 @@ def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder
     if result.cohort is not None and result.controls and result.patients:
         from rindices.study.preflight import drop_settled_notes, find_study_problems, keep_training_scans
 
-        cohort, problems = keep_training_scans(result.cohort, drop_settled_notes(problems, study))
+        problems = drop_settled_notes(problems, study)
+        cohort, problems = keep_training_scans(result.cohort, problems, study.data.visits)
         if len(cohort) < len(result.cohort):
             result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
         problems += find_study_problems(cohort, study, folder)

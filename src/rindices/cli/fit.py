@@ -70,6 +70,12 @@ def fit(
     id_column: IdColumn = None,
     participants_id: ParticipantsId = None,
     session: Session = None,
+    visits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="first|mean|all", help="Learn from the first visits, their mean, or all and their change."
+        ),
+    ] = None,
     exclude: Exclude = None,
     include: Include = None,
     measure: Measure = None,
@@ -101,7 +107,7 @@ def fit(
     regions |= {"missing_codes": split_option(missing_codes)}
     people = {"participants": participants, "participants_id": participants_id, "on_missing": on_missing}
     adjustment = {"harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "reference": make_absolute(reference)}
-    imputation = {"impute_covariates": impute_covariates or None}
+    imputation = {"impute_covariates": impute_covariates or None, "visits": visits}
     data = {**imputation, **adjustment, **people, **groups, **columns, **regions}
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
@@ -210,6 +216,7 @@ def _print_result(
         numbers = {"number_of_patterns": selection["number_of_patterns"], "patterns": selection["patterns"]}
         numbers |= {"finding": selection.finding, "difference": selection["difference"]}
         numbers |= {"shape": None if chosen.held_out is None else chosen.held_out.shape}
+        numbers |= {"visits": None if chosen.held_out is None else chosen.held_out.visits}
         counts = {"members": chosen["members"], "seconds": seconds}
         print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
         return
@@ -225,6 +232,7 @@ def _print_result(
             ("patterns", _ONE_INDEX if is_mean_difference else _format_n_patterns(model.n_patterns, number)),
             ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
             ("shape", "" if chosen.held_out is None else chosen.held_out.shape),
+            ("visits", "" if chosen.held_out is None else chosen.held_out.visits or ""),
             ("agreement", f"{agreement}, {chosen.agreement_between}"),
             ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
             *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
@@ -295,7 +303,8 @@ def _read_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, Sequence[P
     from rindices.tables.validation.validate import validate_table
 
     result = validate_table(study.data.request(folder))
-    return keep_training_scans(result.cohort_or_raise(), drop_settled_notes(result.problems, study))
+    problems = drop_settled_notes(result.problems, study)
+    return keep_training_scans(result.cohort_or_raise(), problems, study.data.visits)
 
 
 def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
@@ -315,7 +324,8 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
     model, run = study.model, study.run
     data, reference = study.data, read_reference(study.data, folder)
     estimate = estimate_run_time(
-        cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust, reference, data.icv_for
+        *(cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust, reference, data.icv_for),
+        data.visits,
     )
     if as_json:
         print_json(asdict(estimate))

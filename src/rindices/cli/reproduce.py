@@ -50,6 +50,7 @@ def reproduce(
                 engine=make_engine(study.run),
                 harmonise=study.data.harmonise,
                 adjust=study.data.adjust,
+                visits=study.data.visits,
                 observer=StudyObserver(progress.update),
             )
 

@@ -59,6 +59,10 @@ class VisitPlan:
         Growth of the log hazard with the severity of each pattern; 0 for further patterns.
     max_follow_up : float
         Years after which observation of the event ends at the latest.
+    uniform_growth : float, optional
+        Largest growth of a severity from the first to the last planned visit. If it is given, growth is uniform between
+        0 and this, instead of ``growth`` and ``stable_share``, and severities of the first visit are scaled so that
+        none exceeds 1 at the last.
     """
 
     visits: int = 3
@@ -69,6 +73,7 @@ class VisitPlan:
     hazard: float = 0.03
     event_weights: tuple[float, ...] = (3.0, 1.5)
     max_follow_up: float = 8.0
+    uniform_growth: float | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def simulate_visits(
     patient = assign_patients(len(volumes), spec, healthy is not None, people_rng)
     patterns = place_patterns(spec, tuple(volumes.columns), pattern_rng)
     severities = np.zeros((len(people), len(patterns)))
-    severities[patient] = draw_severities(spec, int(patient.sum()), disease_rng)
+    severities[patient] = draw_severities(spec, int(patient.sum()), disease_rng) * (1 - (plan.uniform_growth or 0))
     people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
     growth = np.where(patient[:, None], _draw_growth(severities.shape, plan, course_rng), 0.0)
     person, visit, years = _draw_schedule(len(people), plan, course_rng)
@@ -173,7 +178,12 @@ def simulate_visits(
 
 
 def _draw_growth(shape: tuple[int, ...], plan: VisitPlan, rng: np.random.Generator) -> FloatArray:
-    """Return the growth of each severity per year, (N, M): none for some, gamma distributed for the others."""
+    """Return the growth of each severity per year, (N, M): none for some, gamma distributed for the others.
+
+    Or uniform, if the plan says so.
+    """
+    if plan.uniform_growth is not None:
+        return rng.uniform(0, plan.uniform_growth / ((plan.visits - 1) * plan.interval), shape)
     is_stable = rng.random(shape) < plan.stable_share
     return np.where(is_stable, 0.0, rng.gamma(4.0, plan.growth / 4, shape))
 

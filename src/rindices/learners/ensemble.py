@@ -33,12 +33,18 @@ class HeldOutLikelihood(NamedTuple):
         Shape of the member's patterns.
     straight, curved, interacting : float, optional
         With patterns of each shape; None for a shape that was not fitted.
+    coupled : bool, optional
+        Whether the patterns are those of all visits, coupled; None without repeat visits.
+    coupling_gain : float, optional
+        Gain in the log-likelihood of all visits per held-out patient by coupling them.
     """
 
     shape: str
     straight: float | None
     curved: float | None
     interacting: float | None = None
+    coupled: bool | None = None
+    coupling_gain: float | None = None
 
     def get_value(self, shape: str) -> float:
         """Return the likelihood with a shape; NaN if it was not fitted."""

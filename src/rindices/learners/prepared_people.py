@@ -21,12 +21,18 @@ class PreparedPeople(NamedTuple):
         Correlations of the regions in a reference population of healthy people.
     kinds : (R,), optional
         Code of what each region measures, such as thickness or volume; None if all measure the same.
+    trend : (N, R), optional
+        Where ``X`` is the mean of a person's visits: their change, as `reduce_visits` returns it.
+    n_visits : (N,), optional
+        Number of visits of each person; given together with ``trend``.
     """
 
     X: FloatArray
     y: IntArray
     reference: FloatArray | None = None
     kinds: IntArray | None = None
+    trend: FloatArray | None = None
+    n_visits: IntArray | None = None
 
     def complete(self, by_group: bool = True) -> "PreparedPeople":
         """Return the people with missing cells filled by what their other cells predict.
@@ -38,4 +44,6 @@ class PreparedPeople(NamedTuple):
 
     def take(self, rows: IntArray) -> "PreparedPeople":
         """Return some of the people."""
-        return self._replace(X=self.X[rows], y=self.y[rows])
+        trend = None if self.trend is None else self.trend[rows]
+        n_visits = None if self.n_visits is None else self.n_visits[rows]
+        return self._replace(X=self.X[rows], y=self.y[rows], trend=trend, n_visits=n_visits)

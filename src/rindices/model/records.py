@@ -45,7 +45,8 @@ class HeldOutLikelihoodRecord(Record):
     """Mean log-likelihood of the patients that members have not seen, by the shape of the patterns.
 
     ``shape`` is the shape of the members, 'straight', 'curved' or 'interacting'. ``below_best`` is how far the setting
-    is below the most likely one, with its standard error over members.
+    is below the most likely one, with its standard error over members. ``visits`` is 'coupled' or 'mean' where there
+    are repeat visits, and ``coupling_gain`` the gain in the likelihood of all visits of a patient by coupling them.
     """
 
     shape: str
@@ -54,6 +55,8 @@ class HeldOutLikelihoodRecord(Record):
     below_best: float | None = None
     below_best_se: float | None = None
     interacting: float | None = field(default=None, metadata=OMIT_EMPTY)
+    visits: str | None = field(default=None, metadata=OMIT_EMPTY)
+    coupling_gain: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, eq=False)

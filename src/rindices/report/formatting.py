@@ -45,6 +45,7 @@ def make_environment(unit: str = "") -> Environment:
         "csv": encode_csv_uri,
         "decimal": format_decimal,
         "join_and": join_with_and,
+        "measured": format_if_measured,
         "p_value": format_p_value,
         "percent": format_percent,
         "setting": describe_setting,
@@ -70,6 +71,15 @@ def format_signed(value: float, digits: int = 2) -> str:
 def format_decimal(value: float, digits: int = 2) -> str:
     """Return a number with a true minus."""
     return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def format_if_measured(value: float, kind: str = "decimal", digits: int = 2) -> str:
+    """Return a number as ``decimal``, ``signed`` or ``p_value``; 'n/a' where it is missing."""
+    if value != value:
+        return "n/a"
+    if kind == "p_value":
+        return "< 0.001" if value < 0.001 else format_p_value(value)
+    return format_signed(value, digits) if kind == "signed" else format_decimal(value, digits)
 
 
 def format_percent(share: float, digits: int = 0) -> str:

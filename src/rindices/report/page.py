@@ -76,8 +76,8 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
     Parameters
     ----------
     folder : path
-        What ``rindices fit --out`` or ``fit(..., out=...)`` has written. Where ``rindices associate`` has written
-        ``associations.tsv`` there, it is shown, too. Where no pattern was detected, the page says so.
+        What ``rindices fit --out`` or ``fit(..., out=...)`` has written. What ``rindices associate``, ``change`` and
+        ``predict`` have written there is shown, too. Where no pattern was detected, the page says so.
     with_ids : bool
         Write ``report_with_ids.html`` instead, in which people can be found by their id, with their covariates and
         the regions that speak for their R-indices. It must stay with those who may see the data.
@@ -154,6 +154,8 @@ def render_report(results: StudyResults, details: PersonDetails | None = None) -
         pair_charts=plot_index_pairs(results),
         member_chart=plot_member_agreement(results),
         associations=build_association_rows(results.associations),
+        change=results.change,
+        outcome=results.outcome,
         indices=shuffle_people(results.indices).round(4) if len(results.indices) <= _MAX_EMBEDDED_PEOPLE else None,
         methods=summarise_methods(results),
         made_with=results.model.card,

@@ -23,6 +23,12 @@ from rindices.model.records import (
     SelectionRecord,
     SettingRecord,
 )
+from rindices.report.follow_up_section import (
+    ChangeSection,
+    OutcomeSection,
+    read_change_section,
+    read_outcome_section,
+)
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts
@@ -58,6 +64,10 @@ class StudyResults:
         ``r1_low``, ``r1_high`` and so on, same rows as ``indices``; no columns in older studies.
     is_novel : (N,) or None
         Whether each person is novel.
+    change : ChangeSection or None
+        Where ``rindices change`` has written into the folder.
+    outcome : OutcomeSection or None
+        Where ``rindices predict`` has written into the folder.
     """
 
     model: FittedModel
@@ -71,6 +81,8 @@ class StudyResults:
     effects: pd.DataFrame | None = None
     interval_ends: pd.DataFrame = field(default_factory=pd.DataFrame)
     is_novel: BoolArray | None = None
+    change: ChangeSection | None = None
+    outcome: OutcomeSection | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -193,6 +205,8 @@ def read_study_results(folder: Path) -> StudyResults:
         effects=_read_effects(folder),
         interval_ends=indices[[name for name in _name_interval_ends(names) if name in indices]],
         is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
+        change=read_change_section(folder),
+        outcome=read_outcome_section(folder),
     )
 
 

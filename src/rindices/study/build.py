@@ -12,7 +12,13 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices._version import __version__
-from rindices.learners.ensemble import Member, choose_common_shape, rescale_consensus, select_usable_members
+from rindices.learners.ensemble import (
+    HeldOutLikelihood,
+    Member,
+    choose_common_shape,
+    rescale_consensus,
+    select_usable_members,
+)
 from rindices.learners.pattern_stability import PatternStability, assess_pattern_stability
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import CITATION, FittedModel
@@ -94,7 +100,15 @@ def _make_held_out_record(members: Sequence[Member], best: FloatArray, values: F
         interacting=_average([each.interacting for each in held_out]),
         below_best=_finite_or_none(float(differences.mean())),
         below_best_se=_finite_or_none(error),
+        visits=_describe_visits(held_out),
+        coupling_gain=_average([each.coupling_gain for each in held_out]),
     )
+
+
+def _describe_visits(held_out: Sequence[HeldOutLikelihood]) -> str | None:
+    """Return how repeat visits were used by most members; None without any."""
+    choices = [each.coupled for each in held_out if each.coupled is not None]
+    return None if not choices else "coupled" if 2 * sum(choices) > len(choices) else "mean"
 
 
 def _average(values: Sequence[float | None]) -> float | None:
@@ -164,7 +178,7 @@ def build_model(
     FittedModel
     """
     assert choice.best is not None
-    X, y, reference, kinds = people
+    X, y, reference, kinds = people[:4]
     completed = people.complete(by_group=False).X  # groups are compared below
     point = choice.evaluations[choice.best].point
     usable = select_usable_members(gathered[point])

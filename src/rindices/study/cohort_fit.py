@@ -18,7 +18,7 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference
 from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, encode_measures
+from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import (
@@ -45,6 +45,7 @@ from rindices.study.group_tests import Finding, make_number_record, run_group_te
 from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
 from rindices.study.store import RunStore
+from rindices.study.visits import prepare_first_visits, reduce_to_visits, resolve_visits
 from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
 from rindices.wording import get_wording
@@ -71,6 +72,8 @@ class CohortFit:
     reference : NormalReference, optional
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size in a cohort with thickness and other measures.
+    visits : {'first', 'mean', 'all'}, optional
+        What is learnt from repeat visits; see `resolve_visits`.
     """
 
     cohort: Cohort
@@ -83,17 +86,17 @@ class CohortFit:
     observer: StudyObserver = _NO_OBSERVER
     reference: NormalReference | None = None
     icv_for: str = DEFAULT_ICV_FOR
+    visits: str | None = None
 
     @limit_blas_threads()
     def __post_init__(self) -> None:
         if not self.cohort.n_controls or not self.cohort.n_patients:
             raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
         check_settings(self.cohort, self.model)
+        resolve_visits(self.cohort, self.visits, self.model.recipe)
         self.adjust = self.adjust or get_study_recipe(self.model.recipe).adjust
         self.preprocessing = Preprocessing.fit(self.cohort, self.harmonise, self.adjust, self.icv_for)
-        X, y = self.preprocessing.transform(self.cohort), self.cohort.is_patient.astype(np.intp)
-        reference = None if self.reference is None else self.reference.select(self.cohort.regions)
-        self.people = PreparedPeople(X, y, reference, encode_measures(self.cohort))
+        self.people = prepare_first_visits(self.cohort, self.preprocessing, self.reference)
         self.completed = self.people.complete()
         self.tests = run_group_tests(self.cohort, self.seed, self.adjust)
 
@@ -121,9 +124,16 @@ class CohortFit:
         gathered, choice = self._train(model, LocalEngine(1), _NO_OBSERVER, min_concordance=0.0)
         return self._build(model, gathered, choice, Finding.MEAN_DIFFERENCE, failed)
 
-    def _select_people(self, recipe: str) -> PreparedPeople:
+    def _select_people(self, recipe: str, visits: str = "first") -> PreparedPeople:
         """Return the people, with missing cells only for recipes that can use the others."""
-        return self.people if get_study_recipe(recipe).uses_measured_cells else self.completed
+        if visits == "first":
+            return self.people if get_study_recipe(recipe).uses_measured_cells else self.completed
+        people = reduce_to_visits(self.people, self.cohort, self.preprocessing, visits)
+        return people if get_study_recipe(recipe).uses_measured_cells else people.complete()
+
+    def _get_visits(self, recipe: str) -> str | None:
+        """Return what the study says of visits; the mean difference, with which a study may end, decides by itself."""
+        return self.visits if recipe == self.model.recipe or self.visits != "all" else None
 
     def _list_numbers(self) -> tuple[int, ...]:
         """Return the numbers of patterns to try: those that the study names, else those next to the test's."""
@@ -139,10 +149,11 @@ class CohortFit:
         min_concordance: float = MIN_STABLE_CONCORDANCE,
     ) -> tuple[dict[GridPoint, list[Member]], SelectionResult]:
         """Train all settings of a model and choose among them."""
-        key = make_data_key(self.cohort, self.harmonise, self.adjust, self.reference, self.icv_for)
+        visits = resolve_visits(self.cohort, self._get_visits(model.recipe), model.recipe)
+        key = make_data_key(self.cohort, self.harmonise, self.adjust, self.reference, self.icv_for, visits)
         plan = make_plan(model, self.seed, key)
-        people = self._select_people(model.recipe)
-        patients = people.X[people.y == 1]
+        people = self._select_people(model.recipe, visits)
+        patients = self._select_people(model.recipe).X[people.y == 1]
         watcher = _SettingWatcher(plan, self.store, patients, observer)
         run_plan(plan, people, self.store, engine, replace(observer, on_progress=watcher.update))
         gathered = gather_members(plan, self.store)
@@ -222,12 +233,13 @@ def fit_cohort(
     adjust: str | None = None,
     observer: StudyObserver = _NO_OBSERVER,
     reference: NormalReference | None = None,
+    visits: str | None = None,
 ) -> FittedModel:
     """Train what the store lacks, choose a setting and build the model.
 
     Parameters
     ----------
-    cohort, model, seed, store, engine, harmonise, adjust, observer, reference
+    cohort, model, seed, store, engine, harmonise, adjust, observer, reference, visits
         See `CohortFit`.
     workers : int
         Number of processes of this machine, where no engine is given.
@@ -242,7 +254,8 @@ def fit_cohort(
         If the study ends without a model.
     """
     engine = engine or LocalEngine(workers)
-    return CohortFit(cohort, model, seed, store, engine, harmonise, adjust, observer, reference).run()
+    fit = CohortFit(cohort, model, seed, store, engine, harmonise, adjust, observer, reference, visits=visits)
+    return fit.run()
 
 
 @dataclass

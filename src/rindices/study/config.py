@@ -45,6 +45,7 @@ class DataConfig(_ConfigSection):
     icv_for: Literal["volume", "all"] = "volume"
     id: str | None = None
     session: str | None = None
+    visits: Literal["first", "mean", "all"] | None = None
     participants_id: str | None = None
     exclude: tuple[str, ...] = ()
     include: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from rindices.study.engines.base import count_processes
 from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.recipes import get_study_recipe
 from rindices.study.store import RunStore
+from rindices.study.visits import prepare_first_visits, reduce_to_visits, resolve_visits
 from rindices.tables.cohort import Cohort
 
 MAX_TIMED_PEOPLE = 2_000
@@ -46,6 +47,7 @@ def estimate_run_time(
     adjust: str | None = None,
     reference: NormalReference | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
+    visits: str | None = None,
 ) -> RunEstimate:
     """Return what would run and roughly for how long: by the size of the table, or after timing one member.
 
@@ -65,6 +67,8 @@ def estimate_run_time(
     reference : NormalReference, optional
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size in a cohort with thickness and other measures.
+    visits : {'first', 'mean', 'all'}, optional
+        What is learnt from repeat visits.
 
     Returns
     -------
@@ -73,16 +77,16 @@ def estimate_run_time(
     adjust = adjust or get_study_recipe(model.recipe).adjust
     if model.patterns is None:
         model = model.model_copy(update={"patterns": TYPICAL_PATTERNS})
-    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust, reference, icv_for))
+    visits = resolve_visits(cohort, visits, model.recipe)
+    plan = make_plan(model, seed, make_data_key(cohort, harmonise, adjust, reference, icv_for, visits))
     store = RunStore(runs) if runs.is_dir() else None
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes = count_processes(workers, len(missing))
     seconds = 0.0
     if missing:
-        X = Preprocessing.fit(cohort, harmonise, adjust, icv_for).transform(cohort)
-        people = PreparedPeople(
-            X, cohort.is_patient.astype(np.intp), None if reference is None else reference.select(cohort.regions)
-        )
+        preprocessing = Preprocessing.fit(cohort, harmonise, adjust, icv_for)
+        people = prepare_first_visits(cohort, preprocessing, reference)
+        people = reduce_to_visits(people, cohort, preprocessing, visits)
         seconds = sum(_estimate_set_seconds(missing, people)) / n_processes
     return RunEstimate(
         settings=len({work.point for work in plan}),

@@ -32,6 +32,7 @@ def fit(
     harmonise: str | None = None,
     adjust: str | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
+    visits: str | None = None,
     reference: NormalReference | str | Path | None = None,
     seed: int = 0,
     workers: int = -1,
@@ -48,7 +49,7 @@ def fit(
     Parameters
     ----------
     cohort : Cohort
-        With controls and patients. Of people with several scans, the first one is used.
+        With controls and patients. People may have several scans (``visits``).
     patterns : int or sequence of int, optional
         Numbers of patterns M to try. Left out, the numbers next to the one that the permutation test finds. A single
         number is trained whatever the tests say.
@@ -71,6 +72,10 @@ def fit(
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size where a cohort has thickness and other measures: all but thickness, or
         all.
+    visits : {'first', 'mean', 'all'}, optional
+        What is learnt from repeat visits: the first visit of each person, the mean of visits, or all of them, with the
+        change between visits coupled to the patterns if that makes held-out patients more likely. Left out, ``all``;
+        for other recipes than ``default``, ``mean``. The model applies to one visit.
     reference : NormalReference, path or 'muse', optional
         Healthy people elsewhere whose correlations of regions help where controls are few: a `NormalReference`, a file
         that it wrote, or ``muse``, which comes with the package. A reference that does not fit gets no weight.
@@ -112,8 +117,8 @@ def fit(
         "correlated": correlated,
         "recipe_changes": dict(recipe_changes or {}),
     }
-    data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for}
-    cohort, problems = keep_training_scans(cohort, [])
+    data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "visits": visits}
+    cohort, problems = keep_training_scans(cohort, [], visits)
     imputed = Findings()
     report_imputed(cohort.covariates, cohort.people[ID].tolist(), "covariates", imputed)
     study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")

@@ -39,8 +39,12 @@ EFFECT_COLUMN_DESCRIPTIONS = {
     "p": "Two-sided p-value, not corrected for the number of regions.",
     "q": "False discovery rate (Benjamini and Hochberg) over the regions.",
 }
-DERIVED_FILES = ("associations.tsv", "associations.json")
-"""Files of ``rindices associate``, which a report in the same folder shows."""
+DERIVED_FILES = (
+    *("associations.tsv", "associations.json", "change_groups.png", "outcome.png"),
+    *(f"change_{name}.{suffix}" for name in ("groups", "retest", "trial") for suffix in ("tsv", "json")),
+    *(f"outcome_{name}.{suffix}" for name in ("effects", "concordance", "survival") for suffix in ("tsv", "json")),
+)
+"""Files of ``rindices associate``, ``change`` and ``predict``, which a report in the same folder shows."""
 
 
 def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:

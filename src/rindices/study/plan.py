@@ -70,12 +70,14 @@ def make_data_key(
     adjust: str | None = None,
     reference: NormalReference | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
+    visits: str = "first",
 ) -> str:
-    """Return the key of the training data: the cohort, its harmonisation and adjustment, and the reference."""
+    """Return the key of the training data: the cohort, its harmonisation, adjustment and visits, and the reference."""
     mode, scale = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
     sites = "" if mode == "none" else f"-{mode}"
     scale = "" if scale == "linear" else f"-{scale}"
     measures = "" if encode_measures(cohort) is None else f"-measures-{icv_for}"
+    measures += "" if visits == "first" else f"-visits-{visits}"
     return cohort.fingerprint() + sites + scale + measures + ("" if reference is None else f"-{reference.digest}")
 
 

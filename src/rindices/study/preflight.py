@@ -11,26 +11,31 @@ from rindices.study.recipes import get_study_recipe
 from rindices.study.reference import read_reference
 from rindices.study.sample_size import check_sample_size
 from rindices.tables.cohort import Cohort
-from rindices.tables.sessions import keep_first_scans
+from rindices.tables.sessions import attach_visits, keep_first_scans
 
 
-def keep_training_scans(cohort: Cohort, problems: Sequence[Problem]) -> tuple[Cohort, list[Problem]]:
-    """Return the scans that are used for training, and the problems of the table with a note about the others.
+def keep_training_scans(
+    cohort: Cohort, problems: Sequence[Problem], visits: str | None = None
+) -> tuple[Cohort, list[Problem]]:
+    """Return the scans that are used for training, and the problems of the table with a note about repeat visits.
 
     Parameters
     ----------
     cohort : Cohort
     problems : sequence of Problem
         Found while the table was read.
+    visits : {'first', 'mean', 'all'}, optional
+        Scans to learn from; left out, all.
 
     Returns
     -------
     cohort : Cohort
-        The first scan of each person.
+        The first scan of each person, unless ``visits`` is 'first' with all others as its ``visits``.
     problems : list of Problem
     """
     repeated = [problem for problem in problems if problem.code is ProblemCode.REPEATED_SCANS]
-    cohort, notes = keep_first_scans(cohort, repeated[0].where if repeated else "")
+    select = keep_first_scans if visits == "first" else attach_visits
+    cohort, notes = select(cohort, repeated[0].where if repeated else "")
     return cohort, [*notes, *(problem for problem in problems if not notes or problem not in repeated)]
 
 

@@ -74,6 +74,8 @@ class StudyRecipe:
         What to try where no setting is stable.
     uses_measured_cells : bool
         Whether it learns from people with missing cells. For other recipes they are filled by what the others predict.
+    couples_visits : bool
+        Whether it learns from the change between repeat visits. Other recipes take the mean of visits.
     adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
     learn_weights : callable, optional
@@ -93,6 +95,7 @@ class StudyRecipe:
     get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
     advice: str = "Try fewer patterns, or more people."
     uses_measured_cells: bool = False
+    couples_visits: bool = False
     adjust: str | None = None
     learn_weights: WeightLearner | None = None
     summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
@@ -248,6 +251,7 @@ register_recipe(
         estimate_seconds=_estimate_trajectory_seconds,
         get_subsample_share=_get_contrastive_share,
         uses_measured_cells=True,
+        couples_visits=True,
     )
 )
 register_recipe(

@@ -116,6 +116,7 @@ def _fit_or_write_null_result(
     fit = CohortFit(
         *(cohort, study.model, study.run.seed, store, engine or make_engine(study.run)),
         *(data.harmonise, data.adjust, observer, reference, data.icv_for),
+        visits=data.visits,
     )
     try:
         return fit.run(), fit.tests.effects

@@ -172,7 +172,7 @@ _MemberRecord = tuple[
     TrainingOutcome,
     int,
     tuple[float, float, float | None] | None,
-    tuple[str, float | None, float | None, float | None] | None,
+    tuple[str, float | None, float | None, float | None, bool | None, float | None] | None,
 ]
 
 

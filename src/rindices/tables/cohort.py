@@ -35,6 +35,9 @@ class Cohort:
         Format of the table: ``dlmuse``, ``freesurfer``, ...
     unit : str
         Unit of the regions, guessed from their magnitude.
+    visits : Cohort or None
+        All scans of the same people, if patterns are learnt from repeat visits; the rows of this cohort are then the
+        first scans.
     """
 
     volumes: pd.DataFrame
@@ -42,6 +45,7 @@ class Cohort:
     covariates: pd.DataFrame
     source: str = "table"
     unit: str = "unknown"
+    visits: "Cohort | None" = None
 
     def __len__(self) -> int:
         return len(self.people)
@@ -97,7 +101,10 @@ class Cohort:
         positions = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
         frames = (self.volumes, self.people, self.covariates)
         volumes, people, covariates = (frame.iloc[positions].reset_index(drop=True) for frame in frames)
-        return Cohort(volumes, people, covariates, self.source, self.unit)
+        visits = self.visits
+        if visits is not None:
+            visits = visits.take(visits.people[ID].isin(people[ID]).to_numpy())
+        return Cohort(volumes, people, covariates, self.source, self.unit, visits)
 
     def fingerprint(self) -> str:
         """Hash everything that training uses: people, groups, covariates, regions and volumes.
@@ -112,6 +119,8 @@ class Cohort:
             digest.update(json.dumps([list(frame.columns), _to_json_cells(frame)]).encode())
         digest.update(json.dumps(self.regions).encode())
         digest.update(np.ascontiguousarray(self.volumes.to_numpy(dtype="<f8")).tobytes())
+        if self.visits is not None:
+            digest.update(self.visits.fingerprint().encode())
         return digest.hexdigest()
 
     def _is_in_group(self, label: str) -> BoolArray:

@@ -1,13 +1,16 @@
-"""Several scans of a person: training uses the first one."""
+"""Several scans of a person: the first one, or all of them in their order."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
+from rindices._typing import FloatArray
 from rindices.errors import Findings, Problem, ProblemCode, Severity, format_count, join_names
-from rindices.tables.cohort import ID, SESSION, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.validation.ids import normalise_session
 
 
@@ -45,6 +48,57 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
     )
     cure = "Use apply for the other sessions, or give the rows of another session to fit"
     return cohort.take(rows), [Problem(Severity.NOTE, what, where, cure, ProblemCode.REPEATED_SCANS)]
+
+
+def attach_visits(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:
+    """Return the first scan of each person, with all scans as ``visits``.
+
+    Scans at which a person belongs to another group than at the first one are left out.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    where : str
+        The file, for the message.
+
+    Returns
+    -------
+    cohort : Cohort
+        With one row per person; unchanged if no one has several.
+    problems : list of Problem
+        A note with the number of people and of scans; empty if no one has several.
+    """
+    first = keep_first_scans(cohort)[0]
+    if first is cohort:
+        return cohort, []
+    visits = cohort
+    if GROUP in cohort.people:
+        groups = cohort.people[ID].map(first.people.set_index(ID)[GROUP])
+        visits = cohort.take((cohort.people[GROUP] == groups).to_numpy(dtype=bool))
+    n_changed = len(cohort) - len(visits)
+    changed = f", without {format_count(n_changed, 'scan')} at which the group has changed" if n_changed else ""
+    what = f"patterns are learnt from {len(visits):,} scans of {format_count(len(first), 'person', 'people')}{changed}"
+    cure = "Use --visits first to learn from the first session of each person alone"
+    return replace(first, visits=visits), [Problem(Severity.NOTE, what, where, cure, ProblemCode.REPEATED_SCANS)]
+
+
+def find_visit_times(visits: Cohort) -> FloatArray:
+    """Return the time of each scan (V,): a covariate that grows from scan to scan in everyone, as age does.
+
+    Without such a covariate, the number of the scan in the order of the sessions.
+    """
+    keys = [make_session_key(str(session)) for session in visits.people[SESSION]]
+    ids = visits.people[ID].to_numpy()
+    order = np.array(sorted(range(len(visits)), key=lambda row: (str(ids[row]), keys[row])), dtype=np.intp)
+    is_same_person = ids[order][1:] == ids[order][:-1]
+    for name in visits.covariates:
+        if pd.api.types.is_numeric_dtype(visits.covariates[name]):
+            times: FloatArray = visits.covariates[name].to_numpy(dtype=float)
+            if (np.diff(times[order])[is_same_person] > 0).all():
+                return times
+    numbers = np.empty(len(visits))
+    numbers[order] = pd.Series(ids[order]).groupby(ids[order]).cumcount().to_numpy()
+    return numbers
 
 
 def warn_repeated_scans(ids: Sequence[str], where: str, findings: Findings) -> None:

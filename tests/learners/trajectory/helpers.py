@@ -7,6 +7,7 @@ import numpy as np
 from rindices._typing import FloatArray, IntArray
 
 N_REGIONS = 30
+RETEST_SD = 0.15
 
 
 class UnfoldingCohort(NamedTuple):
@@ -38,3 +39,33 @@ def simulate_unfolding(
         expressed = np.clip((severity[:, None] - onset) / (1 - onset), 0, 1)
         shifts[n_controls:, regions] -= 3.0 * growth[:, None] * expressed
     return cohort
+
+
+class FollowedCohort(NamedTuple):
+    """Visits of people (V, R), their person (V,) and time (V,), labels (N,) and the patients' first severities."""
+
+    visits: FloatArray
+    person: IntArray
+    times: FloatArray
+    y: IntArray
+    z: FloatArray
+    patterns: FloatArray
+
+
+def simulate_followed(growth: float, seed: int = 0, n_controls: int = 60, n_patients: int = 80) -> FollowedCohort:
+    """Return people with one to three visits at uneven times; severities grow by up to ``growth`` until the last."""
+    rng = np.random.default_rng(seed)
+    n_people, patterns = n_controls + n_patients, np.zeros((2, N_REGIONS))
+    patterns[0, :10], patterns[1, 8:18] = -1.5, -1.5
+    loadings = rng.normal(size=(N_REGIONS, 3))
+    noise = loadings @ loadings.T / 4 + 0.5 * np.eye(N_REGIONS)
+    anatomy = rng.multivariate_normal(np.zeros(N_REGIONS), noise, n_people)
+    n_visits = rng.choice([1, 2, 3], n_people, p=[0.1, 0.3, 0.6])
+    person = np.repeat(np.arange(n_people), n_visits)
+    times = np.concatenate([np.sort(rng.random(number)) for number in n_visits])
+    z, rates = rng.random((n_patients, 2)) * (1 - growth), rng.random((n_patients, 2)) * growth
+    visits = anatomy[person] + RETEST_SD * rng.normal(size=(len(person), N_REGIONS))
+    is_ill = person >= n_controls
+    patient = person[is_ill] - n_controls
+    visits[is_ill] += (z[patient] + rates[patient] * times[is_ill, None]) @ patterns
+    return FollowedCohort(visits, person, times, np.repeat([0, 1], [n_controls, n_patients]), z, patterns)

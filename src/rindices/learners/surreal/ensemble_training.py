@@ -65,7 +65,7 @@ class TrainingData:
     @classmethod
     def from_people(cls, people: PreparedPeople, n_patterns: int, recipe: Recipe) -> TrainingData:
         """Return the training data of people in any order."""
-        X, y, reference, _ = people.take(np.argsort(people.y, kind="stable"))
+        X, y, reference = people.take(np.argsort(people.y, kind="stable"))[:3]
         head = initialise_contrastive_head(X, y == 1, n_patterns, recipe.straighten)
         return cls(recipe, X, head, head.prepare(X), y, reference)
 

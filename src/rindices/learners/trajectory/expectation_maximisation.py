@@ -100,7 +100,7 @@ def fit_trajectories(
     is_complete = not np.isnan(controls).any()
     if shape == "interacting" and start.interaction is None:
         start = start._replace(interaction=np.zeros_like(start.correlation))
-    model, variances = start, _initialise_variances(start)
+    model, variances = start, initialise_variances(start)
     best = TrajectoryFit(start, 0, _compute_mean_likelihood(held_out, start))
     for iteration in range(1, (n_iterations or MAX_ITERATIONS[shape]) + 1):
         sums = PatientSums.compute(patients, model)
@@ -139,14 +139,26 @@ def update_model(
     model : TrajectoryModel
     variances : (M, R)
     """
-    cross, gram = model.combine(sums.cross), _compute_gram(model, sums)
+    cross, gram = model.combine(sums.cross), compute_gram(model, sums)
     if rho == 1.0:
-        model = model._replace(common=_update_common_steps(model, cross, gram))
+        model = model._replace(common=update_common_steps(model, cross, gram))
     steps, variances = _update_steps(model, variances, cross, gram, rho)
     model = model._replace(steps=steps)
     if model.interaction is not None:
         model = model._replace(interaction=_update_interaction(model, sums))
-        cross, gram = model.combine(sums.cross), _compute_gram(model, sums)
+        cross, gram = model.combine(sums.cross), compute_gram(model, sums)
+    return update_variation(model, sums, control_sums, cross, gram, target), variances
+
+
+def update_variation(
+    model: TrajectoryModel,
+    sums: PatientSums,
+    control_sums: ControlSums,
+    cross: FloatArray,
+    gram: FloatArray,
+    target: ReferenceTarget | None = None,
+) -> TrajectoryModel:
+    """Return the model with normal variation and the copula of the severities estimated again."""
     flat = model.flat_steps
     explained = cross @ flat
     scatter = control_sums.scatter + sums.scatter - explained - explained.T + flat.T @ gram @ flat
@@ -154,11 +166,10 @@ def update_model(
     noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
     if target is not None:
         noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
-    correlation = _estimate_correlation(sums, len(steps))
-    return model._replace(noise=noise, correlation=correlation), variances
+    return model._replace(noise=noise, correlation=_estimate_correlation(sums, len(model.steps)))
 
 
-def _compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
+def compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
     """Return the sum over patients of E[basis basis'], (M * K, M * K)."""
     basis = model.point_basis
     return np.asarray((basis * sums.point_weights[:, None]).T @ basis)
@@ -176,7 +187,7 @@ def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel
     return float(compute_log_likelihood(patients, model).mean())
 
 
-def _initialise_variances(model: TrajectoryModel) -> FloatArray:
+def initialise_variances(model: TrajectoryModel) -> FloatArray:
     """Return prior variances (M, R), the same for all regions of a pattern."""
     mean = (model.steps**2).sum(axis=1).mean(axis=1) / (model.common**2).sum(axis=1)
     return np.repeat(mean[:, None], model.steps.shape[2], axis=1)
@@ -194,7 +205,7 @@ def _update_steps(
     """
     steps, variances = model.steps.copy(), variances.copy()
     for m, common in enumerate(model.common):
-        root, unexplained = _isolate_pattern(m, steps, cross, gram)
+        root, unexplained = isolate_pattern(m, steps, cross, gram)
         prior = rho * np.outer(common, common) + (1.0 - rho) * np.diag(common**2)
         scales, basis = np.linalg.eigh(root.T @ prior @ root)
         raw = basis.T @ solve_triangular(root, unexplained, lower=True)
@@ -206,20 +217,25 @@ def _update_steps(
             shrunk[k] = solution * tau
             squares += shrunk[k] ** 2 / scales[k]
             determined += np.clip(diagonal * tau, 0.0, 1.0)
-        change = squares / np.maximum(determined, 1e-12) / variances[m]
-        variances[m] *= np.clip(change, 1.0 / _MAX_VARIANCE_CHANGE, _MAX_VARIANCE_CHANGE)
-        np.maximum(variances[m], _MIN_PRIOR_VARIANCE, out=variances[m])
+        variances[m] = update_prior_variances(variances[m], squares, determined)
         steps[m] = solve_triangular(root.T, basis @ shrunk, lower=False)
     return steps, variances
 
 
-def _update_common_steps(model: TrajectoryModel, cross: FloatArray, gram: FloatArray) -> FloatArray:
+def update_prior_variances(variances: FloatArray, squares: FloatArray, determined: FloatArray) -> FloatArray:
+    """Return the variances (R,) by MacKay's rule, from squared steps and the number that the data determine."""
+    change = squares / np.maximum(determined, 1e-12) / variances
+    variances = variances * np.clip(change, 1.0 / _MAX_VARIANCE_CHANGE, _MAX_VARIANCE_CHANGE)
+    return np.maximum(variances, _MIN_PRIOR_VARIANCE)
+
+
+def update_common_steps(model: TrajectoryModel, cross: FloatArray, gram: FloatArray) -> FloatArray:
     """Return the most likely common steps (M, K) of straight patterns; none is negative."""
     common = model.common.copy()
     for m, before in enumerate(model.common):
         pattern = before @ model.steps[m] / (before @ before)
         weights = np.linalg.solve(model.noise, pattern)
-        root, unexplained = _isolate_pattern(m, model.steps, cross, gram)
+        root, unexplained = isolate_pattern(m, model.steps, cross, gram)
         target = solve_triangular(root, unexplained @ weights / (pattern @ weights), lower=True)
         solution = nnls(root.T, target)[0]
         if solution.sum() > 0:
@@ -227,7 +243,7 @@ def _update_common_steps(model: TrajectoryModel, cross: FloatArray, gram: FloatA
     return common
 
 
-def _isolate_pattern(m: int, steps: FloatArray, cross: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+def isolate_pattern(m: int, steps: FloatArray, cross: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the Cholesky factor (K, K) of the information on a pattern's steps, and their right-hand side (K, R).
 
     The right-hand side is the sum of E[basis] x', less what the other patterns explain.
