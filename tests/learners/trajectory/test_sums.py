@@ -137,4 +137,4 @@ def test_expected_variance_is_the_mean_over_patients_of_the_model(model: Traject
     noise = rng.multivariate_normal(np.zeros(N_REGIONS), model.noise, size=4_000)
     people = compute_changes(model)[drawn] + noise
     error = np.square(head.infer(people) - points[drawn]).mean(axis=0)  # of posterior means it is the variance
-    np.testing.assert_allclose(head.expected_variance, error, rtol=0.1)
+    np.testing.assert_allclose(head.expected_variance, error, rtol=0.2)  # a mean over 128 draws
