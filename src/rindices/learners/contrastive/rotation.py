@@ -9,7 +9,7 @@ Shape letters: N people, R regions, M patterns.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -39,9 +39,9 @@ class LikelihoodWeights(NamedTuple):
 
 
 class LossTerm(NamedTuple):
-    """A loss and its gradient (M, M) with respect to the unmixing B."""
+    """A loss and its gradient (M, M) with respect to the unmixing B, or those of many unmixings."""
 
-    loss: float
+    loss: Any
     gradient: FloatArray
 
 
@@ -115,7 +115,7 @@ def _compute_rotation_loss(
         (weights.regions, compute_sparsity_loss(inverse, patterns, logdet)),
     )
     gradient = np.sum([weight * term.gradient for weight, term in terms], axis=0)
-    return LossTerm(sum(weight * term.loss for weight, term in terms), gradient)
+    return LossTerm(float(sum(weight * term.loss for weight, term in terms)), gradient)
 
 
 def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> LossTerm:
@@ -130,16 +130,18 @@ def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> LossTerm:
     return LossTerm(loss, (slope.T @ white - (slope * s).sum(axis=0)[:, None] * unit) / norm)
 
 
-def compute_dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: float) -> LossTerm:
-    """Minus half the log determinant of the severities' correlation, per person."""
-    norm = np.linalg.norm(unmixing, axis=1, keepdims=True)
-    return LossTerm(float(np.log(norm).sum() - logdet), unmixing / norm**2 - inverse.T)
+def compute_dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: FloatArray | float) -> LossTerm:
+    """Minus half the log determinant of the severities' correlation, per person; for many unmixings (..., M, M)."""
+    norm = np.linalg.norm(unmixing, axis=-1, keepdims=True)
+    gradient = unmixing / norm**2 - np.swapaxes(inverse, -1, -2)
+    return LossTerm(np.log(norm).sum(axis=(-1, -2)) - logdet, gradient)
 
 
-def compute_sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: float) -> LossTerm:
-    """Minus the log-likelihood of logistic pattern entries: small for sparse patterns."""
+def compute_sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: FloatArray | float) -> LossTerm:
+    """Minus the log-likelihood of logistic pattern entries: small for sparse patterns; for inverses (..., M, M)."""
     rotated = patterns @ inverse
     half = 0.5 * np.abs(rotated)
-    loss = 2.0 * float((half + np.log1p(np.exp(-2.0 * half))).sum()) + len(patterns) * logdet
-    slope = len(patterns) * np.eye(len(inverse)) - inverse.T @ patterns.T @ np.tanh(0.5 * rotated)
-    return LossTerm(loss, slope @ inverse.T)
+    loss = 2.0 * (half + np.log1p(np.exp(-2.0 * half))).sum(axis=(-1, -2)) + len(patterns) * logdet
+    transposed = np.swapaxes(inverse, -1, -2)
+    slope = len(patterns) * np.eye(inverse.shape[-1]) - transposed @ (patterns.T @ np.tanh(0.5 * rotated))
+    return LossTerm(loss, slope @ transposed)

@@ -107,7 +107,8 @@ def refine_patterns(patients: PeopleMoments, patterns: FloatArray, noise: FloatA
         x = np.linalg.solve(noise, d)
         precision = np.linalg.inv(cov)
         posterior_cov = np.linalg.inv(d.T @ x + precision)
-        weights, offset = x @ posterior_cov, mean @ precision @ posterior_cov  # s = person @ weights + offset
+        weights: FloatArray = np.asarray(x @ posterior_cov)  # s = person @ weights + offset
+        offset = mean @ precision @ posterior_cov
         projected, spread = patients.project(weights)
         mean = projected + offset
         cov = spread + posterior_cov
