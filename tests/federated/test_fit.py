@@ -7,13 +7,12 @@ import pytest
 
 import rindices as ri
 from rindices.errors import StudyError
-from rindices.experiments.tasks import TASKS
 from rindices.federated.run import FederatedResult, run_federated_study
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
-from tests.federated.sites import MEMBERS, make_transport, simulate_people, split_cohort
+from tests.federated.sites import MEMBERS, make_transport, simulate_people, simulate_study, split_cohort
 
 MODEL = ModelConfig(patterns=(2, 3), members=MEMBERS)
 
@@ -54,7 +53,7 @@ def test_known_severities_are_found() -> None:
     result = fit_sites(1)
     assert result.model is not None
     assert result.model.n_patterns == 3
-    simulated = simulate_few_regions(TASKS["small"], 0)
+    simulated = simulate_study()
     indices = result.model.apply(simulated.cohort)[result.model.index_names].to_numpy()
     assert pattern_c_index(simulated.truth, indices[simulated.cohort.is_patient]).mean > 0.8
 
@@ -80,7 +79,7 @@ def _take(cohort: Cohort, n_controls: int, n_patients: int, used: set[int]) -> C
 
 def test_unequal_sites_end_right() -> None:
     """One site has no patients, one has 25 people."""
-    simulated, used = simulate_few_regions(TASKS["small"], 0), set[int]()
+    simulated, used = simulate_study(), set[int]()
     cohort = simulated.cohort
     sites = {
         "controls-only": _take(cohort, 50, 0, used),
@@ -95,7 +94,7 @@ def test_unequal_sites_end_right() -> None:
 
 
 def test_no_difference_is_a_result() -> None:
-    cohort = simulate_few_regions(TASKS["null"], 3).cohort
+    cohort = simulate_few_regions("null", 3).cohort
     result = run_federated_study(make_transport(split_cohort(cohort, 2)), ModelConfig(members=2))
     assert result.model is None
     assert result.finding == "no_difference"

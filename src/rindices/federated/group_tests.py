@@ -31,10 +31,13 @@ from rindices.selection.dimensions import (
 from rindices.selection.group_difference import GroupTest, compute_min_p, smallest_detectable_effect
 from rindices.study.group_tests import GroupTests
 
-N_EXCHANGES = 499
+N_EXCHANGES = 199
+"""Exchanges of labels at most."""
 _N_BLOCKS = 5  # of the smaller group
-_MAX_DIRECTIONS = 50
+_N_LEADING = 50  # directions in which means and variances are compared
 _SHRINKAGE = 0.5  # of the metric towards the identity
+_N_EARLY = 60  # labellings, the observed one included, after which a clear test ends
+_CLEARLY_NOT = 0.3
 _EPSILON = 1e-12
 
 
@@ -47,8 +50,11 @@ class BlockSums(NamedTuple):
     total, squares : (B, R)
         Of residuals.
     products : (B, D, D)
-        Of scores in leading directions.
+        Of scores.
     directions : (R, D)
+        Scores are residuals times directions; D is R.
+    leading : (D, K)
+        Combinations of scores in which means and variances are compared.
     is_patient : (B,)
     """
 
@@ -57,6 +63,7 @@ class BlockSums(NamedTuple):
     squares: FloatArray
     products: FloatArray
     directions: FloatArray
+    leading: FloatArray
     is_patient: BoolArray
 
     def compute_statistics(self, is_patient: BoolArray) -> FloatArray:
@@ -66,10 +73,10 @@ class BlockSums(NamedTuple):
         errors = [(squares / n - mean**2) / n for (n, _, squares, _), mean in zip(groups, means, strict=True)]
         squared_t = (means[0] - means[1]) ** 2 / np.maximum(errors[0] + errors[1], _EPSILON)
         covariances = [
-            products / n - np.outer(mean @ self.directions, mean @ self.directions)
+            self.leading.T @ (products / n - np.outer(mean @ self.directions, mean @ self.directions)) @ self.leading
             for (n, _, _, products), mean in zip(groups, means, strict=True)
         ]
-        shift = (means[0] - means[1]) @ self.directions
+        shift = (means[0] - means[1]) @ self.directions @ self.leading
         length = sum(np.trace(each) / n for each, (n, *_) in zip(covariances, groups, strict=True))
         spread = [max(float(np.trace(each)), _EPSILON) / len(each) for each in covariances]
         excess = np.linalg.eigvalsh(covariances[0] / spread[0] - covariances[1] / spread[1])[-1]
@@ -90,8 +97,11 @@ class BlockSums(NamedTuple):
         scatter = controls - n_controls * np.outer(centre, centre)
         cross = np.outer(mean, centre)
         second = patients / n_patients - cross - cross.T + np.outer(centre, centre)
-        shrunk = shrink_normal_scatter(scatter, int(n_controls))
-        return GroupContrast(shrunk + 1e-9 * np.eye(len(shrunk)), second, np.ones(len(shrunk)))
+        scale = np.sqrt(np.maximum(np.diag(scatter) / n_controls, 0.0))
+        scale = np.where(scale > 1e-9 * scale.max(), scale, 1.0)
+        units = np.outer(scale, scale)
+        shrunk = shrink_normal_scatter(scatter / units, int(n_controls)) + 1e-9 * np.eye(len(scale))
+        return GroupContrast(shrunk, second / units, scale)
 
     def remove_directions(self, n_directions: int) -> "BlockSums":
         """Remove the directions of largest excess from everyone."""
@@ -100,7 +110,7 @@ class BlockSums(NamedTuple):
         contrast = self.compute_contrast(self.is_patient)
         size = len(contrast.scale)
         top = eigh(contrast.patients, contrast.controls, subset_by_index=[size - n_directions, size - 1])[1]
-        keep = np.eye(size) - top @ (contrast.controls @ top).T
+        keep = np.eye(size) - (top / contrast.scale[:, None]) @ (contrast.controls @ top).T * contrast.scale
         products = np.einsum("ij,bik,kl->bjl", keep, self.products, keep)
         return self._replace(products=products, directions=self.directions @ keep)
 
@@ -138,8 +148,8 @@ def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Blo
     n_blocks = {group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller)) for group in GROUPS}
     scale = np.sqrt(np.maximum(np.diag(covariance), _EPSILON))
     variances, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    directions = vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE)
-    directions = (directions / scale[:, None])[:, -_MAX_DIRECTIONS:]
+    leading = vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE)
+    directions = np.diag(1.0 / scale)
     settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
     arrays = {"centre": centre, "coefficients": coefficients, "directions": directions}
     total = rounds.ask(kinds.BLOCKS, settings, arrays)
@@ -152,6 +162,7 @@ def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Blo
         total.arrays["squares"][is_used],
         unpack_symmetric(total.arrays["products"])[is_used],
         directions,
+        np.ascontiguousarray(leading[:, -_N_LEADING:]),
         is_patient[is_used],
     )
 
@@ -169,21 +180,36 @@ def _exchange_labels(is_patient: BoolArray, number: int, rng: np.random.Generato
 
 
 def _test_difference(blocks: BlockSums, labels: list[BoolArray]) -> GroupTest:
-    table = np.array([blocks.compute_statistics(each) for each in [blocks.is_patient, *labels]])
+    """Compare the four statistics with those under exchanged labels; a clear result ends the test early."""
+    rows = [blocks.compute_statistics(blocks.is_patient)]
+    for each in labels:
+        rows.append(blocks.compute_statistics(each))
+        if len(rows) == _N_EARLY and compute_min_p(np.array(rows)) > _CLEARLY_NOT:
+            break
+    table = np.array(rows)
     p_values = (table >= table[0]).mean(axis=0)
-    return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(labels))
+    return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(rows) - 1)
+
+
+def _test_dimension(blocks: BlockSums, labels: list[BoolArray], n_removed: int) -> DimensionTest:
+    """Compare the excess with that under exchanged labels; see `rindices.selection.dimensions` for the early end."""
+    values = [compute_excess(blocks.compute_contrast(blocks.is_patient))]
+    for each in labels:
+        values.append(compute_excess(blocks.compute_contrast(each)))
+        n_reached = sum(value >= values[0] for value in values)
+        if n_reached > SIGNIFICANCE_LEVEL * (len(labels) + 1) or (len(values) == _N_EARLY and n_reached == 1):
+            break
+    median, high = np.quantile(values[1:], [0.5, 0.95])
+    p = float(np.mean(np.array(values) >= values[0]))
+    return DimensionTest(n_removed, values[0], (float(median), float(high)), p, len(values) - 1)
 
 
 def _count_dimensions(blocks: BlockSums, labels: list[BoolArray], max_patterns: int) -> DimensionEstimate:
     """Test 0, 1, 2, ... patterns until a test is not significant; see `rindices.selection.dimensions`."""
     blocks, tests = blocks.remove_mean_difference(), list[DimensionTest]()
     for k in range(max_patterns + 1):
-        rest = blocks.remove_directions(k)
-        values = np.array([compute_excess(rest.compute_contrast(each)) for each in [blocks.is_patient, *labels]])
-        median, high = np.quantile(values[1:], [0.5, 0.95])
-        p = float((values >= values[0]).mean())
-        tests.append(DimensionTest(k, float(values[0]), (float(median), float(high)), p, len(labels)))
-        if p > SIGNIFICANCE_LEVEL:
+        tests.append(_test_dimension(blocks.remove_directions(k), labels, k))
+        if tests[-1].p > SIGNIFICANCE_LEVEL:
             break
     number = sum(test.p <= SIGNIFICANCE_LEVEL for test in tests)
     return DimensionEstimate(min(number, max_patterns), tuple(tests), SIGNIFICANCE_LEVEL, 1.0)
