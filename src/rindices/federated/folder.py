@@ -143,6 +143,7 @@ class FolderTransport:
 
     def begin(self) -> None:
         """Announce the run to the sites."""
+        self.exchange.mkdir(parents=True, exist_ok=True)
         write_json(self.exchange / "run.json", {"run": self.run, "sites": list(self.sites), "state": RUNNING})
 
     def finish(self, ending: str = "") -> None:
