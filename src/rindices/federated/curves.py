@@ -153,6 +153,7 @@ def _collect_parameters(key: str, tasks: Sequence[CurveTask]) -> dict[str, Float
     if tasks[0].shape == "straight":
         directions = [_get_straight_direction(task.model) for task in tasks]
         heads |= {"weights": np.stack(directions), "common": np.stack([task.model.common for task in tasks])}
+    heads["weights"] = heads["weights"].astype(np.float32)
     return {f"{name}.{key}": array for name, array in heads.items()}
 
 

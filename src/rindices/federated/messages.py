@@ -1,7 +1,8 @@
 """Requests of the centre and answers of the sites, as bytes that can be checked.
 
-A message is a safetensors file: arrays of float64, and the rest as JSON in its metadata. Nothing in it is executed. A
-digest (SHA-256) shows damage; with a key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
+A message is a safetensors file: arrays of floats, and the rest as JSON in its metadata. Nothing in it is executed. Sums
+have double precision; large parameters of a request may have single precision. A digest (SHA-256) shows damage; with a
+key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
 """
 
 import hashlib
@@ -55,7 +56,7 @@ class Request:
     @classmethod
     def decode(cls, content: bytes, name: str = "the request") -> "Request":
         """Return the request of bytes; ``name`` stands in messages."""
-        fields, arrays = _decode(content, name)
+        fields, arrays = _decode(content, name, ("F32", "F64"))
         try:
             return cls(str(fields["kind"]), int(fields["round"]), dict(fields["settings"]), arrays)
         except (KeyError, TypeError, ValueError) as error:
@@ -148,11 +149,14 @@ def count_packed(size: int) -> int:
 
 def _encode(fields: Mapping[str, Any], arrays: Arrays) -> bytes:
     text = json.dumps(fields, sort_keys=True, allow_nan=False)
-    content = {name: np.array(arrays[name], dtype=np.float64, order="C") for name in sorted(arrays)}
+    kept = {name: np.float32 if array.dtype == np.float32 else np.float64 for name, array in arrays.items()}
+    content = {name: np.array(arrays[name], dtype=kept[name], order="C") for name in sorted(arrays)}
     return bytes(to_bytes(content, {_METADATA_KEY: text}))
 
 
-def _decode(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+def _decode(
+    content: bytes, name: str, types: tuple[str, ...] = ("F64",)
+) -> tuple[dict[str, Any], dict[str, FloatArray]]:
     """Return the plain values and the arrays of a message."""
     if len(content) > MAX_MESSAGE_BYTES:
         raise ExchangeError(f"{name} has {len(content):,} bytes, which no message has: let it be sent again.")
@@ -162,7 +166,7 @@ def _decode(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, FloatA
     try:
         header = json.loads(content[8 : 8 + length])
         fields = json.loads(header.pop("__metadata__")[_METADATA_KEY])
-        other_types = [key for key, entry in header.items() if entry["dtype"] != "F64"]
+        other_types = [key for key, entry in header.items() if entry["dtype"] not in types]
         arrays = from_bytes(content)
     except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
         raise ExchangeError(f"{name} is truncated or damaged: let it be sent again.") from error

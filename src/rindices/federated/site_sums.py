@@ -89,7 +89,7 @@ def sum_expectations(
 
     b is the basis of the steps and y the severities as normal quantiles. ``patients`` are (N, R).
     """
-    cross, point_weights = np.zeros_like(weights), np.zeros(len(posterior.points))
+    cross, point_weights = np.zeros(weights.shape), np.zeros(len(posterior.points))
     for part, summary in _summarise(patients, weights, posterior):
         cross += part.T @ summary.basis
         point_weights += summary.point_weights

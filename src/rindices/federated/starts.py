@@ -53,7 +53,7 @@ MAX_STEPS = (12, 6, 6)
 _FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # of a step, relative to the length of a row of the unmixing
 _N_STEPS_OF_ALL, _N_KEPT_STARTS = 4, 2  # steps after which only some starts go on
 _MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
-_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 20, 1e-10  # on the centre, between two rounds
+_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 20, 1e-8  # on the centre, between two rounds
 _STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
 _WEIGHTS = LikelihoodWeights()
 _MOMENT_WEIGHTS = np.array([ODD_MOMENT_WEIGHT, EVEN_MOMENT_WEIGHT])
@@ -112,7 +112,7 @@ class _BasisSearch:
         contrast = ContrastSums.from_sums(_normalise(self.candidate), sums, number)
         loss = float(_compute_losses(self.candidate[None], contrast, number, patterns)[0][0])
         gain = self.loss - loss
-        if gain > 0:
+        if gain > -_MIN_GAIN:  # at the optimum, rounding decides on the sign
             self.unmixing, self.loss, self.sums = self.candidate, loss, contrast
             self.radius = min(1.0, 2.0 * self.radius)
         else:
@@ -247,7 +247,7 @@ def _take_step(rounds: Rounds, preparation: Preparation, plan: SubsetPlan, tasks
     arrays = preparation.to_arrays()
     for key, positions in groups.items():
         members = [tasks[position] for position in positions]
-        arrays[f"map.{key}"] = np.stack([task.linear_map for task in members])
+        arrays[f"map.{key}"] = np.stack([task.linear_map for task in members]).astype(np.float32)
         arrays[f"offset.{key}"] = np.stack([task.offset for task in members])
         arrays[f"directions.{key}"] = np.stack(
             [[_normalise(search.candidate) for search in task.searches] for task in members]
@@ -304,9 +304,9 @@ def _find_candidate(
         trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
         trial_losses = _compute_losses(trials, contrast, number, patterns)[0]
         best = int(np.argmin(trial_losses))
+        if abs(losses[0] - trial_losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
+            return np.asarray(trials[0])
         if not trial_losses[best] < losses[0]:
             break
         current = trials[best]
-        if losses[0] - trial_losses[best] < _MIN_NEWTON_GAIN:
-            break
     return np.asarray(current)
