@@ -11,6 +11,7 @@ from rindices._version import __version__
 if TYPE_CHECKING:
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
+    from rindices.federated.run import fit_federated
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.surreal.estimator import SurrealGAN
     from rindices.learners.trajectory.estimator import DiseaseTrajectories
@@ -40,6 +41,7 @@ _HOMES = {
     "SurrealGAN": "rindices.learners.surreal.estimator",
     "TableError": "rindices.errors",
     "fit": "rindices.study.fit",
+    "fit_federated": "rindices.federated.run",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
     "write_report": "rindices.report.page",
@@ -64,6 +66,7 @@ __all__ = [
     "TableError",
     "__version__",
     "fit",
+    "fit_federated",
     "load",
     "read_cohort",
     "simulate_cohort",

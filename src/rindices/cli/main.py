@@ -14,6 +14,7 @@ from rindices.cli import (
     check,
     classify,
     compare,
+    federate,
     fit,
     model,
     power,
@@ -23,6 +24,7 @@ from rindices.cli import (
     reproduce,
     score,
     simulate,
+    site,
 )
 from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
@@ -45,6 +47,8 @@ app.command("classify", epilog=classify.EPILOG)(classify.classify)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("change", epilog=change.EPILOG)(change.change)
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
+app.command("site", epilog=site.EPILOG)(site.site)
+app.command("federate", epilog=federate.EPILOG)(federate.federate)
 app.add_typer(model.app, name="model")
 app.command("reference", epilog=reference.EPILOG)(reference.reference)
 app.command("report", epilog=report.EPILOG)(report.report)

@@ -1,8 +1,8 @@
 """Ensemble members: repetitions of a training, whose agreement shows whether a result can be trusted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -45,6 +45,11 @@ class HeldOutLikelihood(NamedTuple):
     interacting: float | None = None
     coupled: bool | None = None
     coupling_gain: float | None = None
+
+    @classmethod
+    def from_values(cls, shape: str, values: Mapping[str, float | None]) -> Self:
+        """Return the likelihood of a member of a shape, from the values of the shapes that were fitted."""
+        return cls(shape, values.get("straight"), values.get("curved"), values.get("interacting"))
 
     def get_value(self, shape: str) -> float:
         """Return the likelihood with a shape; NaN if it was not fitted."""

@@ -123,9 +123,22 @@ def compute_difference_weights(
             difference * prior_sd,
             scale / prior_sd,
         )
+    return average_directions(covariance, difference) / scale[:, None]
+
+
+def average_directions(covariance: FloatArray, difference: FloatArray) -> FloatArray:
+    """Return the mean (R, 1) of the directions of all `SHRINKAGES`, each with variance 1.
+
+    Parameters
+    ----------
+    covariance : (R, R)
+        Within groups, of regions with variance 1.
+    difference : (R,)
+        Between the means of the groups.
+    """
     variances, axes = np.linalg.eigh(covariance)
     difference = axes.T @ difference
     directions = [difference / ((1.0 - share) * variances + share) for share in SHRINKAGES]
     lengths = [np.sqrt(max(float(variances @ direction**2), 1e-300)) for direction in directions]
     mean = np.mean([direction / length for direction, length in zip(directions, lengths, strict=True)], axis=0)
-    return np.asarray(axes @ mean / scale)[:, None]
+    return np.asarray(axes @ mean)[:, None]

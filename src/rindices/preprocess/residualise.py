@@ -244,7 +244,7 @@ class Residualiser:
     @classmethod
     def from_parts(cls, codings: Sequence[CovariateRecord], arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the results of `to_dict` and `to_arrays`."""
-        rebuilt = tuple(_build_coding(record) for record in codings)
+        rebuilt = tuple(build_coding(record) for record in codings)
         covariance = arrays.get("residualise.covariance")
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
 
@@ -258,12 +258,15 @@ def _solve_least_squares(design: FloatArray, volumes: FloatArray) -> tuple[Float
     return solution / scale[:, None], int(rank)
 
 
+def is_head_size(name: str) -> bool:
+    """Return whether the name of a covariate says that it is the size of the head."""
+    return _HEAD_SIZE.search(name) is not None
+
+
 def find_head_size_columns(codings: Sequence[CovariateCoding]) -> BoolArray:
     """Return the columns (P,) of the design that hold the size of the head."""
-    is_head_size = [
-        isinstance(coding, NumericCovariate) and _HEAD_SIZE.search(coding.name) is not None for coding in codings
-    ]
-    return np.repeat(np.array(is_head_size, dtype=bool), [count_columns(coding) for coding in codings])
+    has_head_size = [isinstance(coding, NumericCovariate) and is_head_size(coding.name) for coding in codings]
+    return np.repeat(np.array(has_head_size, dtype=bool), [count_columns(coding) for coding in codings])
 
 
 def count_columns(coding: CovariateCoding) -> int:
@@ -308,8 +311,8 @@ def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataF
 
 def _derive_coding(name: str, values: pd.Series, log: bool) -> CovariateCoding:
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
-        is_head_size = _HEAD_SIZE.search(name) is not None and not bool((values <= 0).any())
-        return NumericCovariate(name, float(values.min()), float(values.max()), log and is_head_size)
+        uses_log = log and is_head_size(name) and not bool((values <= 0).any())
+        return NumericCovariate(name, float(values.min()), float(values.max()), uses_log)
     return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
 
 
@@ -320,7 +323,8 @@ def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
     return codes, [f"{float(value):g}" if is_numeric else str(value) for value in distinct]
 
 
-def _build_coding(record: CovariateRecord) -> CovariateCoding:
+def build_coding(record: CovariateRecord) -> CovariateCoding:
+    """Return the coding of a record of `to_dict`."""
     if record["kind"] == "numeric":
         return NumericCovariate(
             record["name"], float(record["low"]), float(record["high"]), bool(record.get("log", False))

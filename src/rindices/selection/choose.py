@@ -168,11 +168,11 @@ def choose_grid_point(
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
     agreements = [compute_candidate_agreement(candidate) for candidate in candidates]
     bootstraps = [
-        _bootstrap_concordance(agreement, candidate.evidence, np.random.default_rng([seed, k]))
+        bootstrap_concordance(agreement, candidate.evidence, np.random.default_rng([seed, k]))
         for k, (agreement, candidate) in enumerate(zip(agreements, candidates, strict=True))
     ]
     evaluations = tuple(
-        _evaluate_candidate(*parts, min_concordance) for parts in zip(candidates, agreements, bootstraps, strict=True)
+        evaluate_candidate(*parts, min_concordance) for parts in zip(candidates, agreements, bootstraps, strict=True)
     )
     stable = [k for k, evaluation in enumerate(evaluations) if evaluation.stable]
     if not stable:
@@ -259,9 +259,13 @@ def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = N
     return ConsensusMembers(best, agreeing, tuple(align_columns(indices[k], indices[best]) for k in agreeing))
 
 
-def _evaluate_candidate(
-    candidate: Candidate, agreement: MembersAgreement | None, bootstrap: FloatArray | None, min_concordance: float
+def evaluate_candidate(
+    candidate: Candidate,
+    agreement: MembersAgreement | None,
+    bootstrap: FloatArray | None,
+    min_concordance: float = MIN_STABLE_CONCORDANCE,
 ) -> CandidateEvaluation:
+    """Return whether the members of a candidate agree, given their agreement and its bootstrap sample."""
     converged = len(candidate.indices) if candidate.converged is None else candidate.converged
     common = (candidate.point, candidate.trained, converged)
     if candidate.trained == 1 == converged:
@@ -288,7 +292,7 @@ def _explain_instability(lowest: float, min_concordance: float, converged: int, 
     return ""
 
 
-def _bootstrap_concordance(
+def bootstrap_concordance(
     agreement: MembersAgreement | None, evidence: FloatArray | None, rng: np.random.Generator
 ) -> FloatArray | None:
     """Return the concordance of members drawn with replacement, pairs of a member with itself left out."""

@@ -63,7 +63,7 @@ def make_candidate_records(
 ) -> tuple[CandidateRecord, ...]:
     """Return the records of evaluated settings."""
     held_out = _make_held_out_records(gathered)
-    return tuple(_make_candidate_record(evaluation, held_out.get(evaluation.point)) for evaluation in evaluations)
+    return tuple(make_candidate_record(evaluation, held_out.get(evaluation.point)) for evaluation in evaluations)
 
 
 def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
@@ -116,9 +116,8 @@ def _average(values: Sequence[float | None]) -> float | None:
     return _finite_or_none(float(np.mean(known))) if known else None
 
 
-def _make_candidate_record(
-    evaluation: CandidateEvaluation, held_out: HeldOutLikelihoodRecord | None
-) -> CandidateRecord:
+def make_candidate_record(evaluation: CandidateEvaluation, held_out: HeldOutLikelihoodRecord | None) -> CandidateRecord:
+    """Return the record of one evaluated setting."""
     agreement = evaluation.agreement
     numbers = (None, None, None) if agreement is None else map(_finite_or_none, agreement[:3])
     low, high = evaluation.interval
@@ -228,19 +227,20 @@ def make_pattern_records(stability: PatternStability) -> tuple[PatternRecord, ..
         PatternRecord(
             name=f"r{k + 1}",
             stability=float(stability.stability[:, k].mean()),
-            stability_interval=_compute_interval(stability.stability[:, k]),
+            stability_interval=compute_interval(stability.stability[:, k]),
             split_half=float(stability.split_half[:, k].mean()),
-            split_half_interval=_compute_interval(stability.split_half[:, k]),
+            split_half_interval=compute_interval(stability.split_half[:, k]),
             carriers=float(stability.carriers[:, k].mean()),
-            carriers_interval=_compute_interval(stability.carriers[:, k]),
+            carriers_interval=compute_interval(stability.carriers[:, k]),
             auc=float(stability.auc[:, k].mean()),
-            auc_interval=_compute_interval(stability.auc[:, k]),
+            auc_interval=compute_interval(stability.auc[:, k]),
         )
         for k in range(stability.stability.shape[1])
     )
 
 
-def _compute_interval(values: FloatArray) -> Interval:
+def compute_interval(values: FloatArray) -> Interval:
+    """Return the range that holds the middle 95 % of values."""
     return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
 
 

@@ -64,9 +64,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     _write_cohort(folder, cohort, problems)
     write_dataset_description(folder)
     unit = cohort.unit
-    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
-    if has_curved_patterns(model):
-        _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS, unit)
+    write_patterns(folder, model, unit)
     indices = model.apply(cohort, min_information=0.0)
     indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
     write_indices(indices, folder / "r_indices.tsv", unit)
@@ -74,6 +72,13 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
+
+
+def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
+    """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
+    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
+    if has_curved_patterns(model):
+        _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS, unit)
 
 
 def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], unit: str = "") -> None:

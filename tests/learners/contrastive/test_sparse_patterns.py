@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from rindices.learners.contrastive.sparse_patterns import compute_severity_weights, refine_patterns
+from rindices.learners.contrastive.sparse_patterns import PeopleMoments, compute_severity_weights, refine_patterns
 
 
 def test_severity_weights_are_generalised_least_squares() -> None:
@@ -25,12 +25,12 @@ def test_refinement_brings_patterns_closer_to_the_truth() -> None:
     noise = mixing @ mixing.T / regions
     patients = rng.uniform(0, 2, (200, 2)) @ true.T + rng.multivariate_normal(np.zeros(regions), noise, 200)
     rough = true + 0.3 * rng.normal(size=true.shape)
-    refined = refine_patterns(patients, rough, noise, 10)
+    refined = refine_patterns(PeopleMoments.compute(patients), rough, noise, 10)
     assert np.abs(refined - true).mean() < 0.5 * np.abs(rough - true).mean()
 
 
 def test_refinement_returns_merged_patterns_unchanged() -> None:
     rng = np.random.default_rng(0)
     same = np.repeat(rng.normal(size=(10, 1)), 2, axis=1) + 1e-9 * rng.normal(size=(10, 2))
-    refined = refine_patterns(rng.normal(size=(30, 10)), same, np.eye(10), 5)
+    refined = refine_patterns(PeopleMoments.compute(rng.normal(size=(30, 10))), same, np.eye(10), 5)
     np.testing.assert_array_equal(refined, same)

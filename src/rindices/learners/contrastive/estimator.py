@@ -26,7 +26,12 @@ from rindices.learners.contrastive.rotation import (
     find_most_likely_basis,
     fit_fastica_unmixing,
 )
-from rindices.learners.contrastive.sparse_patterns import compute_covariance, compute_severity_weights, refine_patterns
+from rindices.learners.contrastive.sparse_patterns import (
+    PeopleMoments,
+    compute_covariance,
+    compute_severity_weights,
+    refine_patterns,
+)
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.log_transform import apply_log_transform, fit_log_transform
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
@@ -34,7 +39,8 @@ from rindices.learners.normal_variation import ReferenceTarget, estimate_covaria
 UNIT_SEVERITY_QUANTILE = 0.98
 """Quantile of patients that gets R-index 1."""
 _ROTATIONS = ("likelihood", "ica")
-_N_REFINEMENTS, _N_EM_STEPS, _N_RANDOM_STARTS = 2, 10, 3
+N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
+"""Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
 
 
 class ContrastiveSolution(NamedTuple):
@@ -179,7 +185,7 @@ def fit_contrastive_ica(
     weights = weights * np.where(patients.mean(axis=0) @ weights < 0, -1.0, 1.0)
     s = centred @ weights
     patterns = centred.T @ s / len(s) / handle_zeros_in_scale(s.var(axis=0))
-    order = _order_by_strength(patterns, np.eye(len(patterns)))
+    order = order_by_strength(patterns, np.eye(len(patterns)))
     return ContrastiveSolution(weights[:, order], patterns[:, order], spectrum[::-1])
 
 
@@ -189,9 +195,10 @@ def fit_contrastive_likelihood(
     """Run steps 2 to 4 of the method on prepared people (N, R)."""
     rng = np.random.default_rng(seed)
     patterns, noise, spectrum = compute_contrastive_space(controls, patients, n_patterns, target)
-    patterns = _rotate_patterns(patients, patterns, noise, _N_RANDOM_STARTS, rng)
-    for _ in range(_N_REFINEMENTS):
-        patterns = _rotate_patterns(patients, refine_patterns(patients, patterns, noise, _N_EM_STEPS), noise, 0, rng)
+    patterns = _rotate_patterns(patients, patterns, noise, N_RANDOM_STARTS, rng)
+    moments = PeopleMoments.compute(patients)
+    for _ in range(N_REFINEMENTS):
+        patterns = _rotate_patterns(patients, refine_patterns(moments, patterns, noise, N_EM_STEPS), noise, 0, rng)
     return ContrastiveSolution(compute_severity_weights(patterns, noise), patterns, spectrum)
 
 
@@ -223,9 +230,32 @@ def compute_contrastive_space(
     """
     noise = estimate_covariance(controls, target)
     shift = patients.mean(axis=0) - controls.mean(axis=0)
-    spectrum, vectors = eigh(ledoit_wolf(patients)[0] + np.outer(shift, shift), noise)
+    patterns, spectrum = solve_contrastive_space(noise, ledoit_wolf(patients)[0], shift, n_patterns)
+    return patterns, noise, spectrum
+
+
+def solve_contrastive_space(
+    noise: FloatArray, covariance: FloatArray, shift: FloatArray, n_patterns: int
+) -> tuple[FloatArray, FloatArray]:
+    """Solve the eigenproblem of `compute_contrastive_space` from moments.
+
+    Parameters
+    ----------
+    noise, covariance : (R, R)
+        Covariance of controls and of patients.
+    shift : (R,)
+        Difference between the means of patients and controls.
+    n_patterns : int
+        M.
+
+    Returns
+    -------
+    patterns : (R, M)
+    spectrum : (R,)
+    """
+    spectrum, vectors = eigh(covariance + np.outer(shift, shift), noise)
     top = vectors[:, ::-1][:, :n_patterns]
-    return noise @ (top * np.where(shift @ top < 0, -1.0, 1.0)), noise, spectrum[::-1]
+    return noise @ (top * np.where(shift @ top < 0, -1.0, 1.0)), spectrum[::-1]
 
 
 def _rotate_patterns(
@@ -243,10 +273,10 @@ def _rotate_patterns(
         rotated = find_most_likely_basis(white, rotated, LikelihoodWeights(), starts)
     mean = (patients @ compute_severity_weights(rotated, noise)).mean(axis=0)
     rotated = rotated * np.where(mean < 0, -1.0, 1.0)
-    return np.asarray(rotated[:, _order_by_strength(rotated, noise)])
+    return np.asarray(rotated[:, order_by_strength(rotated, noise)])
 
 
-def _order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
+def order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
     """Return the order of patterns by size in a metric, which does not depend on the start."""
     strength = (patterns * np.linalg.solve(metric, patterns)).sum(axis=0)
     return np.argsort(-strength, kind="stable")

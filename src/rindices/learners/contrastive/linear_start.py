@@ -17,7 +17,11 @@ from rindices.learners.contrastive.estimator import (
 )
 from rindices.learners.contrastive.severity_prior import SeverityPrior, fit_prior_to_moments, make_independent_prior
 from rindices.learners.contrastive.shared_noise import FactorModel, fit_factor_model
-from rindices.learners.contrastive.sparse_patterns import compute_severity_weights, estimate_severity_moments
+from rindices.learners.contrastive.sparse_patterns import (
+    PeopleMoments,
+    compute_severity_weights,
+    estimate_severity_moments,
+)
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 from rindices.learners.subsampling import Subsample
 from rindices.threads import limit_blas_threads
@@ -131,7 +135,7 @@ def _fit_model(
     patterns = fit(controls, patients, n_patterns, seed, target).patterns
     if kind == "likelihood":
         return fit_factor_model(controls, patients, patterns, noise, target)
-    return FactorModel(patterns, noise, *estimate_severity_moments(patients, patterns, noise))
+    return FactorModel(patterns, noise, *estimate_severity_moments(PeopleMoments.compute(patients), patterns, noise))
 
 
 def compute_inverse_weights(z: FloatArray, change: FloatArray, noise: FloatArray) -> FloatArray:

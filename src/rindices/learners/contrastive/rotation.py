@@ -9,7 +9,7 @@ Shape letters: N people, R regions, M patterns.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -19,8 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from rindices._typing import FloatArray
 
 # Hyvarinen's (1998) weights: with them the two moments of `_negentropy_loss` approximate negentropy in nats.
-_ODD_MOMENT_WEIGHT = 36.0 / (8.0 * np.sqrt(3.0) - 9.0)
-_EVEN_MOMENT_WEIGHT = 24.0 / (16.0 * np.sqrt(3.0) - 27.0)
+ODD_MOMENT_WEIGHT = 36.0 / (8.0 * np.sqrt(3.0) - 9.0)
+EVEN_MOMENT_WEIGHT = 24.0 / (16.0 * np.sqrt(3.0) - 27.0)
 
 
 class LikelihoodWeights(NamedTuple):
@@ -38,10 +38,10 @@ class LikelihoodWeights(NamedTuple):
     independence: float = 1 / 30
 
 
-class _LossTerm(NamedTuple):
-    """A loss and its gradient (M, M) with respect to the unmixing B."""
+class LossTerm(NamedTuple):
+    """A loss and its gradient (M, M) with respect to the unmixing B, or those of many unmixings."""
 
-    loss: float
+    loss: Any
     gradient: FloatArray
 
 
@@ -95,7 +95,7 @@ def draw_rotation_starts(patterns: FloatArray, number: int, rng: np.random.Gener
 
 def _compute_rotation_loss(
     unmixing: FloatArray, white: FloatArray, patterns: FloatArray, weights: LikelihoodWeights
-) -> _LossTerm:
+) -> LossTerm:
     """Return the negative log-likelihood of an unmixing B (M, M) in nats, up to a constant, and its gradient.
 
     With s = B u the severities, u = ``white`` (N, M), and D = patterns B^-1 (R, M), the loss has three terms.
@@ -107,39 +107,41 @@ def _compute_rotation_loss(
     """
     sign, logdet = np.linalg.slogdet(unmixing)
     if sign == 0 or not np.isfinite(logdet):
-        return _LossTerm(np.inf, np.zeros_like(unmixing))
+        return LossTerm(np.inf, np.zeros_like(unmixing))
     inverse: FloatArray = np.linalg.inv(unmixing).astype(np.float64)
     terms = (
         (1.0, _negentropy_loss(unmixing, white)),
-        (weights.independence * len(white), _dependence_loss(unmixing, inverse, logdet)),
-        (weights.regions, _sparsity_loss(inverse, patterns, logdet)),
+        (weights.independence * len(white), compute_dependence_loss(unmixing, inverse, logdet)),
+        (weights.regions, compute_sparsity_loss(inverse, patterns, logdet)),
     )
     gradient = np.sum([weight * term.gradient for weight, term in terms], axis=0)
-    return _LossTerm(sum(weight * term.loss for weight, term in terms), gradient)
+    return LossTerm(float(sum(weight * term.loss for weight, term in terms)), gradient)
 
 
-def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> _LossTerm:
+def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> LossTerm:
     """Minus the summed negentropy of the severities' marginals."""
     norm = np.linalg.norm(unmixing, axis=1, keepdims=True)
     unit = unmixing / norm
     s = white @ unit.T
     bell = np.exp(-0.5 * s * s)
     odd_moment, even_moment = (s * bell).mean(axis=0), bell.mean(axis=0) - np.sqrt(0.5)
-    slope = 2.0 * bell * (_EVEN_MOMENT_WEIGHT * even_moment * s - _ODD_MOMENT_WEIGHT * odd_moment * (1.0 - s * s))
-    loss = -len(white) * float((_ODD_MOMENT_WEIGHT * odd_moment**2 + _EVEN_MOMENT_WEIGHT * even_moment**2).sum())
-    return _LossTerm(loss, (slope.T @ white - (slope * s).sum(axis=0)[:, None] * unit) / norm)
+    slope = 2.0 * bell * (EVEN_MOMENT_WEIGHT * even_moment * s - ODD_MOMENT_WEIGHT * odd_moment * (1.0 - s * s))
+    loss = -len(white) * float((ODD_MOMENT_WEIGHT * odd_moment**2 + EVEN_MOMENT_WEIGHT * even_moment**2).sum())
+    return LossTerm(loss, (slope.T @ white - (slope * s).sum(axis=0)[:, None] * unit) / norm)
 
 
-def _dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: float) -> _LossTerm:
-    """Minus half the log determinant of the severities' correlation, per person."""
-    norm = np.linalg.norm(unmixing, axis=1, keepdims=True)
-    return _LossTerm(float(np.log(norm).sum() - logdet), unmixing / norm**2 - inverse.T)
+def compute_dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: FloatArray | float) -> LossTerm:
+    """Minus half the log determinant of the severities' correlation, per person; for many unmixings (..., M, M)."""
+    norm = np.linalg.norm(unmixing, axis=-1, keepdims=True)
+    gradient = unmixing / norm**2 - np.swapaxes(inverse, -1, -2)
+    return LossTerm(np.log(norm).sum(axis=(-1, -2)) - logdet, gradient)
 
 
-def _sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: float) -> _LossTerm:
-    """Minus the log-likelihood of logistic pattern entries: small for sparse patterns."""
+def compute_sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: FloatArray | float) -> LossTerm:
+    """Minus the log-likelihood of logistic pattern entries: small for sparse patterns; for inverses (..., M, M)."""
     rotated = patterns @ inverse
     half = 0.5 * np.abs(rotated)
-    loss = 2.0 * float((half + np.log1p(np.exp(-2.0 * half))).sum()) + len(patterns) * logdet
-    slope = len(patterns) * np.eye(len(inverse)) - inverse.T @ patterns.T @ np.tanh(0.5 * rotated)
-    return _LossTerm(loss, slope @ inverse.T)
+    loss = 2.0 * (half + np.log1p(np.exp(-2.0 * half))).sum(axis=(-1, -2)) + len(patterns) * logdet
+    transposed = np.swapaxes(inverse, -1, -2)
+    slope = len(patterns) * np.eye(inverse.shape[-1]) - transposed @ (patterns.T @ np.tanh(0.5 * rotated))
+    return LossTerm(loss, slope @ transposed)

@@ -12,6 +12,7 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices._typing import FloatArray
 from rindices.learners.contrastive.sparse_patterns import (
+    PeopleMoments,
     compute_severity_weights,
     estimate_severity_moments,
     is_well_posed,
@@ -73,7 +74,7 @@ def fit_factor_model(
         solution = _alternate_updates(controls, patients, patterns, noise, target)
     except np.linalg.LinAlgError:  # a pattern vanished
         solution = patterns, noise
-    return FactorModel(*solution, *estimate_severity_moments(patients, *solution))
+    return FactorModel(*solution, *estimate_severity_moments(PeopleMoments.compute(patients), *solution))
 
 
 def _alternate_updates(
@@ -84,11 +85,11 @@ def _alternate_updates(
     target: ReferenceTarget | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return patterns (R, M) and shared covariance (R, R), or the first solution where these are not well posed."""
-    refined, shared = patterns, noise
+    refined, shared, moments = patterns, noise, PeopleMoments.compute(patients)
     for _ in range(_N_ALTERNATIONS):
         for _ in range(_N_NOISE_STEPS):
             shared = _estimate_shared_covariance(controls, patients, refined, shared, target)
-        refined = refine_patterns(patients, refined, shared, _N_EM_STEPS)
+        refined = refine_patterns(moments, refined, shared, _N_EM_STEPS)
     before = patients @ compute_severity_weights(patterns, noise)
     after = patients @ compute_severity_weights(refined, shared)
     refined = _restore_basis(before, after, refined)
@@ -103,7 +104,7 @@ def _estimate_shared_covariance(
     target: ReferenceTarget | None,
 ) -> FloatArray:
     """Take one EM step for C (R, R), from the controls and the residuals of the patients, with shrinkage."""
-    mean, covariance = estimate_severity_moments(patients, patterns, noise)
+    mean, covariance = estimate_severity_moments(PeopleMoments.compute(patients), patterns, noise)
     weights = np.linalg.solve(noise, patterns)
     precision = np.linalg.inv(covariance)
     posterior_cov = np.linalg.inv(patterns.T @ weights + precision)

@@ -1,8 +1,11 @@
 """Factor model of the contrastive learner, and its sparse refinement.
 
-Controls: e ~ N(0, C). Patients: D s + e with severities s of any mean and covariance and sparse patterns D.
+Controls: e ~ N(0, C). Patients: D s + e with severities s of any mean and covariance and sparse patterns D. People
+enter only through their moments, so the same arithmetic runs where people cannot be pooled.
 Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is D and ``noise`` is C.
 """
+
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
@@ -11,6 +14,28 @@ from rindices._typing import FloatArray
 
 _MAX_CONDITION_NUMBER = 1e6
 _MIN_EIGENVALUE_SHARE = 0.05  # of the largest eigenvalue, so that the severities' covariance stays positive
+
+
+class PeopleMoments(NamedTuple):
+    """Number of people, their mean (R,) and the mean (R, R) of x x'."""
+
+    number: int
+    mean: FloatArray
+    second: FloatArray
+
+    @classmethod
+    def compute(cls, people: FloatArray) -> Self:
+        """Return the moments of people (N, R)."""
+        return cls(len(people), people.mean(axis=0), people.T @ people / len(people))
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance (R, R), divided by the number of people."""
+        return np.asarray(self.second - np.outer(self.mean, self.mean))
+
+    def project(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean (M,) and covariance (M, M) of people @ weights (R, M)."""
+        return self.mean @ weights, weights.T @ self.covariance @ weights
 
 
 def compute_severity_weights(patterns: FloatArray, noise: FloatArray) -> FloatArray:
@@ -31,13 +56,13 @@ def compute_severity_weights(patterns: FloatArray, noise: FloatArray) -> FloatAr
 
 
 def estimate_severity_moments(
-    patients: FloatArray, patterns: FloatArray, noise: FloatArray
+    patients: PeopleMoments, patterns: FloatArray, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate the moments of the severities, with the variance of their estimation error subtracted.
 
     Parameters
     ----------
-    patients : (N, R)
+    patients : PeopleMoments
     patterns : (R, M)
     noise : (R, R)
 
@@ -46,14 +71,14 @@ def estimate_severity_moments(
     mean : (M,)
     covariance : (M, M)
     """
-    s = patients @ compute_severity_weights(patterns, noise)
+    mean, covariance = patients.project(compute_severity_weights(patterns, noise))
     error = np.linalg.inv(patterns.T @ np.linalg.solve(noise, patterns))
-    values, vectors = np.linalg.eigh(compute_covariance(s) - error)
+    values, vectors = np.linalg.eigh(covariance - error)
     values = np.maximum(values, _MIN_EIGENVALUE_SHARE * max(float(values.max()), 1e-12))
-    return s.mean(axis=0), np.asarray(vectors * values @ vectors.T)
+    return mean, np.asarray(vectors * values @ vectors.T)
 
 
-def refine_patterns(patients: FloatArray, patterns: FloatArray, noise: FloatArray, steps: int) -> FloatArray:
+def refine_patterns(patients: PeopleMoments, patterns: FloatArray, noise: FloatArray, steps: int) -> FloatArray:
     """Refine patterns by EM with a sparse Bayesian prior, D_jk ~ N(0, tau_jk^2), every tau learnt.
 
     The M step uses that errors of D are correlated between regions as in C: regions without disease predict the error
@@ -61,7 +86,7 @@ def refine_patterns(patients: FloatArray, patterns: FloatArray, noise: FloatArra
 
     Parameters
     ----------
-    patients : (N, R)
+    patients : PeopleMoments
     patterns : (R, M)
         Start.
     noise : (R, R)
@@ -75,19 +100,21 @@ def refine_patterns(patients: FloatArray, patterns: FloatArray, noise: FloatArra
     """
     if not is_well_posed(patterns, noise):
         return patterns
-    n, r = patients.shape
-    d = patterns
-    tau = np.repeat((d**2).mean(axis=0, keepdims=True), r, axis=0)
+    n, d = patients.number, patterns
+    tau = np.repeat((d**2).mean(axis=0, keepdims=True), len(d), axis=0)
     mean, cov = estimate_severity_moments(patients, d, noise)
     for _ in range(steps):
         x = np.linalg.solve(noise, d)
         precision = np.linalg.inv(cov)
         posterior_cov = np.linalg.inv(d.T @ x + precision)
-        s = (patients @ x + mean @ precision) @ posterior_cov
-        mean = s.mean(axis=0)
-        cov = (s - mean).T @ (s - mean) / n + posterior_cov
-        inverse_gram = np.linalg.inv(s.T @ s + n * posterior_cov)
-        d, tau = _shrink_patterns(patients.T @ s @ inverse_gram, np.diag(inverse_gram), tau, noise)
+        weights: FloatArray = np.asarray(x @ posterior_cov)  # s = person @ weights + offset
+        offset = mean @ precision @ posterior_cov
+        projected, spread = patients.project(weights)
+        mean = projected + offset
+        cov = spread + posterior_cov
+        inverse_gram = np.linalg.inv(n * (cov + np.outer(mean, mean)))
+        products = n * (patients.second @ weights + np.outer(patients.mean, offset))
+        d, tau = _shrink_patterns(products @ inverse_gram, np.diag(inverse_gram), tau, noise)
     return d if is_well_posed(d, noise) else patterns
 
 

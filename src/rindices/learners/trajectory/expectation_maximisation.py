@@ -33,10 +33,12 @@ RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 1.0}
 """Share of the prior variance of a region's steps that is common to the regions of a pattern."""
 MAX_ITERATIONS = {"straight": 40, "curved": 40, "interacting": 100}
 """Largest number of M steps by shape; interactions converge slowly."""
-_MIN_GAIN = 1e-3  # in the mean log-likelihood of held-out patients
-_PATIENCE = 5  # M steps without that gain after which EM ends
+MIN_GAIN = 1e-3
+"""Least gain in the mean log-likelihood of held-out patients."""
+PATIENCE = 5
+"""M steps without that gain after which EM ends."""
 _INTERACTION_PATIENCE = 10  # the same while interactions grow
-_MIN_INTERACTION = 0.1  # after `_PATIENCE` steps; smaller ones are taken for none
+_MIN_INTERACTION = 0.1  # after `PATIENCE` steps; smaller ones are taken for none
 _MAX_VARIANCE_CHANGE = 10.0  # factor by which a prior variance changes at most in one step
 _CORRELATION_SHRINKAGE = 0.98  # so that the copula stays proper
 _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow again
@@ -107,7 +109,7 @@ def fit_trajectories(
         control_sums = control_sums if is_complete else ControlSums.compute(controls, model)
         model, variances = update_model(model, variances, sums, control_sums, rho, target)
         likelihood = _compute_mean_likelihood(held_out, model)
-        if not likelihood < best.held_out + _MIN_GAIN:  # also without held-out patients
+        if not likelihood < best.held_out + MIN_GAIN:  # also without held-out patients
             best = TrajectoryFit(model, iteration, likelihood)
         elif iteration - best.n_iterations >= _get_patience(model):
             break
@@ -142,7 +144,7 @@ def update_model(
     cross, gram = model.combine(sums.cross), compute_gram(model, sums)
     if rho == 1.0:
         model = model._replace(common=update_common_steps(model, cross, gram))
-    steps, variances = _update_steps(model, variances, cross, gram, rho)
+    steps, variances = update_steps(model, variances, cross, gram, rho)
     model = model._replace(steps=steps)
     if model.interaction is not None:
         model = model._replace(interaction=_update_interaction(model, sums))
@@ -166,7 +168,9 @@ def update_variation(
     noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
     if target is not None:
         noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
-    return model._replace(noise=noise, correlation=_estimate_correlation(sums, len(model.steps)))
+    normal = make_normal_points(len(model.steps))
+    correlation = shrink_correlation((normal * sums.point_weights[:, None]).T @ normal)
+    return model._replace(noise=noise, correlation=correlation)
 
 
 def compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
@@ -178,7 +182,7 @@ def compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
 def _get_patience(model: TrajectoryModel) -> int:
     """Return the number of M steps without a gain after which EM ends; interactions converge slowly."""
     has_interactions = model.interaction is not None and np.abs(model.interaction).max() >= _MIN_INTERACTION
-    return _INTERACTION_PATIENCE if has_interactions else _PATIENCE
+    return _INTERACTION_PATIENCE if has_interactions else PATIENCE
 
 
 def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel) -> float:
@@ -193,7 +197,7 @@ def initialise_variances(model: TrajectoryModel) -> FloatArray:
     return np.repeat(mean[:, None], model.steps.shape[2], axis=1)
 
 
-def _update_steps(
+def update_steps(
     model: TrajectoryModel, variances: FloatArray, cross: FloatArray, gram: FloatArray, rho: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the posterior mean of the steps (M, K, R) and updated variances (M, R), one pattern after the other.
@@ -292,10 +296,8 @@ def _solve_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
     return interaction
 
 
-def _estimate_correlation(sums: PatientSums, n_patterns: int) -> FloatArray:
-    """Return the correlations (M, M) of the copula, from the posterior probabilities of the points."""
-    normal = make_normal_points(n_patterns)
-    second_moment = (normal * sums.point_weights[:, None]).T @ normal
+def shrink_correlation(second_moment: FloatArray) -> FloatArray:
+    """Return the correlations (M, M) of the copula, from the sum over patients of E[y y'] of normal severities y."""
     sd = np.sqrt(np.diag(second_moment))
     correlation = _CORRELATION_SHRINKAGE * second_moment / np.outer(sd, sd)
     np.fill_diagonal(correlation, 1.0)

@@ -173,14 +173,26 @@ class _ShiftedPeople:
 
     def make_head(self, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
         """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations."""
-        preparation = replace(self.head, weights=model.compute_weights()).to_arrays()
-        precision = np.asarray(np.linalg.inv(model.noise))
-        arrays = preparation | {"steps": model.steps, "correlation": model.correlation, "precision": precision}
-        if model.interaction is None:
-            head = TrajectoryHead(**arrays)
-        else:
-            head = InteractingHead(**arrays, interaction=model.interaction)
-        return head, head.compute_curves(np.array(SEVERITY_LEVELS))
+        return make_trajectory_head(self.head, model)
+
+
+def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
+    """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations.
+
+    Parameters
+    ----------
+    preparation : ContrastiveHead
+        Prepares the people; its weights are not used.
+    model : TrajectoryModel
+    """
+    arrays = replace(preparation, weights=model.compute_weights()).to_arrays()
+    precision = np.asarray(np.linalg.inv(model.noise))
+    arrays |= {"steps": model.steps, "correlation": model.correlation, "precision": precision}
+    if model.interaction is None:
+        head = TrajectoryHead(**arrays)
+    else:
+        head = InteractingHead(**arrays, interaction=model.interaction)
+    return head, head.compute_curves(np.array(SEVERITY_LEVELS))
 
 
 def make_trajectory_start(start: LinearStart) -> TrajectoryModel:
@@ -283,8 +295,7 @@ def _gains_by_interactions(fit: Mapping[str, TrajectoryFit]) -> bool:
 
 def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
     """Return the likelihood of held-out patients of a member of a shape, by each shape that was fitted."""
-    straight, curved, interacting = (fit[name].held_out if name in fit else None for name in SHAPES)
-    return HeldOutLikelihood(shape, straight, curved, interacting)
+    return HeldOutLikelihood.from_values(shape, {name: each.held_out for name, each in fit.items()})
 
 
 def _measure_split_half_agreement(

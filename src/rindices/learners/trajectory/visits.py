@@ -19,6 +19,7 @@ from rindices._typing import FloatArray
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.severity_prior import QUANTILE_GRID, SeverityPrior, fit_prior_to_moments
 from rindices.learners.contrastive.sparse_patterns import (
+    PeopleMoments,
     compute_severity_weights,
     estimate_severity_moments,
     solve_with_diagonal,
@@ -116,7 +117,7 @@ def make_straight_model(patterns: FloatArray, noise: FloatArray, patients: Float
     """Return a straight model of patterns (M, R), with the distribution of the severities of patients (N, R)."""
     is_negative = (patients @ compute_severity_weights(patterns.T, noise)).mean(axis=0) < 0
     patterns = np.where(is_negative[:, None], -patterns, patterns)
-    prior = fit_prior_to_moments(*estimate_severity_moments(patients, patterns.T, noise))
+    prior = fit_prior_to_moments(*estimate_severity_moments(PeopleMoments.compute(patients), patterns.T, noise))
     common = compute_common_steps(prior)
     return TrajectoryModel(common[:, :, None] * patterns[:, None], noise, prior.factor @ prior.factor.T, common)
 

@@ -1,0 +1,141 @@
+"""``rindices federate``: the centre of a study across sites, which sees sums over people alone."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rindices.cli.console import print_facts, print_json, split_option
+from rindices.cli.options import Json
+
+if TYPE_CHECKING:
+    from rindices.federated.rounds import RoundRecord
+    from rindices.federated.run import FederatedResult
+    from rindices.study.config import StudyConfig
+
+EPILOG = "Example: rindices federate study.toml --exchange shared --sites 3 --out results"
+
+
+def federate(
+    study_file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Sections model and run; no table.")],
+    exchange: Annotated[Path, typer.Option(help="Folder that all sites see.")],
+    sites: Annotated[int, typer.Option(min=1, help="Number of sites.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model and what was chosen.")] = None,
+    leave_out: Annotated[list[str] | None, typer.Option(help="Sites to leave out; the others begin again.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="Folder of the keys of the sites.")] = None,
+    make_keys: Annotated[
+        list[str] | None, typer.Option(help="Names of sites: write a key of each to --keys, and leave.")
+    ] = None,
+    no_distances: Annotated[
+        bool, typer.Option("--no-distances", help="Leave the distances of the training people out of the model.")
+    ] = False,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a site.")] = 3600.0,
+    poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
+    as_json: Json = False,
+) -> None:
+    """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
+    from rindices.federated.exceptions import WaitingError
+    from rindices.federated.folder import FolderTransport, make_run_name, read_key, wait_for_sites
+    from rindices.federated.run import run_federated_study
+
+    if make_keys is not None:
+        _write_keys(split_option(make_keys), keys)
+        return
+    if out is None:
+        raise typer.BadParameter("give the folder for the results", param_hint="--out")
+    study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
+    names: list[str] = []
+    try:
+        names = wait_for_sites(exchange, sites, left_out, wait, poll)
+        settings = {"model": study.model.model_dump(mode="json"), "seed": study.run.seed, "adjust": study.data.adjust}
+        run = make_run_name({**settings, "sites": names, "distances": not no_distances})
+        site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
+        transport = FolderTransport(
+            exchange, run, names, site_keys, wait, poll, lambda text: typer.echo(text, err=True)
+        )
+        transport.begin()
+        result = run_federated_study(
+            transport,
+            study.model,
+            study.run.seed,
+            adjust=study.data.adjust,
+            with_distances=not no_distances,
+            out=out,
+            on_stage=_print_line,
+            on_round=_print_round,
+        )
+    except WaitingError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(3) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted; run the same command again to go on", err=True)
+        raise typer.Exit(3) from None
+    if result.model is not None:
+        result.model.save(exchange / "model.safetensors")
+    transport.finish(result.ending)
+    _print_result(result, names, out, time.monotonic() - start, as_json)
+
+
+def _print_line(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _print_round(number: int, record: "RoundRecord") -> None:
+    typer.echo(f"round {number}, {record.kind}: {record.sent:,} bytes out, {record.received:,} bytes back", err=True)
+
+
+def _read_federated_study(path: Path) -> "StudyConfig":
+    """Return the study of a file that may lack the table, which the centre does not have."""
+    import tomllib
+
+    from rindices.errors import StudyError, describe_os_error
+    from rindices.study.config import make_study
+
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path.name} is not a study file: {error}.") from error
+    return make_study({**values, "data": {"volumes": "sites"} | values.get("data", {})}, path.name)
+
+
+def _write_keys(names: tuple[str, ...], folder: Path | None) -> None:
+    """Write a key for each site, which nobody but the centre and this site may see."""
+    import secrets
+
+    from rindices.federated.folder import check_site_name
+
+    if folder is None:
+        raise typer.BadParameter("give the folder for the keys", param_hint="--keys")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = folder / f"{check_site_name(name)}.key"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_hex(32) + "\n", "utf-8")
+        typer.echo(f"{path}: give it to {name} alone, by another way than the exchange folder", err=True)
+
+
+def _print_result(result: "FederatedResult", sites: list[str], out: Path, seconds: float, as_json: bool) -> None:
+    model = str(out / "model.safetensors") if result.model is not None else None
+    if as_json:
+        print_json({**result.to_dict(), "sites": sites, "seconds": round(seconds, 1), "model": model})
+        return
+    if result.ending:
+        typer.echo(result.ending, err=True)
+    number = "" if result.model is None else str(result.model.n_patterns)
+    print_facts(
+        [
+            ("finding", result.finding.replace("_", " ")),
+            ("patterns", number),
+            ("sites", ", ".join(sites)),
+            ("people", f"{result.counts['controls']} controls, {result.counts['patients']} patients"),
+            ("rounds", str(len(result.rounds))),
+            ("a site received", f"{result.received / 1e6:.1f} MB"),
+            ("a site sent", f"{result.sent / 1e6:.1f} MB"),
+            ("seconds", f"{seconds:.0f}"),
+            ("written", str(out)),
+        ]
+    )

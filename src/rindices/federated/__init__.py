@@ -1,0 +1,1 @@
+"""Fit a study across hospitals: only sums over people leave a site."""

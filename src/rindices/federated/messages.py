@@ -1,0 +1,175 @@
+"""Requests of the centre and answers of the sites, as bytes that can be checked.
+
+A message is a safetensors file: arrays of floats, and the rest as JSON in its metadata. Nothing in it is executed. Sums
+have double precision; large parameters of a request may have single precision. A digest (SHA-256) shows damage; with a
+key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+
+from rindices._typing import FloatArray
+from rindices.federated.exceptions import ExchangeError
+
+MAX_MESSAGE_BYTES = 200_000_000
+"""Longer messages are refused before they are read."""
+_MAX_HEADER_BYTES = 4_000_000
+_METADATA_KEY = "rindices"
+
+Arrays = Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What the centre asks all sites in one round.
+
+    Attributes
+    ----------
+    kind : str
+        One of `rindices.federated.kinds.KINDS`.
+    round : int
+        Number of the round, from 1.
+    settings : mapping
+        Plain values: the plan of the subsamples, names of sets of people, codings of covariates.
+    arrays : mapping of str to ndarray
+        Parameters at which to sum.
+    """
+
+    kind: str
+    round: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the request as bytes, the same for the same values."""
+        return _encode({"kind": self.kind, "round": self.round, "settings": self.settings}, self.arrays)
+
+    @classmethod
+    def decode(cls, content: bytes, name: str = "the request") -> "Request":
+        """Return the request of bytes; ``name`` stands in messages."""
+        fields, arrays = _decode(content, name, ("F32", "F64"))
+        try:
+            return cls(str(fields["kind"]), int(fields["round"]), dict(fields["settings"]), arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExchangeError(f"{name} is not a request: copy it again.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Sums over the people of one site.
+
+    Attributes
+    ----------
+    site : str
+    kind : str
+    round : int
+    request_digest : str
+        Digest of the request that is answered.
+    counts : mapping of str to int
+        Number of people in each sum, by the name of the set.
+    arrays : mapping of str to ndarray
+        The sums.
+    facts : mapping
+        Answer to ``describe``: names of regions and covariates. Empty otherwise, but for notes.
+    """
+
+    site: str
+    kind: str
+    round: int
+    request_digest: str
+    counts: Mapping[str, int]
+    arrays: Arrays = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the answer as bytes."""
+        names = ("site", "kind", "round", "request_digest", "counts", "facts")
+        return _encode({name: getattr(self, name) for name in names}, self.arrays)
+
+    @classmethod
+    def decode(cls, content: bytes, name: str = "the answer") -> "Answer":
+        """Return the answer of bytes; ``name`` stands in messages."""
+        fields, arrays = _decode(content, name)
+        try:
+            counts, number = dict(fields["counts"]), fields["round"]
+            if any(type(count) is not int for count in [number, *counts.values()]):
+                raise TypeError
+            texts = [fields[key] for key in ("site", "kind", "request_digest")]
+            if any(not isinstance(text, str) for text in texts):
+                raise TypeError
+            return cls(texts[0], texts[1], number, texts[2], counts, arrays, dict(fields["facts"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExchangeError(f"{name} is not an answer: let the site send it again.") from error
+
+
+def compute_message_digest(content: bytes) -> str:
+    """Return the SHA-256 of a message."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sign_message(content: bytes, key: bytes | None) -> str:
+    """Return the HMAC-SHA-256 of a message under a key; empty without one."""
+    return "" if key is None else hmac.new(key, content, hashlib.sha256).hexdigest()
+
+
+def is_signed(content: bytes, signature: str, key: bytes | None) -> bool:
+    """Return whether a signature fits a message; without a key all do."""
+    return key is None or hmac.compare_digest(sign_message(content, key), signature)
+
+
+def pack_symmetric(matrices: FloatArray) -> FloatArray:
+    """Return the upper triangles of symmetric matrices, (..., R, R) -> (..., R (R + 1) / 2)."""
+    rows, columns = np.triu_indices(matrices.shape[-1])
+    return np.ascontiguousarray(matrices[..., rows, columns])
+
+
+def unpack_symmetric(packed: FloatArray) -> FloatArray:
+    """Invert `pack_symmetric`."""
+    size = round((np.sqrt(8 * packed.shape[-1] + 1) - 1) / 2)
+    rows, columns = np.triu_indices(size)
+    matrices = np.empty((*packed.shape[:-1], size, size))
+    matrices[..., rows, columns] = packed
+    matrices[..., columns, rows] = packed
+    return matrices
+
+
+def count_packed(size: int) -> int:
+    """Return the length of a packed symmetric matrix."""
+    return size * (size + 1) // 2
+
+
+def _encode(fields: Mapping[str, Any], arrays: Arrays) -> bytes:
+    text = json.dumps(fields, sort_keys=True, allow_nan=False)
+    kept = {name: np.float32 if array.dtype == np.float32 else np.float64 for name, array in arrays.items()}
+    content = {name: np.array(arrays[name], dtype=kept[name], order="C") for name in sorted(arrays)}
+    return bytes(to_bytes(content, {_METADATA_KEY: text}))
+
+
+def _decode(
+    content: bytes, name: str, types: tuple[str, ...] = ("F64",)
+) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    """Return the plain values and the arrays of a message."""
+    if len(content) > MAX_MESSAGE_BYTES:
+        raise ExchangeError(f"{name} has {len(content):,} bytes, which no message has: let it be sent again.")
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or length > min(_MAX_HEADER_BYTES, len(content) - 8):
+        raise ExchangeError(f"{name} is truncated or no message: let it be sent again.")
+    try:
+        header = json.loads(content[8 : 8 + length])
+        fields = json.loads(header.pop("__metadata__")[_METADATA_KEY])
+        other_types = [key for key, entry in header.items() if entry["dtype"] not in types]
+        arrays = from_bytes(content)
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
+        raise ExchangeError(f"{name} is truncated or damaged: let it be sent again.") from error
+    if other_types or not isinstance(fields, dict):
+        raise ExchangeError(f"{name} has values of another type than a message: let it be sent again.")
+    return fields, arrays

@@ -1,0 +1,96 @@
+"""``rindices site`` and ``rindices federate``."""
+
+import json
+import threading
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from rindices.cli.main import app
+from rindices.federated.exceptions import WaitingError
+from rindices.federated.folder import FolderTransport, make_run_name, read_key
+from rindices.federated.messages import Answer, Request
+from rindices.federated.site import Site
+from rindices.federated.site_service import SiteService
+from rindices.tables.cohort import Cohort
+from tests.federated.sites import simulate_people, split_cohort
+
+STUDY = '[model]\nrecipe = "mean-difference"\nmembers = 2\n'
+
+
+def run(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def write_tables(folder: Path, cohort: Cohort) -> list[object]:
+    """Write the tables of a site and return the words that name them."""
+    volumes = cohort.volumes.copy()
+    volumes.insert(0, "participant_id", cohort.people["participant_id"])
+    volumes.to_csv(folder / "volumes.csv", index=False)
+    pd.concat([cohort.people, cohort.covariates], axis=1).to_csv(folder / "people.tsv", sep="\t", index=False)
+    columns = ["--group", "group", "--covariates", "age,sex,icv"]
+    return [folder / "volumes.csv", "--participants", folder / "people.tsv", *columns]
+
+
+def test_centre_runs_a_study_with_keys(tmp_path: Path) -> None:
+    exchange, keys = tmp_path / "exchange", tmp_path / "keys"
+    (tmp_path / "study.toml").write_text(STUDY)
+    words = [tmp_path / "study.toml", "--exchange", exchange, "--keys", keys]
+    assert run("federate", *words, "--make-keys", "site-0,site-1")[0] == 0
+    for name, cohort in split_cohort(simulate_people(), 2).items():
+        service = SiteService(Site(name, cohort), exchange, tmp_path / name, read_key(keys / f"{name}.key"), poll=0.01)
+        threading.Thread(target=service.serve, args=(30.0,), daemon=True).start()
+    code, text = run("federate", *words, "--sites", 2, "--out", tmp_path / "out", "--poll", 0.01, "--json")
+    assert code == 0
+    result = json.loads(text)
+    assert result["finding"] == "mean_difference"
+    assert (result["controls"], result["patients"], result["rounds"]) == (150, 200, 6)
+    for name in ("model.safetensors", "selection.json", "effects.tsv", "patterns.tsv", "federation.json"):
+        assert (tmp_path / "out" / name).is_file()
+    assert (
+        run(
+            "apply",
+            exchange / "model.safetensors",
+            *write_tables(tmp_path, simulate_people())[:3],
+            "--out",
+            tmp_path / "r.tsv",
+        )[0]
+        == 0
+    )
+
+
+def test_centre_names_missing_sites(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    words = ["--exchange", tmp_path / "exchange", "--sites", 2, "--wait", 0, "--out", tmp_path / "out"]
+    assert run("federate", tmp_path / "study.toml", *words)[0] == 3
+
+
+def test_site_answers_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exchange = tmp_path / "exchange"
+    transport = FolderTransport(exchange, make_run_name({}), ["hospital-a"], {}, patience=0.0, poll=0.0)
+    transport.begin()
+    with pytest.raises(WaitingError):
+        transport.ask(Request("describe", 1))
+    words = [*write_tables(tmp_path, simulate_people()), "--exchange", exchange, "--name", "hospital-a", "--wait", 0]
+    code, text = run("site", *words, "--json")
+    assert code == 3
+    assert json.loads(text) == {"site": "hospital-a", "over": False, "log": "rindices-site/log.tsv"}
+    (answer,) = transport.ask(Request("describe", 1))
+    assert isinstance(answer, Answer)
+    assert answer.counts == {"controls": 150, "patients": 200}
+    transport.finish()
+    assert run("site", *words)[0] == 0
+
+
+def test_a_site_without_a_name_gets_one_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [*write_tables(tmp_path, simulate_people()), "--exchange", tmp_path / "exchange", "--wait", 0]
+    names = {json.loads(run("site", *words, "--json")[1])["site"] for _ in range(2)}
+    assert len(names) == 1
+    assert names.pop().startswith("site-")

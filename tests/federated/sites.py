@@ -1,0 +1,41 @@
+"""A simulated cohort with a dozen regions, divided among sites."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from rindices.experiments.simulate import SimulatedCohort
+from rindices.experiments.tasks import TASKS
+from rindices.federated.rounds import InMemoryTransport
+from rindices.federated.site import Site
+from rindices.tables.cohort import Cohort
+from tests.cohorts import simulate_few_regions
+
+MEMBERS = 2
+N_REGIONS = 12
+
+
+@cache
+def simulate_study(seed: int = 0) -> SimulatedCohort:
+    """Return 150 controls and 200 patients with 12 regions, four of each pattern, whose patterns are strong."""
+    simulated = simulate_few_regions(replace(TASKS["small"], rate=0.4), seed)
+    kept = [name for pattern in TASKS["small"].patterns for name in pattern[: N_REGIONS // 3]]
+    volumes = simulated.cohort.volumes[[name for name in simulated.cohort.volumes if name in kept]]
+    return replace(simulated, cohort=replace(simulated.cohort, volumes=volumes))
+
+
+def simulate_people(seed: int = 0) -> Cohort:
+    """Return the people of `simulate_study`."""
+    return simulate_study(seed).cohort
+
+
+def split_cohort(cohort: Cohort, n_sites: int, seed: int = 0) -> dict[str, Cohort]:
+    """Return the people of sites of about equal size."""
+    labels = np.random.default_rng(seed).integers(n_sites, size=len(cohort))
+    return {f"site-{k}": cohort.take(labels == k) for k in range(n_sites)}
+
+
+def make_transport(cohorts: dict[str, Cohort], fewest: int = 10) -> InMemoryTransport:
+    """Return sites in memory."""
+    return InMemoryTransport([Site(name, cohorts[name], fewest) for name in sorted(cohorts)])

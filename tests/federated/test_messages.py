@@ -1,0 +1,49 @@
+"""Messages survive the way there, and damaged ones are refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rindices.federated.exceptions import ExchangeError
+from rindices.federated.messages import (
+    Answer,
+    Request,
+    count_packed,
+    is_signed,
+    pack_symmetric,
+    sign_message,
+    unpack_symmetric,
+)
+
+ANSWER = Answer("a", "moments", 3, "d" * 64, {"all/controls": 12}, {"x": np.arange(6.0).reshape(2, 3)}, {"notes": []})
+
+
+def test_answer_and_request_survive() -> None:
+    again = Answer.decode(ANSWER.encode())
+    assert (again.site, again.kind, again.round, again.counts) == ("a", "moments", 3, {"all/controls": 12})
+    np.testing.assert_array_equal(again.arrays["x"], ANSWER.arrays["x"])
+    request = Request("curves", 2, {"tasks": [["member-0", "", 2, "straight"]]}, {"w": np.ones((1, 2))})
+    assert Request.decode(request.encode()).encode() == request.encode()
+
+
+@given(st.integers(0, 400), st.integers(1, 255))
+def test_damage_is_noticed_or_changes_the_digest(position: int, change: int) -> None:
+    content = bytearray(ANSWER.encode())
+    position %= len(content)
+    content[position] ^= change
+    assert not is_signed(bytes(content), sign_message(ANSWER.encode(), b"k" * 16), b"k" * 16)
+
+
+@pytest.mark.parametrize("length", [0, 5, 8, 60, 200])
+def test_truncated_messages_are_refused(length: int) -> None:
+    with pytest.raises(ExchangeError, match=r"truncated|damaged"):
+        Answer.decode(ANSWER.encode()[:length])
+
+
+def test_symmetric_matrices_are_packed() -> None:
+    matrix = np.random.default_rng(0).normal(size=(3, 5, 5))
+    matrix = matrix + matrix.transpose(0, 2, 1)
+    packed = pack_symmetric(matrix)
+    assert packed.shape == (3, count_packed(5))
+    np.testing.assert_array_equal(unpack_symmetric(packed), matrix)

@@ -1,0 +1,95 @@
+"""Sums over few people, and differences that are sums over few people, are refused."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rindices.federated import kinds
+from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
+from rindices.federated.exceptions import RefusedError
+from rindices.federated.messages import Request
+from rindices.federated.preparation import Preparation
+from rindices.federated.privacy import SetGuard
+from rindices.federated.rounds import Rounds
+from rindices.federated.site import Site
+from tests.federated.sites import make_transport, simulate_people, split_cohort
+
+IDS = [f"sub-{k}" for k in range(100)]
+
+
+def make_mask(*rows: int) -> np.ndarray:
+    mask = np.zeros(len(IDS), dtype=bool)
+    mask[list(rows)] = True
+    return mask
+
+
+def test_a_sum_over_three_people_is_refused() -> None:
+    with pytest.raises(RefusedError, match="3 people is refused, the fewest are 10"):
+        SetGuard(IDS).check(make_mask(1, 2, 3), "patients", "member-0")
+
+
+def test_a_difference_of_one_person_is_refused() -> None:
+    guard = SetGuard(IDS)
+    guard.check(make_mask(*range(50)), "patients", "first")
+    guard.check(make_mask(*range(50)), "patients", "the same again")
+    guard.check(make_mask(*range(40)), "patients", "ten less")
+    with pytest.raises(RefusedError, match="a sum over 1 person"):
+        guard.check(make_mask(*range(49)), "patients", "second")
+
+
+def test_the_ledger_remembers_earlier_studies(tmp_path: Path) -> None:
+    """A second study with the same people less one is refused; the ledger holds no id."""
+    ledger = tmp_path / "ledger.json"
+    guard = SetGuard(IDS, ledger=ledger)
+    guard.check(np.ones(100, dtype=bool), "patients", "all")
+    guard.save()
+    assert not any(person in ledger.read_text() for person in IDS)
+    SetGuard(IDS, ledger=ledger).check(np.ones(100, dtype=bool), "patients", "all")
+    with pytest.raises(RefusedError, match="a sum over 1 person"):
+        SetGuard(IDS[1:], ledger=ledger).check(np.ones(99, dtype=bool), "patients", "all")
+    SetGuard(IDS[20:], ledger=ledger).check(np.ones(80, dtype=bool), "patients", "all")
+
+
+def test_many_sums_must_not_determine_people() -> None:
+    """With as many random sums as people, single people could be computed."""
+    guard, rng = SetGuard(IDS), np.random.default_rng(0)
+    for k in range(90):
+        guard.check(rng.random(100) < 0.5, "patients", f"set {k}")
+    with pytest.raises(RefusedError, match="single people could be computed"):
+        guard.check(rng.random(100) < 0.5, "patients", "one more")
+
+
+@cache
+def get_preparation() -> Preparation:
+    rounds = Rounds(make_transport(split_cohort(simulate_people(), 1)))
+    sums = ask_for_adjustment(rounds, None)
+    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"])
+
+
+def make_request(share: float) -> Request:
+    """Return a request for the moments of a member, as a centre sends it."""
+    settings = {"plan": {"seed": 0, "members": 2, "share": share}, "sets": [["member-0", "patients"]]}
+    preparation = get_preparation()
+    return Request(kinds.MOMENTS, 5, {**settings, **preparation.to_settings()}, preparation.to_arrays())
+
+
+def test_a_hostile_centre_cannot_ask_for_three_people() -> None:
+    """A plan with a tiny share would make a member of three people: the site does not split the group."""
+    assert Site("a", simulate_people()).answer(make_request(0.015)).counts["member-0/patients"] == 200
+    with pytest.raises(RefusedError, match="the fewest are 10"):
+        Site("b", simulate_people().take(np.arange(8))).answer(Request(kinds.DESCRIBE, 1))
+
+
+def test_a_hostile_centre_cannot_ask_twice() -> None:
+    """Two plans whose sets differ by a few people: the second is refused."""
+    site = Site("a", simulate_people())
+    site.answer(make_request(0.8))
+    with pytest.raises(RefusedError, match="the difference to a sum"):
+        site.answer(make_request(0.82))
+
+
+def test_too_many_rounds_are_refused() -> None:
+    with pytest.raises(RefusedError, match="at most 300 rounds"):
+        Site("a", simulate_people()).answer(Request(kinds.DESCRIBE, 301))

@@ -1,0 +1,142 @@
+"""Three hundred hostile answers are refused, and the site is named."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rindices.federated import kinds
+from rindices.federated.exceptions import ExchangeError, WaitingError
+from rindices.federated.folder import FolderTransport, MessageFile
+from rindices.federated.messages import Answer, Request, compute_message_digest, sign_message
+from rindices.federated.rounds import check_answer
+
+KEY, SITE, RUN = b"k" * 32, "hospital-b", "0123456789ab"
+REQUEST = Request(kinds.PRODUCTS, 3, {}, {"centre": np.zeros(4)})
+DIGEST = compute_message_digest(REQUEST.encode())
+SHAPES = kinds.get_kind(REQUEST.kind).get_shapes(REQUEST)
+SIZES = {"controls": 20, "patients": 30}
+VALID = Answer(SITE, REQUEST.kind, 3, DIGEST, dict(SIZES), {name: np.ones(shape) for name, shape in SHAPES.items()})
+Fault = Callable[[np.random.Generator], Answer]
+
+
+def _set_value(value: float) -> Fault:
+    def alter(rng: np.random.Generator) -> Answer:
+        arrays = {name: array.copy() for name, array in VALID.arrays.items()}
+        name = str(rng.choice(sorted(arrays)))
+        arrays[name][rng.integers(arrays[name].size)] = value
+        return replace(VALID, arrays=arrays)
+
+    return alter
+
+
+def _reshape(rng: np.random.Generator) -> Answer:
+    name = str(rng.choice(sorted(VALID.arrays)))
+    shape = tuple(rng.integers(0, 7, size=rng.integers(1, 4)).tolist())
+    return replace(VALID, arrays={**VALID.arrays, name: np.ones((*shape, 2))})
+
+
+def _rename(rng: np.random.Generator) -> Answer:
+    name = str(rng.choice(sorted(VALID.arrays)))
+    arrays = {key: array for key, array in VALID.arrays.items() if key != name}
+    return replace(
+        VALID, arrays=arrays if rng.random() < 0.5 else {**VALID.arrays, f"rows-{rng.integers(99)}": np.ones(3)}
+    )
+
+
+FAULTS: dict[str, Fault] = {
+    "nan": _set_value(np.nan),
+    "infinite": _set_value(np.inf),
+    "huge": _set_value(1e200),
+    "shape": _reshape,
+    "names": _rename,
+    "forged site": lambda rng: replace(VALID, site=f"hospital-{rng.integers(99)}"),
+    "replayed round": lambda rng: replace(VALID, round=int(rng.choice([1, 2, 4, 50]))),
+    "other request": lambda rng: replace(VALID, request_digest=rng.bytes(32).hex()),
+    "other kind": lambda rng: replace(VALID, kind=str(rng.choice(["means", "curves", "rows", ""]))),
+    "too many people": lambda rng: replace(VALID, counts={"controls": int(rng.integers(21, 10**9)), "patients": 1}),
+    "negative people": lambda rng: replace(VALID, counts={"controls": -int(rng.integers(1, 99)), "patients": 1}),
+    "no counts": lambda rng: replace(VALID, counts={}),
+    "nobody": lambda rng: replace(VALID, counts={"controls": 0, "patients": 0}),
+}
+BYTES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
+    "truncated": lambda content, rng: content[: rng.integers(len(content))],
+    "random": lambda content, rng: rng.bytes(int(rng.integers(1, 4000))),
+    "long header": lambda content, rng: struct.pack("<Q", int(rng.integers(2**40))) + content[8:],
+    "flipped": lambda content, rng: _flip(content, int(rng.integers(8, len(content)))),
+    "pickle": lambda content, rng: b"\x80\x04" + rng.bytes(500),
+}
+
+
+def _flip(content: bytes, position: int) -> bytes:
+    return content[:position] + bytes([content[position] ^ 0x15]) + content[position + 1 :]
+
+
+def _receive(folder: Path, content: bytes, header: dict[str, Any], request: Request = REQUEST) -> str:
+    """Put an answer into the folder and return the message with which it is refused."""
+    problems: list[str] = []
+    transport = FolderTransport(folder, RUN, [SITE], {SITE: KEY}, patience=0.0, poll=0.0, on_problem=problems.append)
+    MessageFile(folder / "answers" / RUN / SITE, request.round).write(content, header)
+    try:
+        (answer,) = transport.ask(request)
+        check_answer(answer, request, SHAPES, SIZES)
+    except WaitingError:
+        assert problems
+        return problems[0]
+    except ExchangeError as error:
+        return str(error)
+    return ""
+
+
+def _sign(content: bytes, key: bytes = KEY) -> dict[str, Any]:
+    return {"request": DIGEST, "site": SITE, "signed": sign_message(content, key)}
+
+
+def test_the_valid_answer_is_accepted(tmp_path: Path) -> None:
+    content = VALID.encode()
+    assert _receive(tmp_path, content, _sign(content)) == ""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_hostile_values_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    """The site has a valid key and signs what it sends: 16 of each of 13 kinds."""
+    rng = np.random.default_rng(0)
+    for _ in range(16):
+        content = FAULTS[name](rng).encode()
+        assert SITE in _receive(tmp_path, content, _sign(content))
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_hostile_bytes_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    """Bytes with a valid digest and signature: 16 of each of 5 kinds."""
+    rng = np.random.default_rng(1)
+    for _ in range(16):
+        content = BYTES[name](VALID.encode(), rng)
+        if content != VALID.encode():
+            header = _sign(content) if name != "flipped" else _sign(VALID.encode())
+            assert SITE in _receive(tmp_path, content, header)
+
+
+def test_answers_without_the_key_are_refused(tmp_path: Path) -> None:
+    """Twelve answers of somebody who sees the folder and does not have the key."""
+    rng = np.random.default_rng(2)
+    for _ in range(12):
+        content = VALID.encode()
+        assert "forged" in _receive(tmp_path, content, _sign(content, rng.bytes(32)))
+
+
+def test_a_file_that_was_changed_after_its_digest_is_refused(tmp_path: Path) -> None:
+    content = VALID.encode()
+    file = MessageFile(tmp_path / "answers" / RUN / SITE, 3)
+    file.write(content, _sign(content))
+    file.content_path.write_bytes(content[:-1])
+    problems: list[str] = []
+    transport = FolderTransport(tmp_path, RUN, [SITE], {SITE: KEY}, 0.0, 0.0, problems.append)
+    with pytest.raises(WaitingError, match=SITE):
+        transport.ask(REQUEST)
+    assert "truncated or damaged" in problems[0]
+    assert not file.header_path.exists()

@@ -1,0 +1,58 @@
+"""A person's place depends on the id, the seed and the member alone."""
+
+import numpy as np
+import pytest
+
+from rindices.federated.exceptions import ExchangeError
+from rindices.federated.subsets import SubsetPlan, Subsets, name_half, name_held_out, name_member
+
+IDS = [f"sub-{k}" for k in range(400)]
+IS_PATIENT = np.arange(400) % 3 > 0
+PLAN = SubsetPlan(seed=1, members=4)
+
+
+def find(ids: list[str], is_patient: np.ndarray, name: str, group: str = "patients") -> set[str]:
+    mask = Subsets(ids, is_patient, PLAN, 10).find(name, group)
+    return {person for person, is_in in zip(ids, mask, strict=True) if is_in}
+
+
+@pytest.mark.parametrize("name", [name_member(2), name_held_out(2), name_half(1, 0), "all"])
+def test_sites_and_order_do_not_matter(name: str) -> None:
+    order = np.random.default_rng(0).permutation(400)
+    shuffled = find([IDS[k] for k in order], IS_PATIENT[order], name)
+    parts = [find([IDS[k] for k in rows], IS_PATIENT[rows], name) for rows in (np.arange(200), np.arange(200, 400))]
+    assert find(IDS, IS_PATIENT, name) == shuffled == parts[0] | parts[1]
+
+
+def test_sets_of_a_member_are_complements() -> None:
+    everyone = find(IDS, IS_PATIENT, "all")
+    seen, held_out = find(IDS, IS_PATIENT, name_member(0)), find(IDS, IS_PATIENT, name_held_out(0))
+    assert seen | held_out == everyone
+    assert not seen & held_out
+    assert 0.7 < len(seen) / len(everyone) < 0.9
+    halves = [find(IDS, IS_PATIENT, name_half(0, half)) for half in (0, 1)]
+    assert halves[0] | halves[1] == everyone
+    assert not halves[0] & halves[1]
+    assert seen != find(IDS, IS_PATIENT, name_member(1))
+
+
+def test_a_small_group_is_not_split() -> None:
+    """15 patients: a fifth of them would be 3 people."""
+    ids, is_patient = IDS[:15], np.ones(15, dtype=bool)
+    for k in range(4):
+        assert len(find(ids, is_patient, name_member(k))) == 15
+        assert sorted(len(find(ids, is_patient, name_half(k, half))) for half in (0, 1)) == [0, 15]
+    blocks = Subsets(ids, is_patient, PLAN, 10).assign_blocks("patients", 5)
+    assert len(np.unique(blocks)) == 1
+
+
+@pytest.mark.parametrize("name", ["member-4", "member--1", "half-0-2", "everyone", "member-x", "half-9-0", ""])
+def test_unknown_sets_are_refused(name: str) -> None:
+    with pytest.raises(ExchangeError, match="names the set"):
+        find(IDS, IS_PATIENT, name)
+
+
+@pytest.mark.parametrize("plan", [{}, {"seed": 0, "members": 0, "share": 0.8}, {"seed": 0, "members": 2, "share": 2}])
+def test_plans_that_no_study_has_are_refused(plan: dict[str, float]) -> None:
+    with pytest.raises(ExchangeError, match="plan"):
+        SubsetPlan.from_dict(plan)
