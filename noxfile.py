@@ -19,10 +19,17 @@ def _install(session: nox.Session) -> None:
     session.install("--constraint", "constraints.txt", ".[dev]")
 
 
+def _install_by_hash(session: nox.Session) -> None:
+    """Install the package with exactly the files whose hashes are known; torch differs between machines."""
+    session.install(TORCH)
+    session.install("--require-hashes", "--no-deps", "--requirement", ".ci/requirements.txt")
+    session.install("--no-deps", ".")
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, types and layers."""
-    _install(session)
+    _install_by_hash(session)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
@@ -39,8 +46,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation and check its links."""
-    session.install(TORCH)
-    session.install("--constraint", "constraints.txt", ".[docs]")
+    _install_by_hash(session)
     session.run("sphinx-build", "-W", "--keep-going", "-c", "docs", ".", "docs/_build")
     session.run("python", ".ci/links.py", "docs/_build")
 
@@ -56,7 +62,7 @@ def workflows(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Build wheel, sdist, SBOM (CycloneDX) and golden outputs into ``dist``, and check all of them."""
-    _install(session)
+    _install_by_hash(session)
     session.run("pytest", "-q", "tests/test_release.py")
     session.run("python", "-m", "build", "--no-isolation")
     (wheel,) = Path("dist").glob("*.whl")
@@ -144,10 +150,13 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def refresh_constraints(session: nox.Session) -> None:
-    """Write the newest versions of all requirements to the constraints."""
+    """Write the newest versions of all requirements to the constraints, and the hashes of their files."""
     session.install(TORCH)
     session.install(".[dev,docs]")
     frozen = session.run("pip", "freeze", "--exclude", "rindices", silent=True)
     with open("constraints.txt", "w", encoding="utf-8") as file:
         file.write("# Exact versions of CI. Refresh on purpose: nox -s refresh_constraints\n")
         file.writelines(f"{line}\n" for line in str(frozen).splitlines() if "==" in line and "torch" not in line)
+    session.install("uv==0.13.7")
+    options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11.7"]
+    session.run("uv", "pip", "compile", "--quiet", *options, "--output-file", ".ci/requirements.txt", "constraints.txt")
