@@ -96,8 +96,8 @@ def lowest(session: nox.Session) -> None:
     """Run tests with the lowest versions that are declared."""
     session.install("uv==0.13.7")
     requirements = f"{session.create_tmp()}/lowest.txt"
-    options = ["--quiet", "--resolution", "lowest-direct", "--no-emit-package", "torch", "--output-file", requirements]
-    session.run("uv", "pip", "compile", "--python-version", "3.11", *options, "pyproject.toml")
+    options = ["--quiet", "--resolution", "lowest-direct", "--no-emit-package", "torch", "--extra", "parquet"]
+    session.run("uv", "pip", "compile", "--python-version", "3.11", *options, "-o", requirements, "pyproject.toml")
     session.install(TORCH)
     session.install("--requirement", requirements, "pytest>=8.3", "hypothesis>=6.120")
     session.install("--no-deps", ".")
