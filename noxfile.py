@@ -77,7 +77,9 @@ def _write_sbom(session: nox.Session, wheel: Path) -> None:
     session.run("python", "-m", "venv", "--clear", str(folder))
     python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
     requirement = f"rindices[all] @ {wheel.resolve().as_uri()}"
-    session.run(python, "-m", "pip", "install", "--quiet", TORCH, "--constraint", "constraints.txt", requirement)
+    session.run(
+        python, "-m", "pip", "install", "--quiet", TORCH, "--constraint", "constraints.txt", requirement, external=True
+    )
     session.install("cyclonedx-bom==7.5.0")
     out = f"dist/{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
     session.run("cyclonedx-py", "environment", "--output-reproducible", "--output-file", out, python)
