@@ -43,3 +43,13 @@ def test_every_imported_package_is_declared() -> None:
 
 def test_the_report_needs_the_core_alone() -> None:
     assert "pillow" in list_declared_packages()[0]
+
+
+def test_hashes_are_known_of_every_pinned_package() -> None:
+    constraints, requirements = (
+        (ROOT / name).read_text("utf-8") for name in ("constraints.txt", ".ci/requirements.txt")
+    )
+    pinned = re.findall(r"^([\w.-]+)==([^\s;]+)", constraints, re.MULTILINE)
+    hashed = re.findall(r"^([\w.-]+)==([^\s;]+)[^\n]*\n    --hash=sha256", requirements, re.MULTILINE)
+    names = [{(re.sub(r"[_.]", "-", name.lower()), version) for name, version in pairs} for pairs in (pinned, hashed)]
+    assert names[0] == names[1]

@@ -229,7 +229,7 @@ def empty(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_of_an_earlier_model_stays(empty: Path) -> None:
-    files = ["cohort.json", "effects.json", "effects.tsv", "selection.json"]
+    files = ["cohort.json", "dataset_description.json", "effects.json", "effects.tsv", "selection.json"]
     assert sorted(path.name for path in empty.iterdir() if path.is_file()) == files
 
 

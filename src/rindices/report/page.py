@@ -191,6 +191,7 @@ def render_null_report(results: NullResults) -> str:
         warnings=collect_cohort_warnings(results.cohort),
         adjustment=Adjustment(results.cohort.covariate_names, scale=results.adjust),
         made_with=results.made_with,
+        citation=CITATION,
     )
 
 

@@ -134,6 +134,7 @@ class PersonSearch {
   constructor(people, input, list, onPick) {
     Object.assign(this, { people, input, list, onPick, matches: [], active: -1 });
     this.lower = people.ids.map((id) => id.toLowerCase());
+    this.order = Uint32Array.from(this.lower.keys()).sort((a, b) => (this.lower[a] < this.lower[b] ? -1 : 1));
     input.addEventListener("input", () => this.search());
     input.addEventListener("keydown", (event) => this.handleKey(event));
     list.addEventListener("click", (event) => {
@@ -145,10 +146,10 @@ class PersonSearch {
   search() {
     const text = this.input.value.trim().toLowerCase();
     const matches = [];
-    for (let i = 0; text && i < this.lower.length && matches.length < 12; i++) {
-      if (this.lower[i].includes(text)) matches.push(i);
+    for (let k = 0; text && k < this.order.length && matches.length < 12; k++) {
+      if (this.lower[this.order[k]].includes(text)) matches.push(this.order[k]);
     }
-    this.matches = matches.sort((a, b) => (this.lower[a] < this.lower[b] ? -1 : 1));
+    this.matches = matches;
     this.active = matches.length ? 0 : -1;
     this.render(Boolean(text));
   }
