@@ -85,10 +85,11 @@ def fit_trajectory_members(
     starts = [_MemberStart.draw(cohort, rng) for rng in rngs]
     if cohort.visits is not None:
         starts = _choose_coupling(cohort, starts, coupled)
-    fits = [_fit_shapes(cohort, start, shapes) for start in starts]
+    fits, coupled_shapes = _fit_shapes(cohort, starts, shapes, coupled)
     chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, start, fit in zip(numbers, rngs, starts, fits, strict=True):
+        start = start.keep_coupled(chosen in coupled_shapes)
         head, curves = cohort.make_head(start.add_retest_noise(fit[chosen].model))
         n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
         halves = _measure_split_half_agreement(cohort, start, n_iterations, rng) if evidence else None
@@ -219,23 +220,23 @@ class _MemberStart(NamedTuple):
         return cls(subsample, make_trajectory_start(cohort.fit_start(subsample, rng)))
 
     def take_coupling(self, coupling: MemberCoupling, coupled: bool, cohort: _ShiftedPeople) -> Self:
-        """Return the member with the straight patterns of coupled visits, or of the mean of visits.
-
-        Coupled patterns are also the start of the other shapes.
-        """
+        """Return the member with the straight patterns of coupled visits, or of the mean of visits."""
         visit_fit = coupling.coupled if coupled else coupling.mean
         level, rows = visit_fit.model.level, self.subsample.unseen
         held_out = compute_log_likelihood(cohort.shifts[rows[cohort.y[rows] == 1]], level)
         n_iterations = visit_fit.n_iterations if coupled else coupling.n_level_iterations
         assert cohort.visits is not None
         return self._replace(
-            model=level if coupled else self.model,
             straight=TrajectoryFit(level, n_iterations, float(held_out.mean()) if len(held_out) else float("nan")),
             coupled=coupled,
             coupling_gain=coupling.gain,
             from_trends=coupling.from_trends,
             missing_noise=cohort.visits.get_missing_noise(visit_fit.model),
         )
+
+    def keep_coupled(self, is_coupled: bool) -> Self:
+        """Return the member, as one whose visits are not coupled if those of its shape are not."""
+        return self._replace(coupled=is_coupled) if self.coupled is not None else self
 
     def add_retest_noise(self, model: TrajectoryModel) -> TrajectoryModel:
         """Return a model of the mean of visits as one of a single visit, for people who are seen once."""
@@ -251,16 +252,45 @@ def _choose_coupling(
     return [start.take_coupling(each, coupled, cohort) for start, each in zip(starts, couplings, strict=True)]
 
 
-def _fit_shapes(cohort: _ShiftedPeople, start: _MemberStart, shapes: Sequence[str]) -> dict[str, TrajectoryFit]:
-    """Return the fit of each shape to the people of a member; interacting patterns start from curved ones."""
-    fits = dict[str, TrajectoryFit]()
+def _fit_shapes(
+    cohort: _ShiftedPeople, starts: Sequence[_MemberStart], shapes: Sequence[str], coupled: bool | None = None
+) -> tuple[list[dict[str, TrajectoryFit]], set[str]]:
+    """Return the fit of each shape to the people of each member, and the shapes with coupled patterns.
+
+    Curved patterns are fitted to the levels alone. Where visits are coupled, they start from the patterns of the levels
+    and from the coupled ones, and the likelihood of the levels of held-out patients decides: in patterns that unfold,
+    the regions that change between visits depend on the severity. Interacting patterns start from curved ones.
+    """
+    fits: list[dict[str, TrajectoryFit]] = [{} for _ in starts]
+    coupled_shapes = set[str]()
     for shape in shapes:
-        if shape == "straight" and start.straight is not None:
-            fits[shape] = start.straight
+        if shape == "straight" and starts[0].straight is not None:
+            found, is_coupled = [start.straight for start in starts if start.straight is not None], starts[0].coupled
+        elif shape == "interacting":
+            found = [cohort.fit(s.subsample, fit["curved"].model, shape) for s, fit in zip(starts, fits, strict=True)]
+            is_coupled = "curved" in coupled_shapes
         else:
-            model = fits["curved"].model if shape == "interacting" else start.model
-            fits[shape] = cohort.fit(start.subsample, model, shape)
-    return fits
+            found, is_coupled = _fit_from_both_starts(cohort, starts, shape, coupled)
+        for fit, each in zip(fits, found, strict=True):
+            fit[shape] = each
+        coupled_shapes |= {shape} if is_coupled else set()
+    return fits, coupled_shapes
+
+
+def _fit_from_both_starts(
+    cohort: _ShiftedPeople, starts: Sequence[_MemberStart], shape: str, coupled: bool | None
+) -> tuple[list[TrajectoryFit], bool]:
+    """Return the fits from the patterns of the levels, or from coupled ones if held-out levels are then more likely."""
+    own = [] if coupled else [cohort.fit(start.subsample, start.model, shape) for start in starts]
+    models = [start.straight.model for start in starts if start.coupled and start.straight is not None]
+    if not models:
+        return own or [cohort.fit(start.subsample, start.model, shape) for start in starts], False
+    other = [cohort.fit(start.subsample, model, shape) for start, model in zip(starts, models, strict=True)]
+    if coupled:
+        return other, True
+    gains = np.array([second.held_out - first.held_out for first, second in zip(own, other, strict=True)])
+    error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    return (other, True) if gains.mean() > 2.0 * error else (own, False)
 
 
 def _list_shapes(n_patterns: int) -> tuple[str, ...]:
