@@ -72,8 +72,9 @@ def fit_trajectory_members(
     evidence : bool
         Whether to measure the agreement of fits on disjoint halves.
     coupled : bool, optional
-        Whether to couple repeat visits (`coupling`). By default, if patients that members have not seen are then more
-        likely. Without trends, or with few people who have several visits, the mean of visits is fitted.
+        Whether to couple repeat visits in straight patterns (`coupling`). By default, if patients that members have not
+        seen are then more likely. Without trends, or with few people who have several visits, the mean of visits is
+        fitted.
 
     Returns
     -------
@@ -85,15 +86,15 @@ def fit_trajectory_members(
     starts = [_MemberStart.draw(cohort, rng) for rng in rngs]
     if cohort.visits is not None:
         starts = _choose_coupling(cohort, starts, coupled)
-    fits, coupled_shapes = _fit_shapes(cohort, starts, shapes, coupled)
+    fits = [_fit_shapes(cohort, start, shapes) for start in starts]
     chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, start, fit in zip(numbers, rngs, starts, fits, strict=True):
-        start = start.keep_coupled(chosen in coupled_shapes)
+        is_coupled = None if start.coupled is None else start.coupled and chosen == "straight"
         head, curves = cohort.make_head(start.add_retest_noise(fit[chosen].model))
         n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
         halves = _measure_split_half_agreement(cohort, start, n_iterations, rng) if evidence else None
-        held_out = _get_held_out(fit, chosen)._replace(coupled=start.coupled, coupling_gain=start.coupling_gain)
+        held_out = _get_held_out(fit, chosen)._replace(coupled=is_coupled, coupling_gain=start.coupling_gain)
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, held_out))
     return members
 
@@ -234,10 +235,6 @@ class _MemberStart(NamedTuple):
             missing_noise=cohort.visits.get_missing_noise(visit_fit.model),
         )
 
-    def keep_coupled(self, is_coupled: bool) -> Self:
-        """Return the member, as one whose visits are not coupled if those of its shape are not."""
-        return self._replace(coupled=is_coupled) if self.coupled is not None else self
-
     def add_retest_noise(self, model: TrajectoryModel) -> TrajectoryModel:
         """Return a model of the mean of visits as one of a single visit, for people who are seen once."""
         return model if self.missing_noise is None else model._replace(noise=model.noise + self.missing_noise)
@@ -252,45 +249,20 @@ def _choose_coupling(
     return [start.take_coupling(each, coupled, cohort) for start, each in zip(starts, couplings, strict=True)]
 
 
-def _fit_shapes(
-    cohort: _ShiftedPeople, starts: Sequence[_MemberStart], shapes: Sequence[str], coupled: bool | None = None
-) -> tuple[list[dict[str, TrajectoryFit]], set[str]]:
-    """Return the fit of each shape to the people of each member, and the shapes with coupled patterns.
+def _fit_shapes(cohort: _ShiftedPeople, start: _MemberStart, shapes: Sequence[str]) -> dict[str, TrajectoryFit]:
+    """Return the fit of each shape to the people of a member; interacting patterns start from curved ones.
 
-    Curved patterns are fitted to the levels alone. Where visits are coupled, they start from the patterns of the levels
-    and from the coupled ones, and the likelihood of the levels of held-out patients decides: in patterns that unfold,
-    the regions that change between visits depend on the severity. Interacting patterns start from curved ones.
+    Only straight patterns are coupled. In patterns that unfold, the regions that change between two visits depend on
+    the severity, so these are fitted to the mean of visits.
     """
-    fits: list[dict[str, TrajectoryFit]] = [{} for _ in starts]
-    coupled_shapes = set[str]()
+    fits = dict[str, TrajectoryFit]()
     for shape in shapes:
-        if shape == "straight" and starts[0].straight is not None:
-            found, is_coupled = [start.straight for start in starts if start.straight is not None], starts[0].coupled
-        elif shape == "interacting":
-            found = [cohort.fit(s.subsample, fit["curved"].model, shape) for s, fit in zip(starts, fits, strict=True)]
-            is_coupled = "curved" in coupled_shapes
+        if shape == "straight" and start.straight is not None:
+            fits[shape] = start.straight
         else:
-            found, is_coupled = _fit_from_both_starts(cohort, starts, shape, coupled)
-        for fit, each in zip(fits, found, strict=True):
-            fit[shape] = each
-        coupled_shapes |= {shape} if is_coupled else set()
-    return fits, coupled_shapes
-
-
-def _fit_from_both_starts(
-    cohort: _ShiftedPeople, starts: Sequence[_MemberStart], shape: str, coupled: bool | None
-) -> tuple[list[TrajectoryFit], bool]:
-    """Return the fits from the patterns of the levels, or from coupled ones if held-out levels are then more likely."""
-    own = [] if coupled else [cohort.fit(start.subsample, start.model, shape) for start in starts]
-    models = [start.straight.model for start in starts if start.coupled and start.straight is not None]
-    if not models:
-        return own or [cohort.fit(start.subsample, start.model, shape) for start in starts], False
-    other = [cohort.fit(start.subsample, model, shape) for start, model in zip(starts, models, strict=True)]
-    if coupled:
-        return other, True
-    gains = np.array([second.held_out - first.held_out for first, second in zip(own, other, strict=True)])
-    error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    return (other, True) if gains.mean() > 2.0 * error else (own, False)
+            model = fits["curved"].model if shape == "interacting" else start.model
+            fits[shape] = cohort.fit(start.subsample, model, shape)
+    return fits
 
 
 def _list_shapes(n_patterns: int) -> tuple[str, ...]:
@@ -310,15 +282,15 @@ def _measure_split_half_agreement(
     """Return the agreement, on all patients, of two fits that have no person in common.
 
     ``n_iterations`` has the number of M steps of each shape that is fitted, one after the other. Visits are coupled
-    first if those of the member are.
+    first if those of the member are, and patterns are straight.
     """
     patients, indices = cohort.values[cohort.y == 1], []
     for half in split_into_halves(cohort.y, rng):
         model = make_trajectory_start(cohort.fit_start(half, rng))
-        if start.coupled and start.straight is not None:
+        if start.coupled and start.straight is not None and "straight" in n_iterations:
             model = cohort.fit_coupled_half(half, model, max(1, start.straight.n_iterations), start.from_trends)
-            n_iterations = {shape: number for shape, number in n_iterations.items() if shape != "straight"}
-        for shape, number in n_iterations.items():
-            model = cohort.fit(half, model, shape, number).model
+        else:
+            for shape, number in n_iterations.items():
+                model = cohort.fit(half, model, shape, number).model
         indices.append(cohort.make_head(model)[0].infer(patients))
     return compute_split_half_agreement(*indices)
