@@ -11,7 +11,7 @@ compared with the severities at that visit: the mean C-index of the patterns and
 
 - first: the first visit of each person (``--visits first``), which is also what one visit gives.
 - mean: the mean of visits (``--visits mean``).
-- coupled: level and change share their patterns.
+- coupled: level and change share their patterns, if these are straight; curved ones are those of the mean.
 - chosen: what ``--visits all`` takes, coupled patterns or those of the mean, by the likelihood of held-out people.
 
 Writes ``results/visits.json`` and ``.md``; finished cohorts are not computed again.
@@ -57,7 +57,7 @@ def fit_methods(people: dict[str, PreparedPeople], shape: str, seed: int) -> dic
     }
     methods["chosen"] = methods.pop("all")
     methods["coupled"] = methods["chosen"]
-    if not is_coupled(methods["chosen"]):
+    if shape == "straight" and not is_coupled(methods["chosen"]):
         methods["coupled"] = fit_trajectory_members(
             people["all"], PATTERNS, range(MEMBERS), seed, shape, evidence=False, coupled=True
         )
@@ -98,7 +98,8 @@ def compare_orders(curves: np.ndarray, matching: Any, visits: SimulatedVisits) -
     for k, own in onsets.groupby("pattern", sort=True):
         curve = curves[:, matching[int(k.removeprefix("s")) - 1]][:, [regions.index(name) for name in own["region"]]]
         is_reached = curve / curve[-1] >= ONSET_SHARE
-        taus.append(float(kendalltau(GRID[is_reached.argmax(axis=0)], own["onset"]).statistic))
+        tau = float(kendalltau(GRID[is_reached.argmax(axis=0)], own["onset"]).statistic)
+        taus.append(0.0 if np.isnan(tau) else tau)  # all regions at once: no order was found
     return taus
 
 

@@ -86,3 +86,12 @@ def test_tasks_without_visits_are_refused() -> None:
         simulate_visits("organs")
     with pytest.raises(SimulationError, match="not a repeat visit"):
         simulate_visits("tiny", plan=replace(VisitPlan(), visits=1))
+
+
+def test_uniform_growth_reaches_its_largest_value_at_the_last_visit() -> None:
+    result = simulate_visits("small", 0, VisitPlan(visits=3, interval=2.0, uniform_growth=0.4))
+    growth = result.rates[["s1", "s2", "s3"]].to_numpy() * 4.0  # years between the first and the last planned visit
+    assert 0.38 < growth.max() <= 0.4
+    assert growth.mean() == pytest.approx(0.2, abs=0.02)
+    first = result.simulated.severities.drop_duplicates("participant_id")[["s1", "s2", "s3"]].to_numpy()
+    assert 0.58 < first.max() <= 0.6

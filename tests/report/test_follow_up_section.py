@@ -43,7 +43,7 @@ def test_tables_in_the_folder_are_shown(study: Path, tmp_path: Path) -> None:
     (folder / "outcome.png").write_bytes(b"\x89PNG")
     text = ri.write_report(folder).read_text("utf-8")
     change, outcome = (text.partition(f'id="{name}"')[2].partition("</section>")[0] for name in ("change", "outcome"))
-    assert "<td>0.91</td><td>0.12</td>" in change
+    assert "<td>0.91</td><td>0.123</td>" in change
     assert "<td>0.40</td><td>n/a</td>" in change
     assert "Size of a trial" not in change
     assert "Hazard ratios (Cox regression)" in outcome

@@ -92,3 +92,13 @@ def test_trends_of_two_visits_are_differences_of_their_shifts() -> None:
 def test_the_gain_must_be_large_and_certain(gains: tuple[float, float], coupled: bool) -> None:
     fits = [MemberCoupling(VisitFit(None, 1, -10.0), VisitFit(None, 1, -10.0 + gain), False, 1) for gain in gains]  # type: ignore[arg-type]
     assert choose_coupling(fits) is coupled
+
+
+def test_curved_patterns_are_those_of_the_mean_of_visits() -> None:
+    people = prepare(simulate_followed(0.6))
+    (member,) = fit_trajectory_members(people, 2, [0], seed=0, shape="curved", coupled=True)
+    (mean,) = fit_trajectory_members(people._replace(trend=None), 2, [0], seed=0, shape="curved")
+    assert member.held_out is not None
+    assert member.held_out.coupled is False
+    np.testing.assert_array_equal(member.patterns, mean.patterns)
+    assert member.evidence == mean.evidence

@@ -74,8 +74,9 @@ def fit_trajectory_members(
     evidence : bool
         Whether to measure the agreement of fits on disjoint halves.
     coupled : bool, optional
-        Whether to couple repeat visits (`coupling`). By default, if patients that members have not seen are then more
-        likely. Without trends, or with few people who have several visits, the mean of visits is fitted.
+        Whether to couple repeat visits in straight patterns (`coupling`). By default, if patients that members have not
+        seen are then more likely. Without trends, or with few people who have several visits, the mean of visits is
+        fitted.
 
     Returns
     -------
@@ -95,10 +96,11 @@ def fit_trajectory_members(
     chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, start, fit in zip(numbers, rngs, starts, fits, strict=True):
+        is_coupled = None if start.coupled is None else start.coupled and chosen == "straight"
         head, curves = cohort.make_head(start.add_retest_noise(fit[chosen].model))
         n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
         halves = _measure_split_half_agreement(cohort, start, n_iterations, rng) if evidence else None
-        held_out = _get_held_out(fit, chosen)._replace(coupled=start.coupled, coupling_gain=start.coupling_gain)
+        held_out = _get_held_out(fit, chosen)._replace(coupled=is_coupled, coupling_gain=start.coupling_gain)
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, held_out))
     return members
 
@@ -237,17 +239,13 @@ class _MemberStart(NamedTuple):
         return cls(subsample, make_trajectory_start(cohort.fit_start(subsample, rng)))
 
     def take_coupling(self, coupling: MemberCoupling, coupled: bool, cohort: _ShiftedPeople) -> Self:
-        """Return the member with the straight patterns of coupled visits, or of the mean of visits.
-
-        Coupled patterns are also the start of the other shapes.
-        """
+        """Return the member with the straight patterns of coupled visits, or of the mean of visits."""
         visit_fit = coupling.coupled if coupled else coupling.mean
         level, rows = visit_fit.model.level, self.subsample.unseen
         held_out = compute_log_likelihood(cohort.shifts[rows[cohort.y[rows] == 1]], level)
         n_iterations = visit_fit.n_iterations if coupled else coupling.n_level_iterations
         assert cohort.visits is not None
         return self._replace(
-            model=level if coupled else self.model,
             straight=TrajectoryFit(level, n_iterations, float(held_out.mean()) if len(held_out) else float("nan")),
             coupled=coupled,
             coupling_gain=coupling.gain,
@@ -270,7 +268,11 @@ def _choose_coupling(
 
 
 def _fit_shapes(cohort: _ShiftedPeople, start: _MemberStart, shapes: Sequence[str]) -> dict[str, TrajectoryFit]:
-    """Return the fit of each shape to the people of a member; interacting patterns start from curved ones."""
+    """Return the fit of each shape to the people of a member; interacting patterns start from curved ones.
+
+    Only straight patterns are coupled. In patterns that unfold, the regions that change between two visits depend on
+    the severity, so these are fitted to the mean of visits.
+    """
     fits = dict[str, TrajectoryFit]()
     for shape in shapes:
         if shape == "straight" and start.straight is not None:
@@ -304,15 +306,15 @@ def _measure_split_half_agreement(
     """Return the agreement, on all patients, of two fits that have no person in common.
 
     ``n_iterations`` has the number of M steps of each shape that is fitted, one after the other. Visits are coupled
-    first if those of the member are.
+    first if those of the member are, and patterns are straight.
     """
     patients, indices = cohort.values[cohort.y == 1], []
     for half in split_into_halves(cohort.y, rng):
         model = make_trajectory_start(cohort.fit_start(half, rng))
-        if start.coupled and start.straight is not None:
+        if start.coupled and start.straight is not None and "straight" in n_iterations:
             model = cohort.fit_coupled_half(half, model, max(1, start.straight.n_iterations), start.from_trends)
-            n_iterations = {shape: number for shape, number in n_iterations.items() if shape != "straight"}
-        for shape, number in n_iterations.items():
-            model = cohort.fit(half, model, shape, number).model
+        else:
+            for shape, number in n_iterations.items():
+                model = cohort.fit(half, model, shape, number).model
         indices.append(cohort.make_head(model)[0].infer(patients))
     return compute_split_half_agreement(*indices)
