@@ -3,9 +3,9 @@
 A person's place depends on the id, the seed of the study and the number of the member alone. So each site knows the
 places of its own people, and neither the order of rows nor the division into sites matters.
 
-A small group of a site, of fewer than `MIN_SPLIT` times the fewest people, is not split, because the parts, or the
-differences of parts, would have too few people: a member sees all of them or none, and they are in one half. Blocks
-have nobody in common; a small group is divided into as many as it can be.
+A small group of a site is not split, because the parts, or the differences of parts, would have too few people: a
+member sees all of them or none (`MIN_SPLIT_BY_MEMBERS`), or they are in one half (`MIN_SPLIT_BY_HALVES`). Blocks have
+nobody in common; a small group is divided into as many as it can be.
 
 Shape letters: N people.
 """
@@ -22,8 +22,9 @@ from rindices.federated.exceptions import ExchangeError
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
 GROUPS = ("controls", "patients")
-MIN_SPLIT = 8
-"""A group is split if it has at least so many times the fewest people."""
+MIN_SPLIT_BY_MEMBERS, MIN_SPLIT_BY_HALVES = 8, 5
+"""A group is split if it has at least so many times the fewest people: two random parts then hardly ever differ by less
+than the fewest people, also where there are many members."""
 MAX_MEMBERS = 100
 """Largest number of members of a plan that a site accepts."""
 
@@ -132,21 +133,21 @@ class Subsets:
         return np.where(mask, blocks, -1)
 
     def _find_member(self, number: int, mask: BoolArray, is_seen: bool) -> BoolArray:
-        seen = self._find_places(name_member(number), mask) < self._plan.share
+        seen = self._find_places(name_member(number), mask, MIN_SPLIT_BY_MEMBERS) < self._plan.share
         if 0 < (mask & ~seen).sum() < self._fewest or 0 < (mask & seen).sum() < self._fewest:
             seen = np.ones_like(seen)
         return np.asarray(mask & (seen if is_seen else ~seen))
 
     def _find_half(self, number: int, mask: BoolArray, half: int) -> BoolArray:
-        is_second = self._find_places(f"half-{number}", mask) >= 0.5
+        is_second = self._find_places(f"half-{number}", mask, MIN_SPLIT_BY_HALVES) >= 0.5
         if 0 < (mask & is_second).sum() < self._fewest or 0 < (mask & ~is_second).sum() < self._fewest:
             is_second = np.ones_like(is_second)
         return np.asarray(mask & (is_second if half else ~is_second))
 
-    def _find_places(self, purpose: str, mask: BoolArray) -> FloatArray:
+    def _find_places(self, purpose: str, mask: BoolArray, min_split: int) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person, the same for all people of a small group."""
         places = self._hash(purpose)
-        if not 0 < mask.sum() < MIN_SPLIT * self._fewest:
+        if not 0 < mask.sum() < min_split * self._fewest:
             return places
         return np.full_like(places, (float(places[mask].min()) * 1e6) % 1.0)
 
