@@ -36,14 +36,26 @@ def test_sets_of_a_member_are_complements() -> None:
     assert seen != find(IDS, IS_PATIENT, name_member(1))
 
 
-def test_a_small_group_is_not_split() -> None:
-    """15 patients: a fifth of them would be 3 people."""
-    ids, is_patient = IDS[:15], np.ones(15, dtype=bool)
+@pytest.mark.parametrize("number", [15, 79])
+def test_a_small_group_is_not_split(number: int) -> None:
+    """Of 15 patients, a fifth would be 3 people; of 79, two members could differ by fewer than 10."""
+    ids, is_patient = IDS[:number], np.ones(number, dtype=bool)
+    sizes = [len(find(ids, is_patient, name_member(k))) for k in range(4)]
+    assert set(sizes) <= {0, number}
     for k in range(4):
-        assert len(find(ids, is_patient, name_member(k))) == 15
-        assert sorted(len(find(ids, is_patient, name_half(k, half))) for half in (0, 1)) == [0, 15]
+        halves = sorted(len(find(ids, is_patient, name_half(k, half))) for half in (0, 1))
+        assert halves == [0, 15] if number == 15 else halves[0] > 20
     blocks = Subsets(ids, is_patient, PLAN, 10).assign_blocks("patients", 5)
-    assert len(np.unique(blocks)) == 1
+    assert np.unique(blocks, return_counts=True)[1].min() >= 10
+    assert len(np.unique(blocks)) == (1 if number == 15 else 5)
+
+
+def test_a_small_group_is_left_out_by_some_members() -> None:
+    plan = SubsetPlan(seed=0, members=50)
+    subsets = Subsets(IDS[:20], np.ones(20, dtype=bool), plan, 10)
+    shares = [subsets.find(name_member(k), "patients").mean() for k in range(50)]
+    assert set(shares) == {0.0, 1.0}
+    assert 0.6 < np.mean(shares) < 0.95
 
 
 @pytest.mark.parametrize("name", ["member-4", "member--1", "half-0-2", "everyone", "member-x", "half-9-0", ""])

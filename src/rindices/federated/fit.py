@@ -161,6 +161,16 @@ class FederatedFit:
         if not all(self.sums.counts.values()) or not all(group.number for group in self.sums.groups.values()):
             raise StudyError("the sites have no controls or no patients that can be adjusted: name the groups.")
 
+    def _check_sets(self, moments: MomentsBySet, plan: SubsetPlan, least: int) -> None:
+        """Refuse members and halves with too few people, as several small sites can have them."""
+        names = [name_member(k) for k in range(plan.members)]
+        names += [name_half(k, half) for k in range(plan.members) for half in (0, 1)]
+        if small := find_too_small(moments, names, least):
+            raise StudyError(
+                f"{small[0]} has too few controls or patients: groups of fewer than 50 at a site are not split. Ask "
+                "for fewer patterns or members, take another seed, or let small sites join their tables."
+            )
+
     def _list_numbers(self) -> tuple[int, ...]:
         """Return the numbers of patterns to try."""
         if self.model.patterns is not None:
@@ -177,8 +187,7 @@ class FederatedFit:
         numbers, members = self._list_numbers(), range(plan.members)
         halves = [name_half(k, half) for k in members for half in (0, 1)]
         sets = [*(name_member(k) for k in members), *halves]
-        if small := find_too_small(moments, sets, 2 * max(numbers) + 2):
-            raise StudyError(f"too few people for {max(numbers)} patterns in {small[0]}: ask for fewer patterns.")
+        self._check_sets(moments, plan, 2 * max(numbers) + 2)
         self.on_stage("starts")
         starts = fit_starts(self.rounds, preparation, plan, moments, sets, numbers)
         self.on_stage("curves")
@@ -287,6 +296,7 @@ class FederatedFit:
     ) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
+        self._check_sets(moments, plan, 3)
         members = fit_difference_members(preparation, plan, moments)
         comparison = compare_fits(members.indices, plan.members, 1, None, self.seed, min_concordance=0.0)
         chosen = make_candidate_record(comparison.evaluation, None)

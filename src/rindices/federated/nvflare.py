@@ -74,7 +74,7 @@ class StudyController(ModelController):  # type: ignore[misc]
         Folder for the files.
     n_clients : int
         Clients that take part.
-    model : mapping, optional
+    settings : mapping, optional
         Section ``model`` of a study file.
     seed : int
     adjust : {'log', 'linear', 'none'}, optional
@@ -85,18 +85,18 @@ class StudyController(ModelController):  # type: ignore[misc]
         self,
         out: str,
         n_clients: int,
-        model: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         seed: int = 0,
         adjust: str | None = None,
         with_distances: bool = True,
     ) -> None:
         super().__init__()
-        self.out, self.n_clients, self.model_values = out, n_clients, dict(model or {})
+        self.out, self.n_clients, self.settings = out, n_clients, dict(settings or {})
         self.seed, self.adjust, self.with_distances = seed, adjust, with_distances
 
     def run(self) -> None:
         """Run the study; called by FLARE."""
-        study = make_study({"data": {"volumes": "clients"}, "model": self.model_values}, "the job")
+        study = make_study({"data": {"volumes": "clients"}, "model": self.settings}, "the job")
         run_federated_study(
             FlareTransport(self),
             study.model,

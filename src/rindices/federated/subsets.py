@@ -3,8 +3,9 @@
 A person's place depends on the id, the seed of the study and the number of the member alone. So each site knows the
 places of its own people, and neither the order of rows nor the division into sites matters.
 
-A part of a group with fewer than the fewest people may not be summed. Where a split would leave such a part at a site,
-the group of that site is not split: it is in the subsample of the member, in one of the halves, or in one block.
+A small group of a site is not split, because the parts, or the differences of parts, would have too few people: a
+member sees all of them or none (`MIN_SPLIT_BY_MEMBERS`), or they are in one half (`MIN_SPLIT_BY_HALVES`). Blocks have
+nobody in common; a small group is divided into as many as it can be.
 
 Shape letters: N people.
 """
@@ -21,6 +22,9 @@ from rindices.federated.exceptions import ExchangeError
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
 GROUPS = ("controls", "patients")
+MIN_SPLIT_BY_MEMBERS, MIN_SPLIT_BY_HALVES = 8, 5
+"""A group is split if it has at least so many times the fewest people: two random parts then hardly ever differ by less
+than the fewest people, also where there are many members."""
 MAX_MEMBERS = 100
 """Largest number of members of a plan that a site accepts."""
 
@@ -107,30 +111,45 @@ class Subsets:
                 return self._find_member(int(rest), mask, kind == "member")
             number = int(kind.removeprefix("half-"))
             if kind.startswith("half-") and 0 <= number < self._plan.members and rest in ("0", "1"):
-                return np.asarray(mask & (self._assign(f"half-{number}", mask, 2) == int(rest)))
+                return self._find_half(number, mask, int(rest))
         except ValueError:
             pass
         raise ExchangeError(f"the request names the set {name[:40]!r}, which the plan does not have.")
 
     def assign_blocks(self, group: str, n_blocks: int) -> IntArray:
-        """Return the block (N,) of each person of a group, -1 for the others."""
-        mask = self._groups[group]
-        return np.where(mask, self._assign("block", mask, n_blocks), -1)
+        """Return the block (N,) of each person of a group, -1 for the others.
+
+        A group that is too small for all blocks is in some of them; which ones differs between sites.
+        """
+        mask, places = self._groups[group], self._hash("block")
+        if not mask.any():
+            return np.full(len(mask), -1)
+        for number in range(n_blocks, 0, -1):
+            blocks = (places * number).astype(np.intp)
+            if np.bincount(blocks[mask], minlength=number).min() >= self._fewest:
+                break
+        if number < n_blocks:
+            blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
+        return np.where(mask, blocks, -1)
 
     def _find_member(self, number: int, mask: BoolArray, is_seen: bool) -> BoolArray:
-        seen = self._hash(name_member(number)) < self._plan.share
+        seen = self._find_places(name_member(number), mask, MIN_SPLIT_BY_MEMBERS) < self._plan.share
         if 0 < (mask & ~seen).sum() < self._fewest or 0 < (mask & seen).sum() < self._fewest:
             seen = np.ones_like(seen)
         return np.asarray(mask & (seen if is_seen else ~seen))
 
-    def _assign(self, purpose: str, mask: BoolArray, n_parts: int) -> IntArray:
-        """Return the part (N,) of each person; a group that is too small to be split is in one part."""
+    def _find_half(self, number: int, mask: BoolArray, half: int) -> BoolArray:
+        is_second = self._find_places(f"half-{number}", mask, MIN_SPLIT_BY_HALVES) >= 0.5
+        if 0 < (mask & is_second).sum() < self._fewest or 0 < (mask & ~is_second).sum() < self._fewest:
+            is_second = np.ones_like(is_second)
+        return np.asarray(mask & (is_second if half else ~is_second))
+
+    def _find_places(self, purpose: str, mask: BoolArray, min_split: int) -> FloatArray:
+        """Return a number (N,) from 0 to 1 for each person, the same for all people of a small group."""
         places = self._hash(purpose)
-        parts = (places * n_parts).astype(np.intp)
-        sizes = np.bincount(parts[mask], minlength=n_parts)
-        if ((sizes > 0) & (sizes < self._fewest)).any():
-            parts[:] = int(places[mask].min() * n_parts * 1000) % n_parts
-        return parts
+        if not 0 < mask.sum() < min_split * self._fewest:
+            return places
+        return np.full_like(places, (float(places[mask].min()) * 1e6) % 1.0)
 
     def _hash(self, purpose: str) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person and purpose."""
