@@ -1,7 +1,7 @@
 """Write small versions of the tables that the documentation uses: ``python desk.py FOLDER``.
 
 ``dlmuse.csv``, ``participants.tsv``   DLMUSE by code; diagnosis CN, MCI, AD; age, sex, scanner
-``visits.csv``, ``sessions.tsv``       the same people twice, a year and a half apart; age, sex and diagnosis at each visit
+``visits.csv``, ``sessions.tsv``       the same people twice, a year and a half apart; age, sex, diagnosis at each visit
 ``aseg.tsv``, ``lh.tsv``, ``rh.tsv``   FreeSurfer's tables of the same people
 ``sample_roi.csv``, ``sample_truth.csv``  as the authors' package has them
 ``results``, ``model.safetensors``     a small study of ``dlmuse.csv``, and its model
