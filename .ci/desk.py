@@ -1,7 +1,7 @@
 """Write small versions of the tables that the documentation uses: ``python desk.py FOLDER``.
 
 ``dlmuse.csv``, ``participants.tsv``   DLMUSE by code; diagnosis CN, MCI, AD; age, sex, scanner
-``visits.csv``, ``sessions.tsv``       the same people twice, a year and a half apart; their age at each visit, sex
+``visits.csv``, ``sessions.tsv``       the same people twice, a year and a half apart; age, sex, diagnosis at each visit
 ``aseg.tsv``, ``lh.tsv``, ``rh.tsv``   FreeSurfer's tables of the same people
 ``sample_roi.csv``, ``sample_truth.csv``  as the authors' package has them
 ``results``, ``model.safetensors``     a small study of ``dlmuse.csv``, and its model
@@ -92,8 +92,8 @@ def make_visits(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def make_sessions(people: pd.DataFrame) -> pd.DataFrame:
-    """Return age and sex at each scan."""
-    first = people[["participant_id", "age", "sex"]].assign(session_id="ses-1")
+    """Return age, sex and diagnosis at each scan."""
+    first = people[["participant_id", "age", "sex", "diagnosis"]].assign(session_id="ses-1")
     return pd.concat([first, first.assign(session_id="ses-2", age=first["age"].astype(float) + 1.5)])
 
 

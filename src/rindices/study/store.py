@@ -172,7 +172,9 @@ _MemberRecord = tuple[
     TrainingOutcome,
     int,
     tuple[float, float, float | None] | None,
-    tuple[str, float | None, float | None, float | None, bool | None, float | None] | None,
+    tuple[str, float | None, float | None, float | None, bool | None, float | None]
+    | tuple[str, float | None, float | None, float | None]  # before visits were coupled
+    | None,
 ]
 
 
