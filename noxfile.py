@@ -22,7 +22,7 @@ def _install(session: nox.Session) -> None:
 def _install_by_hash(session: nox.Session) -> None:
     """Install the package with exactly the files whose hashes are known; torch differs between machines."""
     session.install(TORCH)
-    session.install("--require-hashes", "--no-deps", "--requirement", ".ci/requirements.txt")
+    session.install("--require-hashes", "--no-deps", "--requirement", "constraints-hashes.txt")
     session.install("--no-deps", ".")
 
 
@@ -161,4 +161,6 @@ def refresh_constraints(session: nox.Session) -> None:
         file.writelines(f"{line}\n" for line in str(frozen).splitlines() if "==" in line and "torch" not in line)
     session.install("uv==0.13.7")
     options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11.7"]
-    session.run("uv", "pip", "compile", "--quiet", *options, "--output-file", ".ci/requirements.txt", "constraints.txt")
+    session.run(
+        "uv", "pip", "compile", "--quiet", *options, "--output-file", "constraints-hashes.txt", "constraints.txt"
+    )

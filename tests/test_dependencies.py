@@ -47,7 +47,7 @@ def test_the_report_needs_the_core_alone() -> None:
 
 def test_hashes_are_known_of_every_pinned_package() -> None:
     constraints, requirements = (
-        (ROOT / name).read_text("utf-8") for name in ("constraints.txt", ".ci/requirements.txt")
+        (ROOT / name).read_text("utf-8") for name in ("constraints.txt", "constraints-hashes.txt")
     )
     pinned = re.findall(r"^([\w.-]+)==([^\s;]+)", constraints, re.MULTILINE)
     hashed = re.findall(r"^([\w.-]+)==([^\s;]+)[^\n]*\n    --hash=sha256", requirements, re.MULTILINE)
