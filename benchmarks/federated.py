@@ -4,7 +4,7 @@ Usage: ``python benchmarks/federated.py [--parts equality,unequal,accuracy,null,
 
 - equality: the README's people (task basic, seed 0, 492 + 900) in four sites and in one, ten members.
 - unequal: the same people; one site has no patients, one has 25 people.
-- accuracy: the federated recipe on one site beside the default, on cohorts of seeds 900 to 901.
+- accuracy: the federated recipe on one site beside the default, on cohorts of seed 900, three members.
 - null: share of cohorts without disease (seeds 910 to 929, 150 + 200 people) in which a difference is found.
 - membership: somebody who has a person's row, the adjustment and a large sample of the same population tells whether
   the person was in the study, by a ratio of normal likelihoods; with the model file, and with all sums of one of four
@@ -112,11 +112,11 @@ def measure_unequal() -> dict[str, Any]:
 def measure_accuracy() -> list[dict[str, Any]]:
     rows = []
     for task in ("basic", "corr05", "staged"):
-        for seed in (900, 901):
+        for seed in (900,):
             simulated = ri.simulate_cohort(task, seed=seed)
             cohort = simulated.cohort
-            result, _ = run_sites([cohort], ModelConfig(patterns=(3,), members=5), seed)
-            default = ri.fit(cohort, 3, members=5, seed=seed, workers=1)
+            result, _ = run_sites([cohort], ModelConfig(patterns=(3,), members=3), seed)
+            default = ri.fit(cohort, 3, members=3, seed=seed, workers=1)
             scores = {}
             for name, model in (("federated", result.model), ("default", default)):
                 assert model is not None

@@ -48,10 +48,11 @@ from rindices.learners.subsampling import Subsample
 from rindices.learners.trajectory.members import make_trajectory_start
 from rindices.learners.trajectory.model import TrajectoryModel
 
-MAX_STEPS = (12, 6, 6)
+MAX_STEPS = (16, 8, 8)
 """Largest number of rounds of the first rotation and of the two after refinements."""
 _FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # of a step, relative to the length of a row of the unmixing
 _N_STEPS_OF_ALL, _N_KEPT_STARTS = 4, 2  # steps after which only some starts go on
+_TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
 _MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
 _MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 20, 1e-8  # on the centre, between two rounds
 _STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
@@ -180,13 +181,17 @@ class StartTask:
 
     def keep_best_starts(self) -> None:
         """Go on with the most likely starts alone."""
-        self.searches = sorted(self.searches, key=lambda search: search.loss)[:_N_KEPT_STARTS]
+        remaining, kept = list(self.searches), list[_BasisSearch]()
+        while remaining and len(kept) < _N_KEPT_STARTS:
+            kept.append(_find_most_likely(remaining))
+            remaining = [search for search in remaining if search is not kept[-1]]
+        self.searches = kept
 
     def end_rotation(self) -> None:
         """Take the most likely basis, with a positive mean of patients, strongest pattern first."""
         rotated = self.rotated
         if self.searches:
-            unmixing = min(self.searches, key=lambda search: search.loss).unmixing
+            unmixing = _find_most_likely(self.searches).unmixing
             rotated = rotated @ np.linalg.inv(_normalise(unmixing))
         mean = self.patients.mean @ compute_severity_weights(rotated, self.noise)
         rotated = rotated * np.where(mean < 0, -1.0, 1.0)
@@ -260,6 +265,12 @@ def _take_step(rounds: Rounds, preparation: Preparation, plan: SubsetPlan, tasks
             for search, own in zip(task.searches, sums, strict=True):
                 if not search.is_done:
                     search.update(own, task.patients.number, task.rotated)
+
+
+def _find_most_likely(searches: Sequence[_BasisSearch]) -> _BasisSearch:
+    """Return the most likely search; of those that are equal but for rounding, the first."""
+    best = min(search.loss for search in searches)
+    return next(search for search in searches if search.loss <= best + _TIE)
 
 
 def _normalise(unmixing: FloatArray) -> FloatArray:
