@@ -53,7 +53,7 @@ GROUPS = ["--group", "Group", "--controls", "Nondemented", "--patients", "Dement
     [
         pytest.param([], marks=pytest.mark.slow),
         ["--patterns", "1", "--workers", "1"],
-        ["--recipe", "contrastive", "--patterns", "1"],
+        pytest.param(["--recipe", "contrastive", "--patterns", "1"], marks=pytest.mark.slow),
     ],
 )
 def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
