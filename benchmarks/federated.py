@@ -11,7 +11,8 @@ Usage: ``python benchmarks/federated.py [--parts equality,unequal,accuracy,null,
   sites. Seeds 940 to 943. Intervals are over people (bootstrap).
 
 Choices (blocks of the tests, limits of steps) were made on seed 0, also of the cohort of the first part, and on seeds
-800 and 801. Writes ``results/federated.json`` and ``.md``; parts in the JSON are not run again, delete them there to repeat them.
+800 and 801. Writes ``results/federated.json`` and ``.md``; parts in the JSON are not run again, delete them there to
+repeat them.
 """
 
 import argparse
