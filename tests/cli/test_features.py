@@ -71,7 +71,7 @@ def list_json_texts(value: object) -> list[str]:
 
 def test_no_output_speaks_of_brains(outputs: Path) -> None:
     paths = [*outputs.glob("*.*"), *(outputs / "study").glob("*.*")]
-    paths = [path for path in paths if path.suffix != ".safetensors"]
+    paths = [path for path in paths if path.suffix not in (".safetensors", ".npz")]
     assert {"report.html", "study.toml", "effects.tsv", "patterns.json", "new.json", "fit.out"} <= {
         p.name for p in paths
     }
