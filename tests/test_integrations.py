@@ -59,7 +59,7 @@ def build_command(descriptor: dict[str, Any], invocation: dict[str, object]) -> 
     return shlex.split(line)
 
 
-@pytest.mark.parametrize("name", ["rindices_apply", "rindices_fit"])
+@pytest.mark.parametrize("name", ["rindices_apply", pytest.param("rindices_fit", marks=pytest.mark.slow)])
 def test_the_command_of_a_descriptor_runs(name: str, tables: Path, tmp_path: Path) -> None:
     descriptor = read_descriptor(name)
     assert __version__.startswith(descriptor["tool-version"])

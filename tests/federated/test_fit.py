@@ -58,6 +58,7 @@ def test_known_severities_are_found() -> None:
     assert pattern_c_index(simulated.truth, indices[simulated.cohort.is_patient]).mean > 0.8
 
 
+@pytest.mark.slow
 def test_order_of_rows_and_names_of_sites_do_not_matter() -> None:
     cohorts = split_cohort(simulate_people(), 3)
     renamed = {f"other-{k}": cohort for k, cohort in enumerate(reversed(cohorts.values()))}
