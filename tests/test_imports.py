@@ -14,6 +14,7 @@ from rindices.experiments.simulate import write_cohort
 from tests.cohorts import simulate_few_regions
 
 HEAVY = ("torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "distributed")
+SMALL_APP = "import typer; app = typer.Typer(); app.command('a')(lambda: 0); app.command('b')(lambda: 0); app()"
 RUN = "from rindices.cli.main import run; run()"
 COMMANDS = [str(command.name) for command in app.registered_commands]
 SHOW_HELP = f"""
@@ -61,8 +62,9 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_import_and_help_are_quick() -> None:
-    assert processor_seconds("-c", "import rindices") < 1.0
-    assert processor_seconds("-c", RUN, "--help") < 0.5
+    """Limits are ratios: the same machine runs twice as slow when other work shares its cores."""
+    assert processor_seconds("-c", "import rindices") < processor_seconds("-c", "import numpy")
+    assert processor_seconds("-c", RUN, "--help") < 2.0 * processor_seconds("-c", SMALL_APP, "--help")
 
 
 def test_apply_needs_no_torch(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -110,9 +111,9 @@ def test_buttons_go_to_the_neighbours_on_the_axis(tab: Tab, indices: pd.DataFram
 
 def test_a_click_picks_the_nearest_dot_and_keys_move_on(tab: Tab, indices: pd.DataFrame) -> None:
     tab.run("document.getElementById('person-clear').click()")
-    left, top, _, height = place_of(tab, "scatter-overlay")
-    for k in range(40):  # until a dot is hit
-        tab.click(left + 60 + 8 * k, top + height - 60 - 5 * k)
+    left, top, width, height = place_of(tab, "scatter-overlay")
+    for x, y in product(np.linspace(0.2, 0.9, 12), repeat=2):  # until a dot is hit
+        tab.click(left + x * width, top + (1.0 - y) * height)
         if not get_text(tab, "person-name").startswith("Nobody"):
             break
     first = get_text(tab, "person-name").partition(",")[0]
