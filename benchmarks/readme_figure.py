@@ -13,6 +13,7 @@ from rindices.experiments.figures import plot_benchmark
 
 HERE = Path(__file__).parent
 SHOWN = ("surreal", "surreal-paper", "contrastive", "nmf", "opnmf", "fa", "lda", "dnmf", "linear")
+SHOWN_ORTHOGONALITY = 0.2
 
 
 def main() -> None:
@@ -21,7 +22,9 @@ def main() -> None:
     full = json.loads((HERE / "paper" / "results" / "full_length.json").read_text("utf-8"))["rows"]
     results = [BenchmarkResult(**row) for row in measured]
     results += [
-        BenchmarkResult(r["task"], "surreal-paper", 0, r["consensus"], [], None, r["agreement"], 0.0) for r in full
+        BenchmarkResult(r["task"], "surreal-paper", 0, r["consensus"], [], None, r["agreement"], 0.0)
+        for r in full
+        if r["orthogonality"] == SHOWN_ORTHOGONALITY
     ]
     tasks = list(dict.fromkeys(result.task for result in results))
     results = sorted(
