@@ -103,7 +103,7 @@ def test_parts_of_another_model_are_not_used(folder: Path, interrupted: Path, ex
     assert not list(interrupted.glob(".*"))
 
 
-@pytest.mark.parametrize("out", ["out.tsv", "out"])
+@pytest.mark.parametrize("out", ["out.tsv", pytest.param("out", marks=pytest.mark.slow)])
 def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp_path: Path) -> None:
     slow = command(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
     (tmp_path / "wait").touch()

@@ -67,7 +67,9 @@ def test_a_second_scan_adds_no_person() -> None:
     assert again.dimensions == first.dimensions
 
 
-@pytest.mark.parametrize("kind", list(NULL_COHORTS))
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "492 + 900")) for kind in NULL_COHORTS]
+)
 def test_misleading_cohorts_without_disease(kind: str) -> None:
     findings = [run_group_tests(simulate_null_cohort(kind, seed), seed).finding for seed in range(2)]
     assert findings == [Finding.NO_DIFFERENCE] * 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rindices.tables.validation.missing import MAX_MISSING_SHARE
 from tests.tables.helpers import validate_files
 
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 HEADERS = """
     ID participant_id 47 48 702 301 age sex diagnosis session_id site Lhippo lh_insula_volume Measure:volume
     Left-Hippocampus roi1 ICV Ä

@@ -46,7 +46,7 @@ def read_in_order(folder: Path) -> Cohort:
     return read_tables_with_sites(volumes, participants_of(volumes).assign(scanner=["a", "b"] * 20), folder)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_of_rows_and_columns_changes_nothing(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp()

@@ -17,7 +17,7 @@ from tests.study.helpers import begin, newest_states, sets, wait_for
     ("engine", "victim"),
     [
         ("local", "training"),
-        ("dask", "worker"),
+        pytest.param("dask", "worker", marks=pytest.mark.slow),
         pytest.param("local", "worker", marks=pytest.mark.slow),
         pytest.param("dask", "training", marks=pytest.mark.slow),
     ],
@@ -46,7 +46,8 @@ def test_a_set_that_kills_its_process_is_given_up(long_folder: Path, tmp_path: P
     assert [count for key, count in begun.items() if key.startswith("m2-005")] == [4]
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("dask", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "dask"])
 def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path, engine: str) -> None:
     options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
     process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, *options)
