@@ -1,10 +1,11 @@
 """Number, shape and order of regions by the default learner, where all three are known.
 
-Usage: ``python benchmarks/trajectories.py [--cohorts 5] [--workers 2] [--choice-only | --order-only]``. Simulated
-cohorts, adjusted for age, sex and head size, seeds 0 and up; constants were chosen on seeds 400 and up. Members see
-four fifths of the people; five members a setting.
+Usage: ``python benchmarks/trajectories.py [--cohorts 5] [--workers 2] [--choice-only | --order-only]
+[--tasks noise mild]``. Simulated cohorts, adjusted for age, sex and head size, seeds 0 and up; constants were chosen
+on seeds 400 and up. Members see four fifths of the people; five members a setting.
 
-- Choice: 2, 3 and 4 patterns, straight and curved, are compared by the likelihood of people that members have not seen.
+- Choice: 2, 3 and 4 patterns of all shapes, as `fit` chooses: by the likelihood of people that members have not seen,
+  among the numbers on which disjoint halves of the people agree.
 - Order: with three patterns, Kendall's tau between the true onsets of the regions of each pattern and the onsets of
   ``FittedModel.region_order``, and how often their 95 % intervals hold the severity at which the region truly has
   a quarter of its final change. Also with 150 controls and 200 patients. The constant of these intervals was chosen on
@@ -33,7 +34,8 @@ from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.model.trajectories import ONSET_SHARE
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
-from rindices.selection.held_out_likelihood import choose_simplest_setting
+from rindices.selection.choose import GridPoint, choose_grid_point
+from rindices.study.cohort_fit import make_candidate
 
 OUT = Path(__file__).parent / "results" / "trajectories.json"
 CHOICE_TASKS = ("basic", "overlap", "mild", "noise", "staged", "staged09")
@@ -43,18 +45,22 @@ SMALL = (150, 200)  # controls and patients
 
 
 def choose(task: str, seed: int) -> dict[str, Any]:
-    """Return the number and shape with the highest held-out likelihood of one cohort."""
+    """Return the number and shape that `fit` chooses for one cohort."""
     cohort = simulate_cohort(task, seed).cohort
     people = PreparedPeople(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp))
-    likelihoods, shapes = [], []
-    for number in NUMBERS:
-        members = fit_trajectory_members(people, number, range(MEMBERS), seed, evidence=False)
-        held_out = [member.held_out for member in members if member.held_out is not None]
-        likelihoods.append(np.array([each.get_value(each.shape) for each in held_out]))
-        shapes.append(held_out[0].shape)
-    best = choose_simplest_setting(likelihoods)
-    means = {str(number): float(values.mean()) for number, values in zip(NUMBERS, likelihoods, strict=True)}
-    return {"kind": "choice", "task": task, "seed": seed, "number": NUMBERS[best], "shape": shapes[best], **means}
+    patients = people.X[people.y == 1]
+    members = {number: fit_trajectory_members(people, number, range(MEMBERS), seed) for number in NUMBERS}
+    candidates = [make_candidate(GridPoint(number), members[number], patients) for number in NUMBERS]
+    result = choose_grid_point(candidates, seed)
+    row = {"kind": "choice", "task": task, "seed": seed, "number": 0, "shape": ""}
+    if result.best is not None:
+        number = NUMBERS[result.best]
+        held_out = members[number][0].held_out
+        row |= {"number": number, "shape": held_out.shape if held_out is not None else ""}
+    row |= {
+        str(each.point.n_patterns): float(np.mean(each.held_out)) for each in candidates if each.held_out is not None
+    }
+    return row | {f"agreement {each.point.n_patterns}": each.concordance for each in result.evaluations}
 
 
 def order(task: str, seed: int, sizes: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -118,11 +124,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--choice-only", action="store_true")
     parser.add_argument("--order-only", action="store_true")
+    parser.add_argument("--tasks", nargs="+", choices=CHOICE_TASKS, default=CHOICE_TASKS)
     options = parser.parse_args()
     seeds = range(options.cohorts)
-    jobs = [] if options.order_only else [("choice", task, seed) for seed in seeds for task in CHOICE_TASKS]
+    jobs = [] if options.order_only else [("choice", task, seed) for seed in seeds for task in options.tasks]
     kinds = () if options.choice_only else ("order", "small order")
-    jobs += [(kind, task, seed) for kind in kinds for seed in seeds for task in ORDER_TASKS]
+    jobs += [(kind, task, seed) for kind in kinds for seed in seeds for task in ORDER_TASKS if task in options.tasks]
     rows = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else []
     done = {(row["kind"], row["task"], row["seed"]) for row in rows}
     missing = [job for job in jobs if job not in done]

@@ -37,3 +37,19 @@ def test_likelihood_decides_before_agreement_and_ties_are_listed() -> None:
     assert result.ties == (0,)
     without = [candidate._replace(held_out=None) for candidate in candidates]
     assert choose_grid_point(without, 0).best != 1
+
+
+def test_a_likely_number_on_which_halves_disagree_is_left_out() -> None:
+    """Noise within patterns makes a fourth pattern more likely; halves of the people do not find the same one."""
+    rng = np.random.default_rng(0)
+    base = np.array([-50.0, -48.0, -52.0, -49.0])
+
+    def make(n_patterns: int, likelihood: np.ndarray, concordance: float) -> Candidate:
+        indices = np.stack([rng.random((40, n_patterns))] * 4)
+        evidence = np.array([[concordance, 0.5, 0.5]] * 4)
+        return Candidate(GridPoint(n_patterns), indices, (0, 1, 2, 3), 4, evidence, likelihood)
+
+    two, three = make(2, base - 0.2, 0.79), make(3, base, 0.93)
+    assert choose_grid_point([two, three, make(4, base + 0.05, 0.83)]).best == 1
+    assert choose_grid_point([two, three, make(4, base + 0.05, 0.90)]).best == 2
+    assert choose_grid_point([make(1, base - 0.2, 0.95), three]).best == 1  # a single pattern agrees more easily

@@ -157,7 +157,7 @@ class CohortFit:
         watcher = _SettingWatcher(plan, self.store, patients, observer)
         run_plan(plan, people, self.store, engine, replace(observer, on_progress=watcher.update))
         gathered = gather_members(plan, self.store)
-        candidates = [_make_candidate(point, members, patients) for point, members in gathered.items()]
+        candidates = [make_candidate(point, members, patients) for point, members in gathered.items()]
         return gathered, choose_grid_point(candidates, self.seed, min_concordance)
 
     def _build(
@@ -276,7 +276,7 @@ class _SettingWatcher:
         setting = [other for other in self.plan if other.point == work.point]
         if all(self.store.path(other).is_file() for other in setting):
             self.announced.add(work.point)
-            candidate = _make_candidate(work.point, gather_members(setting, self.store)[work.point], self.patients)
+            candidate = make_candidate(work.point, gather_members(setting, self.store)[work.point], self.patients)
             concordance = compute_candidate_concordance(candidate)
             if concordance is not None:
                 self.observer.on_setting(work.point, concordance)
@@ -325,7 +325,8 @@ def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint
     return gathered
 
 
-def _make_candidate(point: GridPoint, members: Sequence[Member], patients: FloatArray) -> Candidate:
+def make_candidate(point: GridPoint, members: Sequence[Member], patients: FloatArray) -> Candidate:
+    """Return the usable members of a grid point, with what its choice needs."""
     usable = select_usable_members(members)
     shape = (0, len(patients), point.n_patterns)
     indices = np.stack([member.head.infer(patients) for member in usable]) if usable else np.zeros(shape)
