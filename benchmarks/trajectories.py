@@ -1,6 +1,6 @@
 """Number, shape and order of regions by the default learner, where all three are known.
 
-Usage: ``python benchmarks/trajectories.py [--cohorts 5] [--workers 2] [--choice-only | --order-only]
+Usage: ``python benchmarks/trajectories.py [--cohorts 5] [--workers 2] [--kinds choice order "small order"]
 [--tasks noise mild]``. Simulated cohorts, adjusted for age, sex and head size, seeds 0 and up; constants were chosen
 on seeds 400 and up. Members see four fifths of the people; five members a setting.
 
@@ -40,6 +40,7 @@ from rindices.study.cohort_fit import make_candidate
 OUT = Path(__file__).parent / "results" / "trajectories.json"
 CHOICE_TASKS = ("basic", "overlap", "mild", "noise", "staged", "staged09")
 ORDER_TASKS = ("staged", "staged09")
+KINDS = ("choice", "order", "small order")
 NUMBERS, MEMBERS, TRUE_NUMBER = (2, 3, 4), 5, 3
 SMALL = (150, 200)  # controls and patients
 
@@ -122,14 +123,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cohorts", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--choice-only", action="store_true")
-    parser.add_argument("--order-only", action="store_true")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--tasks", nargs="+", choices=CHOICE_TASKS, default=CHOICE_TASKS)
     options = parser.parse_args()
     seeds = range(options.cohorts)
-    jobs = [] if options.order_only else [("choice", task, seed) for seed in seeds for task in options.tasks]
-    kinds = () if options.choice_only else ("order", "small order")
-    jobs += [(kind, task, seed) for kind in kinds for seed in seeds for task in ORDER_TASKS if task in options.tasks]
+    jobs = [
+        (kind, task, seed)
+        for kind in options.kinds
+        for seed in seeds
+        for task in (CHOICE_TASKS if kind == "choice" else ORDER_TASKS)
+        if task in options.tasks
+    ]
     rows = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else []
     done = {(row["kind"], row["task"], row["seed"]) for row in rows}
     missing = [job for job in jobs if job not in done]
