@@ -6,27 +6,24 @@
 """
 
 import argparse
-import shutil
-import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
 
-WIDTH, HEIGHT = 1100, 5200
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync", "--hide-scrollbars"]
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from scripts.chromium import Browser
+
+WIDTH, HEIGHT = 1100, 1200
 
 
-def take_screenshot(page: Path, out: Path) -> None:
-    """Write a screenshot of the top of a page."""
-    browser = shutil.which("chromium")
-    if browser is None:
-        raise SystemExit("chromium is not installed.")
-    with tempfile.TemporaryDirectory() as profile:
-        size = f"--window-size={WIDTH},{HEIGHT}"
-        target = [f"--screenshot={out.absolute()}", f"--user-data-dir={profile}", size, page.absolute().as_uri()]
-        subprocess.run([browser, *FLAGS, *target], check=True, capture_output=True)
+def take_screenshot(page: Path, out: Path) -> int:
+    """Write a screenshot of a page, and return the row at which its patterns begin."""
+    with Browser() as browser:
+        tab = browser.open(page, width=WIDTH)
+        tab.take_picture(out)
+        return int(tab.run("document.querySelector('#patterns h2').getBoundingClientRect().top + scrollY"))
 
 
 def main() -> None:
@@ -34,17 +31,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--top", type=int, nargs=2, default=(0, 1200), help="rows of the left part")
-    parser.add_argument("--pattern", type=int, nargs=2, default=(3190, 4390), help="rows of the right part")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         screenshot = Path(folder) / "page.png"
-        take_screenshot(options.study / "report.html", screenshot)
+        pattern_row = take_screenshot(options.study / "report.html", screenshot)
         page = Image.open(screenshot).convert("RGB")
-    crops = [page.crop((0, first, WIDTH, last)) for first, last in (options.top, options.pattern)]
-    picture = Image.new("RGB", (2 * WIDTH, max(crop.height for crop in crops)), "white")
-    for column, crop in enumerate(crops):
-        picture.paste(crop, (column * WIDTH, 0))
+    picture = Image.new("RGB", (2 * WIDTH, HEIGHT), "white")
+    for column, row in enumerate((0, pattern_row - 20)):
+        picture.paste(page.crop((0, row, WIDTH, row + HEIGHT)), (column * WIDTH, 0))
     scaled = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)
     scaled.quantize(256, Image.Quantize.MAXCOVERAGE).save(options.out, optimize=True)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rindices.packing import ArrayPacker
-from tests.report.helpers import unpack_arrays
+from tests.report.helpers import unpack_arrays, unpack_texts
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=30)
 
@@ -19,6 +19,20 @@ def test_quantised_numbers_are_within_half_a_step(first: list[float], second: li
     for name, values, error in zip("ab", (first, second), errors, strict=True):
         np.testing.assert_array_equal(np.isnan(arrays[name]), np.isnan(values))
         assert np.nanmax(np.abs(arrays[name] - values), initial=0.0) <= error * (1 + 1e-6) + 1e-9
+
+
+@given(texts=st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=5)))
+def test_sorted_texts_are_kept(texts: list[str]) -> None:
+    expected = sorted([*texts, 200 * "😀", 300 * "a"])
+    packer = ArrayPacker()
+    packer.add_sorted_texts("ids", expected)
+    assert unpack_texts(unpack_arrays(packer.pack()), "ids") == expected
+
+
+def test_ids_of_many_people_need_little_room() -> None:
+    packer = ArrayPacker()
+    packer.add_sorted_texts("ids", [f"sub-{number:05d}" for number in range(50_000)])
+    assert len(packer.pack()["bytes"]) < 5_000
 
 
 def test_other_arrays_are_kept_as_they_are() -> None:

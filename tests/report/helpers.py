@@ -52,12 +52,24 @@ def unpack_arrays(packed: Any) -> dict[str, np.ndarray]:
     content = zlib.decompress(base64.b64decode(packed["bytes"]))
     arrays = {}
     for name, entry in packed["arrays"].items():
-        codes = np.frombuffer(content, entry["type"], entry["length"], entry["start"])
+        kind = np.dtype(entry["type"])
+        planes = np.frombuffer(content, np.uint8, entry["length"] * kind.itemsize, entry["start"])
+        codes = np.frombuffer(planes.reshape(kind.itemsize, -1).T.tobytes(), kind)
         if "step" in entry:
             missing = np.iinfo(entry["type"]).max
             codes = np.where(codes == missing, np.nan, entry["low"] + entry["step"] * codes.astype(float))
         arrays[name] = codes
     return arrays
+
+
+def unpack_texts(arrays: dict[str, np.ndarray], name: str) -> list[str]:
+    """Return texts of a page, as its script does."""
+    texts, previous = [], b""
+    rests = arrays[name].tobytes().decode().split("\n")
+    for shared, rest in zip(arrays[f"{name}_shared"].tolist(), rests, strict=False):
+        previous = previous[: 2 * shared] + rest.encode("utf-16-le")
+        texts.append(previous.decode("utf-16-le"))
+    return texts
 
 
 def get_text(html: str) -> str:

@@ -205,7 +205,10 @@ def test_the_page_fits_a_phone_changes_its_theme_and_asks_for_nothing(tab: Tab, 
     before = tab.run("document.getElementById('scatter').toDataURL()")
     tab.run("document.getElementById('theme').click()")
     tab.wait(f"document.getElementById('scatter').toDataURL() !== '{before}'")
+    tab.run("addEventListener('beforeprint', () => { window.opened = document.querySelector('.explanation').open; })")
     tab.print_pdf(tmp_path / "page.pdf")
+    assert tab.run("window.opened")  # explanations are on paper
+    assert not tab.run("document.querySelector('.explanation').open")
     assert (tmp_path / "page.pdf").stat().st_size > 50_000
     assert tab.list_errors() == []
     assert all(url.endswith("report_with_ids.html") for url in tab.list_requests())

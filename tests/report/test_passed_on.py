@@ -16,7 +16,14 @@ from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.report import geometry
 from tests.cohorts import simulate_few_regions
-from tests.report.helpers import Page, read_figure_data, read_script_data, remove_random_data, unpack_arrays
+from tests.report.helpers import (
+    Page,
+    read_figure_data,
+    read_script_data,
+    remove_random_data,
+    unpack_arrays,
+    unpack_texts,
+)
 from tests.study.helpers import run
 
 MARKERS = {"id": "Qperson", "path": "Qpath", "site": "Qsite", "label": "Qlabel"}
@@ -129,8 +136,9 @@ def test_the_page_with_ids_says_that_it_stays_at_home(study: Path) -> None:
     assert "This page stays at home" in page
     people = unpack_arrays(read_script_data(page, "explore-people"))
     indices = pd.read_csv(study / "r_indices.tsv", sep="\t").set_index("participant_id")
-    ids = people["ids"].tobytes().decode().split("\n")
+    ids = unpack_texts(people, "ids")
     assert MARKERS["id"] in ids[0]
+    assert ids == sorted(indices.index)
     np.testing.assert_allclose(people["r2_low"], indices.loc[ids, "r2_low"], atol=1e-4)
     ages = pd.read_csv(study.parent / f"{MARKERS['path']}.tsv", sep="\t").set_index("participant_id")["age"]
     np.testing.assert_allclose(people["covariate.age"], ages.loc[[f"{name}_T1w" for name in ids]], atol=1e-2)

@@ -69,6 +69,7 @@ def test_a_study_without_a_model_is_written_by_both(null_study: Path, tmp_path: 
     options = ["--patterns", ",".join(map(str, numbers))] if numbers else []
     done = fit_by_command(null_study, tmp_path / "command", *options, "--no-report")
     assert done.exit_code == 0, done.output
+    assert ("1 pattern, as asked, gave no stable result" in done.output) == (patterns == 1)
     with pytest.raises(
         ri.NoPatternError, match=r"no difference .* was detected .* d = 0\.\d\d in one region"
     ) as caught:

@@ -23,7 +23,7 @@ from rindices.cli.options import (
     Tables,
     Workers,
 )
-from rindices.errors import ProblemCode
+from rindices.errors import ProblemCode, format_count
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -117,14 +117,16 @@ def apply(
         result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink, inverse_normal)
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
     print_problems(problems)
-    people, novel, _ = result.counted
+    rows, novel, _ = result.counted
     if as_json:
         rate = round(result.rows_per_second)
-        print_json({"people": people, "novel": novel, "out": str(out), "rows_per_second": rate})
+        print_json({"people": result.people, "visits": rows, "novel": novel, "out": str(out), "rows_per_second": rate})
     else:
         again = f" ({result.resumed} of {result.parts} parts were there already)" if result.resumed else ""
-        share = f"{novel:,} ({novel / max(people, 1):.1%}) of them unlike the training people"
-        typer.echo(f"{people:,} people written to {out}, {share}{again}", err=True)
+        people = format_count(result.people, "person", "people")
+        written = people if rows == result.people else f"{rows:,} visits of {people}"
+        share = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike the training people"
+        typer.echo(f"{written} written to {out}, {share}{again}", err=True)
 
 
 def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
@@ -146,11 +148,11 @@ def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: i
 
     last = start = time.monotonic()
 
-    def print_progress(people: int) -> None:
+    def print_progress(rows: int) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= _SECONDS_BETWEEN_MESSAGES:
-            typer.echo(f"{people:,} people, {people / (now - start):,.0f} a second", err=True)
+            typer.echo(f"{rows:,} rows, {rows / (now - start):,.0f} a second", err=True)
             last = now
 
     return apply_stream(model, request, out, workers, on_progress=print_progress)
@@ -171,6 +173,7 @@ def _apply_in_memory(
     from rindices.analysis.plink_files import write_plink_files
     from rindices.model.index_tables import check_people_count, write_indices
     from rindices.model.stream import StreamResult
+    from rindices.tables.cohort import ID
     from rindices.tables.validation.validate import validate_table
 
     start = time.perf_counter()
@@ -185,4 +188,4 @@ def _apply_in_memory(
         codings = fitted.preprocessing.residualiser.codings
         write_plink_files(indices, cohort.covariates, codings, plink, inverse_normal)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
-    return StreamResult(counted, [*problems, *validation.problems], 1, 0, rate)
+    return StreamResult(counted, indices[ID].nunique(), [*problems, *validation.problems], 1, 0, rate)

@@ -6,11 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from rindices.atomic import atomic_path, compute_digest
 from rindices.errors import ModelError
 from rindices.model.index_tables import SEPARATORS, check_people_count, count_rows, write_data_dictionary
+from rindices.model.row_hashes import hash_keys
 from rindices.tables.cohort import ID, SESSION
 from rindices.tables.io.spreadsheet import protect_texts, restore_texts
 from rindices.tables.table import make_row_keys
@@ -92,13 +94,33 @@ def read_part_keys(path: Path, columns: Sequence[str]) -> list[str]:
         Names of the columns of the part.
     """
     names = [name for name in (ID, SESSION) if name in columns]
+    table = _read_columns(path, columns, names)
+    return make_row_keys(table[ID].to_list(), table[SESSION].to_list() if SESSION in names else None)
+
+
+def count_people(parts: Sequence[Path], columns: Sequence[str], n_rows: int) -> int:
+    """Return the number of people in parts; fewer than rows where people have several visits.
+
+    Parameters
+    ----------
+    parts : sequence of Path
+    columns : sequence of str
+        Names of the columns of all parts.
+    n_rows : int
+        Of all parts: the number of people if there are no sessions.
+    """
+    if SESSION not in columns:
+        return n_rows
+    hashes = [np.unique(hash_keys(_read_columns(part, columns, [ID])[ID].to_list())) for part in parts]
+    return len(np.unique(np.concatenate(hashes)))
+
+
+def _read_columns(path: Path, columns: Sequence[str], names: list[str]) -> pd.DataFrame:
+    """Return some columns of a part, which has no header."""
     if path.suffix == ".parquet":
-        table = pd.read_parquet(path, columns=names)
-    else:
-        options = {"header": None, "names": list(columns), "usecols": names, "dtype": str, "na_filter": False}
-        table = restore_texts(pd.read_csv(path, sep=SEPARATORS[path.suffix], encoding="utf-8", **options))
-    ids = table[ID].to_list()
-    return make_row_keys(ids, table[SESSION].to_list() if SESSION in names else None)
+        return pd.read_parquet(path, columns=names)
+    options = {"header": None, "names": list(columns), "usecols": names, "dtype": str, "na_filter": False}
+    return restore_texts(pd.read_csv(path, sep=SEPARATORS[path.suffix], encoding="utf-8", **options))
 
 
 def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:

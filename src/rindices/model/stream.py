@@ -31,7 +31,7 @@ from rindices.errors import (
 from rindices.model.fitted import FittedModel, load
 from rindices.model.novelty import NoveltyCount, make_table_warning
 from rindices.model.part_store import PartRecord, StreamJob, load_finished_part, lock_parts, stamp_file
-from rindices.model.part_writer import join_parts, open_part, read_part_keys
+from rindices.model.part_writer import count_people, join_parts, open_part, read_part_keys
 from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys, write_hashes
 from rindices.tables.io.chunks import (
     SCHEMA_ROWS,
@@ -63,15 +63,18 @@ class StreamResult(NamedTuple):
     Attributes
     ----------
     counted : NoveltyCount
-        Of all people, also those of earlier runs.
+        Of all rows, also those of earlier runs.
+    people : int
+        Fewer than rows where people have several visits.
     problems : list of Problem
     parts, resumed : int
         Number of parts, and how many of them an earlier run had finished.
     rows_per_second : float
-        Of the people of this run; 0 if there were none.
+        Of this run; 0 if nothing was left to do.
     """
 
     counted: NoveltyCount
+    people: int
     problems: list[Problem]
     parts: int
     resumed: int
@@ -125,21 +128,22 @@ def apply_stream(
         job = replace(job, folder=folder / job.digest()) if to_file else job
         with lock_parts(job, is_temporary=to_file):
             start = time.perf_counter()
-            parts, resumed, people = _run_chunks(job, table, workers, on_progress)
+            parts, resumed, rows = _run_chunks(job, table, workers, on_progress)
             seconds = time.perf_counter() - start
             _check_parts(job, table, parts)
+            rows_in_parts = sum(part.counted.people for part in parts)
+            paths = [job.part_path(part.name) for part in parts]
+            people = count_people(paths, parts[0].columns, rows_in_parts)
             if to_file:
-                people_in_parts = sum(part.counted.people for part in parts)
-                paths = [job.part_path(part.name) for part in parts]
-                join_parts(paths, out, parts[0].columns, people_in_parts, unit)
+                join_parts(paths, out, parts[0].columns, rows_in_parts, unit)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
     counted = NoveltyCount(0, 0, Counter())
     for part in parts:
         counted = counted.merged_with(part.counted)
     problems = merge_problems([problem for part in parts for problem in part.problems])
-    rate = people / max(seconds, 1e-9)
-    return StreamResult(counted, [*make_table_warning(counted, unit), *problems], len(parts), resumed, rate)
+    rate = rows / max(seconds, 1e-9)
+    return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), resumed, rate)
 
 
 class RefusedChunk(NamedTuple):

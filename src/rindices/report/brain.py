@@ -169,14 +169,15 @@ def _render_view(view: BrainView, values: FloatArray, limit: float, shrink: int)
     image = Image.fromarray(np.round(255 * painted).astype(np.uint8))
     size = (max(1, view.labels.shape[1] // shrink), max(1, view.labels.shape[0] // shrink))
     image = image.resize(size, Image.Resampling.BOX) if shrink > 1 else image
-    return BrainImage(view.name, encode_png_uri(image), size[0] // 2, size[1] // 2)
+    return BrainImage(view.name, encode_image_uri(image), size[0] // 2, size[1] // 2)
 
 
-def encode_png_uri(image: Image.Image) -> str:
-    """Return an image as a PNG with a palette, in a data URI."""
+def encode_image_uri(image: Image.Image) -> str:
+    """Return an image with few colours as a lossless WebP, in a data URI."""
     file = io.BytesIO()
-    image.quantize(_N_PALETTE_COLOURS, method=Image.Quantize.FASTOCTREE).save(file, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    palette_image = image.quantize(_N_PALETTE_COLOURS, method=Image.Quantize.FASTOCTREE)
+    palette_image.convert("RGBA").save(file, "WEBP", lossless=True, quality=50, method=2)  # effort, not loss
+    return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 @cache

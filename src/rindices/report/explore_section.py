@@ -1,7 +1,8 @@
 """Section "Explore": data for the page's script, which lets readers look at people and severities.
 
 A page that may be passed on holds the group, the R-indices and the intervals of people, in a random order. Only a page
-with ids, which stays at home, holds ids, covariates and regions of people as well.
+with ids, which stays at home, holds ids, covariates and regions of people as well. Its people are in the order of their
+ids, which are then compressed well.
 Shape letters: N people, R regions, M patterns, Q severities, H x W pixels.
 """
 
@@ -42,7 +43,7 @@ class ExploreSection:
     data : dict
         For the script, as JSON: names, colours and packed arrays.
     people : PackedArrays
-        Packed arrays of the people, who are in a random order.
+        Packed arrays of the people.
     has_people, has_ids, has_regions : bool
         Whether the page holds people, their ids, and their regions.
     largest_error : float
@@ -86,13 +87,20 @@ def build_explore_section(
     has_people = len(results.indices) <= MAX_EXPLORED_PEOPLE
     error = 0.0
     if has_people:
-        order = np.array(random.SystemRandom().sample(range(len(results.indices)), len(results.indices)))
+        order = _order_people(len(results.indices), details)
         error = _pack_indices(results, order, people)
         if details is not None:
             data |= _pack_details(results, details, order, people)
     data["arrays"] = arrays.pack()
     has_regions = "listed" in data
     return ExploreSection(data, people.pack(), has_people, details is not None, has_regions, error)
+
+
+def _order_people(n_people: int, details: PersonDetails | None) -> IntArray:
+    """Return the rows of people in a random order, or, on a page with ids, in the order of the ids."""
+    if details is None:
+        return np.array(random.SystemRandom().sample(range(n_people), n_people))
+    return np.array(sorted(range(n_people), key=details.ids.__getitem__))
 
 
 def _pack_curves(results: StudyResults, arrays: ArrayPacker) -> dict[str, Any]:
@@ -163,7 +171,7 @@ def _pack_details(
 ) -> dict[str, Any]:
     """Add ids, covariates and the regions that speak for each R-index."""
     covariates = [_pack_covariate(name, column, order, people) for name, column in details.covariates.items()]
-    people.add("ids", np.frombuffer("\n".join(details.ids[row] for row in order.tolist()).encode(), np.uint8))
+    people.add_sorted_texts("ids", [details.ids[row] for row in order.tolist()])
     data: dict[str, Any] = {"covariates": covariates}
     if details.regions is None:
         return data

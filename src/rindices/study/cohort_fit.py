@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.errors import StudyError, format_count
+from rindices.errors import StudyError, format_count, join_names
 from rindices.learners.ensemble import Member, select_usable_members
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.outcome import TrainingOutcome
@@ -217,8 +217,11 @@ class CohortFit:
             difference=tests.make_difference_record(),
             adjust=self.preprocessing.adjust,
         )
-        cure = "" if failed else " To train all the same, name one number of patterns (--patterns 2)."
-        return NoPatternError(f"{what}.{cure}", selection)
+        cure = "To train all the same, name one number of patterns (--patterns 2)."
+        if failed:
+            patterns = join_names(format_count(candidate.setting.n_patterns, "pattern") for candidate in failed)
+            cure = f"{patterns}, as asked, gave no stable result, so there is no model."
+        return NoPatternError(f"{what}. {cure}", selection)
 
 
 def fit_cohort(

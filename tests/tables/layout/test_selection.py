@@ -61,8 +61,15 @@ def test_what_is_not_used_is_named_with_the_reason(layout: Layout) -> None:
 
 def test_regions_of_a_model_are_read_without_a_note(layout: Layout) -> None:
     selected, findings = select(layout, model_regions=("Left-Hippocampus", "4th-Ventricle"))
-    assert set(selected.regions) == {*layout.regions, "4th-Ventricle"}
+    assert set(selected.regions) == {"Left-Hippocampus", "4th-Ventricle"}
     assert not list(findings)
+
+
+def test_a_model_of_one_measure_is_applied_to_a_table_of_several(layout: Layout) -> None:
+    selected, _ = select(layout, measure="all", model_regions=("lh_insula_thickness",))
+    assert list(selected.regions) == ["lh_insula_thickness"]
+    for regions in (tuple(layout.regions), ("elsewhere",)):
+        assert select(layout, model_regions=regions)[0].regions == layout.regions
 
 
 def test_a_measure_selects_its_columns(layout: Layout) -> None:

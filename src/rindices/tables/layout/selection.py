@@ -80,8 +80,9 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
         wanted += columns
     wanted += _find_requested_columns(layout, selection.measure)
     layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), selection.measure)
-    if not selection.model_regions:
-        _note_unused_columns(layout, where, findings)
+    if selection.model_regions:
+        return _filter_measure(layout, _find_model_measure(layout, selection.model_regions))
+    _note_unused_columns(layout, where, findings)
     return layout
 
 
@@ -165,6 +166,13 @@ def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
         participant_columns=tuple(name for name in layout.participant_columns if name not in columns),
         measures={**layout.measures, **measures},
     )
+
+
+def _find_model_measure(layout: Layout, model_regions: Collection[str]) -> str | None:
+    """Return what the regions of a model measure; None if they are of several kinds, or not in the table."""
+    wanted = set(model_regions)
+    kinds = {layout.measures.get(region, "volume") for region in layout.regions.values() if region in wanted}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _filter_measure(layout: Layout, measure: str | None) -> Layout:

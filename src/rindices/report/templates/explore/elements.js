@@ -38,11 +38,14 @@ function formatAny(value) {
 // A canvas in device pixels; returns its context in CSS pixels.
 function fitCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.height = `${height}px`;
+  const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
+  if (canvas.width !== size.width || canvas.height !== size.height) {
+    Object.assign(canvas, size);
+    canvas.style.height = `${height}px`;
+  }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.setLineDash([]);
   context.clearRect(0, 0, width, height);
   return context;
 }

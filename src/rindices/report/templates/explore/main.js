@@ -71,7 +71,7 @@ function connectPeople(data, people, severity, get) {
     state.person = -1;
     scatter.setPerson(-1);
     panel.show(-1, state.rows);
-    get("person-name").textContent = "Nobody is picked: click a dot, or use the arrow keys on the picture.";
+    get("person-name").replaceChildren("Nobody is picked", makeElement("span", { className: "on-screen" }, ": click a dot, or use the arrow keys on the picture"), ".");
     get("person-clear").disabled = true;
   }
 

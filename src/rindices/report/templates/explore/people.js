@@ -14,7 +14,7 @@ function makePeople(data, arrays) {
   const spread = Float32Array.from({ length: count }, (_, i) => ((i + 1) * 0.6180339887) % 1);
   const axes = columns.filter((column) => column.levels === null);
   axes.push({ key: SPREAD, label: "no axis (spread out)", values: spread, levels: null });
-  const ids = arrays.ids ? new TextDecoder().decode(arrays.ids).split("\n") : null;
+  const ids = arrays.ids ? joinTexts(arrays, "ids") : null;
   return { count, arrays, axes, coloured, ids, patient: arrays.patient, sorted: sortByGroup(data.indices, arrays) };
 }
 

@@ -23,10 +23,11 @@ class PersonPanel {
 
   show(person, rows) {
     Object.assign(this, { person, rows });
+    const width = this.element.clientWidth; // before any change: asking for it afterwards makes the browser lay out the page
     this.data.indices.forEach((name, k) => {
       this.texts[k].replaceChildren(...this.describe(name));
-      this.canvases[k].setAttribute("aria-label", this.describe(name).map((part) => part.textContent || part).join(""));
-      this.drawHistogram(name, k);
+      this.canvases[k].setAttribute("aria-label", this.texts[k].textContent);
+      this.drawHistogram(name, k, width);
       this.regions[k].replaceChildren(...this.listRegions(name, k));
     });
   }
@@ -46,11 +47,9 @@ class PersonPanel {
     return [heading, ` ${formatNumber(value)}${range}: above ${controls} % of controls and ${patients} % of patients`];
   }
 
-  drawHistogram(name, k) {
-    const canvas = this.canvases[k];
-    const width = canvas.parentElement.clientWidth;
+  drawHistogram(name, k, width) {
     const height = 64;
-    const context = fitCanvas(canvas, width, height);
+    const context = fitCanvas(this.canvases[k], width, height);
     const base = height - 18;
     const [low, high] = this.range;
     const place = (value) => ((value - low) / (high - low)) * (width - 2) + 1;
