@@ -65,8 +65,6 @@ def test_the_rescaled_consensus_is_1_at_the_98th_percentile(people: tuple[np.nda
         ([("straight", -1.0, -3.0), ("curved", -2.0, -1.0)], "straight"),
         ([("straight", -2.0, -1.9)], "curved"),
         ([("straight", -2.0, -2.0)], "straight"),
-        ([("curved", -2.0, -1.9), ("curved", -3.0, -2.8), ("curved", -1.0, -0.9)], "curved"),
-        ([("curved", -2.0, -1.0), ("curved", -3.0, -3.2), ("curved", -1.0, -0.8)], "straight"),  # by chance
         ([("curved", None, -5.0)], "curved"),
         ([("curved", None, float("nan"))], "curved"),
     ],
@@ -96,7 +94,7 @@ def test_interactions_must_bring_a_clear_gain(gains: list[float | None], expecte
 def test_usable_members_have_one_shape() -> None:
     rng = np.random.default_rng(0)
     (linear,) = fit_linear_members(PreparedPeople(rng.normal(size=(20, 2)), np.repeat([0, 1], 10)), 1, (0,), 0, False)
-    likelihoods = [HeldOutLikelihood(*each) for each in (("straight", -1.0, -0.1), ("curved", -2.0, -1.0))]
+    likelihoods = [HeldOutLikelihood(*each) for each in (("straight", -1.0, -1.1), ("curved", -2.0, -1.0))]
     members = [linear._replace(number=k, held_out=each) for k, each in enumerate(likelihoods)]
     assert [member.number for member in select_usable_members(members)] == [1]
     minority = [members[0], members[0], members[1]]

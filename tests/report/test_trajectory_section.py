@@ -77,6 +77,27 @@ def test_the_page_has_the_order_the_evidence_and_the_data(curved_page: str, curv
     assert 'href="#course_r1"' in curved_page
 
 
+@pytest.mark.parametrize(("error", "is_uncertain"), [(0.1, False), (0.2, True), (None, False)])
+def test_an_order_within_chance_is_not_interpreted(
+    section: TrajectorySection, error: float | None, is_uncertain: bool
+) -> None:
+    assert section.held_out is not None
+    held_out = replace(section.held_out, straight=-50.2, curved=-50.0, curved_gain_se=error)  # None in older studies
+    assert replace(section, held_out=held_out).is_order_uncertain is is_uncertain
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_page_says_that_an_order_is_within_chance(curved_study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "chance"
+    shutil.copytree(curved_study, folder, ignore=shutil.ignore_patterns("runs", "report.html"))
+    selection = json.loads((folder / "selection.json").read_text("utf-8"))
+    assert selection["chosen"]["held_out"]["curved_gain_se"] > 0
+    for record in (selection["chosen"], *selection["grid"]):
+        record["held_out"]["curved_gain_se"] = 1e3
+    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+    assert "do not interpret the order of the regions" in ri.write_report(folder).read_text("utf-8")
+
+
 def test_files_of_a_curved_study_are_described(curved_study: Path) -> None:
     table = pd.read_csv(curved_study / "trajectories.tsv", sep="\t")
     descriptions = json.loads((curved_study / "trajectories.json").read_text("utf-8"))

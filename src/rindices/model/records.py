@@ -47,6 +47,7 @@ class HeldOutLikelihoodRecord(Record):
     ``shape`` is the shape of the members, 'straight', 'curved' or 'interacting'. ``below_best`` is how far the setting
     is below the most likely one, with its standard error over members. ``visits`` is 'coupled' or 'mean' where there
     are repeat visits, and ``coupling_gain`` the gain in the likelihood of all visits of a patient by coupling them.
+    ``curved_gain_se`` is the standard error over members of the difference between curved and straight patterns.
     """
 
     shape: str
@@ -57,6 +58,7 @@ class HeldOutLikelihoodRecord(Record):
     interacting: float | None = field(default=None, metadata=OMIT_EMPTY)
     visits: str | None = field(default=None, metadata=OMIT_EMPTY)
     coupling_gain: float | None = field(default=None, metadata=OMIT_EMPTY)
+    curved_gain_se: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,10 @@ from rindices.report.summary import PatternLocation, locate_pattern
 
 MAX_ORDERED_REGIONS = 20
 """Regions of a pattern whose order the page shows; the data hold all."""
+MIN_ORDER_ERRORS = 1.5
+"""Standard errors by which curved patterns must be ahead before the order of the regions is interpreted. In simulated
+cohorts of 180 and 350 people of seeds 400 to 402, it was at most 1.3 where all regions change together and at least 1.8
+where they change one after another. R-indices of curved patterns are as accurate or more accurate either way."""
 _PROGRESS_LEVELS = np.linspace(0.0, 1.0, 51)
 
 
@@ -110,6 +114,14 @@ class TrajectorySection:
     interactions: Sequence[InteractionRow] = ()
     levels: tuple[float, ...] = COURSE_LEVELS
     onset_share: float = ONSET_SHARE
+
+    @property
+    def is_order_uncertain(self) -> bool:
+        """Whether curved patterns are ahead of straight ones by no more than chance would give."""
+        held_out = self.held_out
+        if held_out is None or held_out.curved is None or held_out.straight is None or held_out.curved_gain_se is None:
+            return False
+        return held_out.curved - held_out.straight < MIN_ORDER_ERRORS * held_out.curved_gain_se
 
 
 def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: float) -> TrajectorySection | None:

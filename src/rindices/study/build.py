@@ -92,17 +92,23 @@ def _make_held_out_record(members: Sequence[Member], best: FloatArray, values: F
     """Return the record of members with these likelihoods (S,), beside those of the best grid point."""
     held_out = [member.held_out for member in members if member.held_out is not None]
     differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
-    error = float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else None
+    curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in held_out])
     return HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),
         straight=_average([each.straight for each in held_out]),
         curved=_average([each.curved for each in held_out]),
         interacting=_average([each.interacting for each in held_out]),
         below_best=_finite_or_none(float(differences.mean())),
-        below_best_se=_finite_or_none(error),
+        below_best_se=_compute_error(differences),
         visits=_describe_visits(held_out),
         coupling_gain=_average([each.coupling_gain for each in held_out]),
+        curved_gain_se=_compute_error(curved_gains),
     )
+
+
+def _compute_error(differences: FloatArray) -> float | None:
+    """Return the standard error of the mean of differences (S,); None where it is not known."""
+    return _finite_or_none(float(differences.std(ddof=1) / np.sqrt(len(differences)))) if len(differences) > 1 else None
 
 
 def _describe_visits(held_out: Sequence[HeldOutLikelihood]) -> str | None:
