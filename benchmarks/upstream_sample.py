@@ -1,11 +1,12 @@
-"""Accuracy and time of rindices and of the authors' package on the authors' sample data.
+"""Accuracy and time of rindices and of the authors' package on the authors' sample data and on simulated tasks.
 
-    python benchmarks/upstream_sample.py [--upstream FOLDER] [--steps 4000]
+    python benchmarks/upstream_sample.py [--upstream FOLDER] [--steps 4000] [--data sample basic mild staged]
 
-Reads ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
+Simulated tasks: the cohort of seed 0, adjusted for age, sex and head size. ``sample`` reads ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
 ``RINDICES_DATA``. rindices: the recipes contrastive and default. Authors' package: one member with the settings of its
 README (M = 3, batch 120, rate 8e-4, lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is
-processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``.
+processor time of one core. Writes ``results/upstream_sample.json`` and ``.md``; data that are not named keep their
+rows.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from step_speed import install_upstream
 
 import rindices as ri
 from rindices._typing import FloatArray
+from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
 
 HERE = Path(__file__).parent
@@ -37,21 +39,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upstream", type=Path)
     parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--data", nargs="+", default=["sample"], choices=["sample", *TASKS])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    cohort = ri.read_cohort(DATA / "sample_roi.csv", group="diagnosis")
-    patients = cohort.people.loc[cohort.is_patient, "participant_id"]
-    truth = pd.read_csv(DATA / "sample_truth.csv").set_index("participant_id").loc[patients].to_numpy()
-    rows = [measure_rindices(cohort, truth, recipe) for recipe in ("contrastive", "default")]
+    rows = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else []
     with tempfile.TemporaryDirectory() as folder:
         if options.upstream is None and options.steps:
             install_upstream(Path(folder))
-        rows += (
-            measure_upstream(options.upstream or Path(folder), cohort, truth, options.steps) if options.steps else []
-        )
-    OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
-    OUT.with_suffix(".md").write_text(format_table(rows), "utf-8")
+        for name in options.data:
+            cohort, truth = read_sample() if name == "sample" else simulate(name)
+            found = [measure_rindices(cohort, truth, recipe) for recipe in ("contrastive", "default")]
+            if options.steps:
+                found += measure_upstream(options.upstream or Path(folder), cohort, truth, options.steps)
+            rows = [*(row for row in rows if row["data"] != name), *({"data": name} | row for row in found)]
+            OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+            OUT.with_suffix(".md").write_text(format_table(rows), "utf-8")
     print(format_table(rows))
+
+
+def read_sample() -> tuple[ri.Cohort, FloatArray]:
+    """Return the authors' sample data and the true severities of its patients."""
+    cohort = ri.read_cohort(DATA / "sample_roi.csv", group="diagnosis")
+    patients = cohort.people.loc[cohort.is_patient, "participant_id"]
+    truth = pd.read_csv(DATA / "sample_truth.csv").set_index("participant_id").loc[patients].to_numpy()
+    return cohort, truth
+
+
+def simulate(task: str) -> tuple[ri.Cohort, FloatArray]:
+    """Return the cohort of a task and the true severities of its patients."""
+    simulated = ri.simulate_cohort(task, 0)
+    return simulated.cohort, simulated.truth
 
 
 def measure_rindices(cohort: ri.Cohort, truth: FloatArray, recipe: str) -> dict[str, Any]:
@@ -98,10 +115,12 @@ def measure_upstream(folder: Path, cohort: ri.Cohort, truth: FloatArray, steps: 
 
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the result as Markdown."""
-    lines = ["| what was run | steps | pattern-c-index | one core, seconds |", "|---|---|---|---|"]
+    lines = ["| data | what was run | steps | pattern-c-index | one core, seconds |", "|---|---|---|---|---|"]
     for row in rows:
         steps = "" if row["steps"] is None else f"{row['steps']:,}"
-        lines.append(f"| {row['who']} | {steps} | {row['pattern_c_index']:.3f} | {row['seconds']:.0f} |")
+        lines.append(
+            f"| {row['data']} | {row['who']} | {steps} | {row['pattern_c_index']:.3f} | {row['seconds']:.0f} |"
+        )
     return "\n".join(lines) + "\n"
 
 
