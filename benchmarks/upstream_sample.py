@@ -3,9 +3,9 @@
     python benchmarks/upstream_sample.py [--upstream FOLDER] [--steps 4000] [--data sample basic mild staged]
 
 Simulated tasks: the cohort of seed 0, adjusted for age, sex and head size. ``sample`` reads ``sample_roi.csv`` and
-``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or ``RINDICES_DATA``. rindices: the recipes
-contrastive and default. Authors' package: one member with the settings of its README (M = 3, batch 120, rate 8e-4,
-lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is processor time of one core. Writes
+``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or ``RINDICES_DATA``. rindices: the
+recipes contrastive and default. Authors' package: one member with the settings of its README (M = 3, batch 120, rate
+8e-4, lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is processor time of one core. Writes
 ``results/upstream_sample.json`` and ``.md``; data that are not named keep their rows.
 """
 
