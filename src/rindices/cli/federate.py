@@ -19,7 +19,7 @@ EPILOG = "Example: rindices federate study.toml --exchange shared --sites 3 --ou
 
 def federate(
     study_file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Sections model and run; no table.")],
-    exchange: Annotated[Path, typer.Option(help="Folder that all sites see.")],
+    exchange: Annotated[Path | None, typer.Option(help="Folder that all sites see.", show_default=False)] = None,
     sites: Annotated[int, typer.Option(min=1, help="Number of sites.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and what was chosen.")] = None,
     leave_out: Annotated[list[str] | None, typer.Option(help="Sites to leave out; the others begin again.")] = None,
@@ -32,6 +32,13 @@ def federate(
     ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a site.")] = 3600.0,
     poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
+    flare_job: Annotated[
+        Path | None, typer.Option(help="Folder: write a job for NVIDIA FLARE there, and leave.", show_default=False)
+    ] = None,
+    flare_kit: Annotated[
+        Path | None,
+        typer.Option(help="Start-up kit of the FLARE server: let it run jobs of rindices.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
@@ -45,6 +52,11 @@ def federate(
     if out is None:
         raise typer.BadParameter("give the folder for the results", param_hint="--out")
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
+    if flare_job is not None:
+        _write_flare_job(flare_job, flare_kit, study, sites, out, not no_distances, int(wait))
+        return
+    if exchange is None:
+        raise typer.BadParameter("give the folder that all sites see", param_hint="--exchange")
     names: list[str] = []
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
@@ -75,6 +87,25 @@ def federate(
         result.model.save(exchange / "model.safetensors")
     transport.finish(result.ending)
     _print_result(result, names, out, time.monotonic() - start, as_json)
+
+
+def _write_flare_job(
+    folder: Path, kit: Path | None, study: "StudyConfig", n_clients: int, out: Path, with_distances: bool, wait: int
+) -> None:
+    """Write a job for NVIDIA FLARE; the folder for the results is at its server."""
+    from rindices.federated.flare_files import allow_jobs, write_flare_job
+
+    if kit is not None:
+        allow_jobs(kit)
+    write_flare_job(
+        *(folder.absolute(), str(out), n_clients, study.model, study.run.seed),
+        adjust=study.data.adjust,
+        with_distances=with_distances,
+        wait=wait,
+    )
+    print_facts(
+        [("written", str(folder)), ("next", f"nvflare job submit -j {folder}"), ("results at the server", str(out))]
+    )
 
 
 def _print_line(text: str) -> None:
