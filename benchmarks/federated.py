@@ -182,7 +182,7 @@ def measure_membership() -> list[dict[str, Any]]:
             for store, people in zip(scores["model file"], (prepared, others), strict=True):
                 ratio = compute_log_density(people, training.mean, training.covariance)
                 store.append(ratio - compute_log_density(people, usual.mean, usual.covariance))
-            preparation = ask_for_transform(rounds, preprocessing, sums.counts["controls"])
+            preparation = ask_for_transform(rounds, preprocessing, sums.counts["controls"], SubsetPlan(seed, 2))
             single = Rounds(InMemoryTransport(sites[:1]))
             single.ask("describe")
             moments = ask_for_moments(single, preparation, SubsetPlan(seed, 2))

@@ -39,6 +39,14 @@ def federate(
         Path | None,
         typer.Option(help="Start-up kit of the FLARE server: let it run jobs of rindices.", show_default=False),
     ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(help="Folder of parquet files: Dask workers answer for parts of it.", show_default=False),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="With --parquet: processes; -1 for all cores.")] = -1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="With --parquet: address of a Dask scheduler.", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
@@ -54,6 +62,9 @@ def federate(
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
     if flare_job is not None:
         _write_flare_job(flare_job, flare_kit, study, sites, out, not no_distances, int(wait))
+        return
+    if parquet is not None:
+        _fit_partitions(parquet, study, workers, scheduler, out, not no_distances, as_json)
         return
     if exchange is None:
         raise typer.BadParameter("give the folder that all sites see", param_hint="--exchange")
@@ -87,6 +98,32 @@ def federate(
         result.model.save(exchange / "model.safetensors")
     transport.finish(result.ending)
     _print_result(result, names, out, time.monotonic() - start, as_json)
+
+
+def _fit_partitions(
+    table: Path,
+    study: "StudyConfig",
+    workers: int,
+    scheduler: str | None,
+    out: Path,
+    with_distances: bool,
+    as_json: bool,
+) -> None:
+    """Fit a table of one owner that no machine holds; the study names its columns."""
+    from rindices.federated.partitions import connect_partitions
+    from rindices.federated.run import run_federated_study
+
+    start = time.monotonic()
+    with connect_partitions(table.absolute(), study.data.request(Path()), workers, scheduler) as transport:
+        result = run_federated_study(
+            *(transport, study.model, study.run.seed),
+            adjust=study.data.adjust,
+            with_distances=with_distances,
+            out=out,
+            on_stage=_print_line,
+        )
+        parts = [part.name for part in transport.parts]
+    _print_result(result, parts, out, time.monotonic() - start, as_json)
 
 
 def _write_flare_job(

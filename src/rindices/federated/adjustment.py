@@ -21,7 +21,7 @@ from rindices.federated.exceptions import ExchangeError
 from rindices.federated.messages import Answer, unpack_symmetric
 from rindices.federated.preparation import Preparation, get_control_scale
 from rindices.federated.rounds import Rounds, check_same_table
-from rindices.federated.subsets import GROUPS
+from rindices.federated.subsets import GROUPS, SubsetPlan
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.normal_variation import shrink_scatter
@@ -220,7 +220,7 @@ def ask_for_adjustment(rounds: Rounds, adjust: str | None) -> AdjustedSums:
     return replace(sums, centre=centre, groups=groups)
 
 
-def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: int) -> Preparation:
+def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: int, plan: SubsetPlan) -> Preparation:
     """Ask for the sums of the log transform, and return the preparation with the most likely c."""
     n_regions = len(preprocessing.regions)
     ones = np.ones(n_regions)
@@ -229,7 +229,8 @@ def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: 
         np.zeros((n_regions, 1)),
     )
     preparation = Preparation(preprocessing, identity)
-    total = rounds.ask(kinds.TRANSFORM, preparation.to_settings(), {"shares": SHARES, **preparation.to_arrays()})
+    settings = {"plan": plan.to_dict(), **preparation.to_settings()}
+    total = rounds.ask(kinds.TRANSFORM, settings, {"shares": SHARES, **preparation.to_arrays()})
     losses = np.sum([_compute_losses(total.arrays, group, total.counts[group]) for group in GROUPS], axis=0)
     best = int(np.argmin(losses))
     number = total.counts["controls"]

@@ -13,6 +13,7 @@ from rindices.federated.fit import FederatedFit
 from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
+from rindices.federated.subsets import MAX_PEOPLE
 from rindices.model.fitted import FittedModel
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.exceptions import NoPatternError
@@ -75,6 +76,7 @@ def run_federated_study(
     out: Path | None = None,
     on_stage: Callable[[str], None] = lambda text: None,
     on_round: Callable[[int, RoundRecord], None] | None = None,
+    max_people: int = MAX_PEOPLE,
 ) -> FederatedResult:
     """Fit the model of a study across sites and write its files.
 
@@ -91,13 +93,15 @@ def run_federated_study(
         Folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``, ``effects.tsv``, ``federation.json``.
     on_stage, on_round : callable, optional
         Called at the beginning of a stage and after a round.
+    max_people : int
+        Largest number of people of a group, about, that a member is drawn from.
 
     Returns
     -------
     FederatedResult
     """
     rounds = Rounds(transport, on_round)
-    fit = FederatedFit(rounds, model, seed, adjust, with_distances, on_stage)
+    fit = FederatedFit(rounds, model, seed, adjust, with_distances, on_stage, max_people)
     try:
         fitted, ending = fit.run(), ""
         selection = fitted.selection

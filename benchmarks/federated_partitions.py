@@ -1,0 +1,144 @@
+"""A study over parquet partitions: processor seconds and memory, and how they grow with the number of people.
+
+Usage: ``python benchmarks/federated_partitions.py [--people 50000,100000,1000000]``
+
+People are simulated (task basic: 139 regions, three patterns), half of them controls, 50,000 a file. Two Dask workers
+on this machine read the files and answer with sums; the centre is a third process. Three patterns, ten members, both
+shapes. Memory is the largest resident size of a process. Writes ``results/federated_partitions.json`` and ``.md``;
+numbers of people in the JSON are not run again.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import rindices as ri
+from rindices.atomic import write_atomically
+from rindices.experiments.tasks import TASKS
+from rindices.federated.partitions import connect_partitions
+from rindices.federated.run import run_federated_study
+from rindices.selection.agreement import pattern_c_index
+from rindices.study.config import ModelConfig, make_study
+
+RESULTS = Path(__file__).parent / "results" / "federated_partitions.json"
+FILE_PEOPLE = 50_000
+WORKERS = 2
+MODEL = ModelConfig(patterns=(3,), members=10)
+GROUPS = {"group": "group", "controls": "control", "patients": "patient"}
+DATA = {**GROUPS, "covariates": ["age", "sex", "icv"]}
+
+
+def simulate_file(seed: int, n_people: int = FILE_PEOPLE) -> tuple[Any, pd.DataFrame]:
+    """Return simulated people, and the table with ids that no other file has."""
+    task = replace(TASKS["basic"], n_controls=n_people // 2, n_patients=n_people // 2)
+    simulated = ri.simulate_cohort(task, seed=seed)
+    cohort = simulated.cohort
+    frame = pd.concat([cohort.people, cohort.covariates, cohort.volumes], axis=1)
+    frame["participant_id"] = f"f{seed}-" + frame["participant_id"].astype(str)
+    return simulated, frame
+
+
+def write_table(folder: Path, n_people: int) -> int:
+    """Write the parquet files and return their bytes."""
+    for k in range(n_people // FILE_PEOPLE):
+        frame = simulate_file(1000 + k)[1].sample(frac=1.0, random_state=k)
+        frame.to_parquet(folder / f"people-{k:03d}.parquet", index=False, row_group_size=10_000)
+    return sum(path.stat().st_size for path in folder.glob("*.parquet"))
+
+
+def get_usage() -> tuple[float, float]:
+    """Return processor seconds and the largest resident size in MB of this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def measure(n_people: int) -> dict[str, Any]:
+    """Fit a table of simulated people."""
+    with tempfile.TemporaryDirectory() as name:
+        n_bytes = write_table(Path(name), n_people)
+        request = make_study({"data": {**DATA, "volumes": [name]}}).data.request(Path())
+        return _fit(Path(name), request, n_people, n_bytes)
+
+
+def _fit(table: Path, request: Any, n_people: int, n_bytes: int) -> dict[str, Any]:
+    stages: list[tuple[str, float, float]] = []
+    start, own_start = time.monotonic(), get_usage()[0]
+    with connect_partitions(table, request, WORKERS) as transport:
+
+        def note_stage(text: str) -> None:
+            workers = sum(seconds for seconds, _ in transport.client.run(get_usage).values())
+            stages.append((text, workers, get_usage()[0] - own_start))
+            print(n_people, text, f"{workers:.0f} s of workers, {stages[-1][2]:.0f} s of the centre", flush=True)
+
+        note_stage("reading")
+        result = run_federated_study(transport, MODEL, on_stage=note_stage)
+        note_stage("end")
+        workers = transport.client.run(get_usage)
+    assert result.model is not None
+    simulated, _ = simulate_file(7, 5_000)
+    indices = result.model.apply(simulated.cohort)[result.model.index_names].to_numpy()
+    score = pattern_c_index(simulated.truth, indices[simulated.cohort.is_patient]).mean
+    seconds = {}
+    for (stage, *before), (_, *after) in pairwise(stages):
+        seconds["reading" if stage == "reading" else stage] = round(sum(after) - sum(before), 1)
+    return {
+        "people": n_people,
+        "MB of parquet": round(n_bytes / 1e6),
+        "rounds": len(result.rounds),
+        "processor seconds of the workers": round(stages[-1][1]),
+        "processor seconds of the centre": round(stages[-1][2]),
+        "processor seconds by stage": {"reading": round(stages[0][1] + stages[0][2], 1), **_drop_first(seconds)},
+        "seconds": round(time.monotonic() - start),
+        "MB of the largest worker": round(max(size for _, size in workers.values())),
+        "MB of the centre": round(get_usage()[1]),
+        "pattern-c-index of new people": round(score, 4),
+    }
+
+
+def _drop_first(seconds: dict[str, float]) -> dict[str, float]:
+    """Return the stages without the time between reading and the first stage."""
+    return {name: value for name, value in seconds.items() if name != "reading"}
+
+
+def format_page(rows: list[dict[str, Any]]) -> str:
+    lines = ["# Studies over parquet partitions", "", "Written by `python benchmarks/federated_partitions.py`.", ""]
+    names = [name for name in rows[0] if name != "processor seconds by stage"]
+    lines += ["| figure |" + " |" * len(rows), "|---|" + "---|" * len(rows)]
+    lines += [f"| {name} | " + " | ".join(f"{row[name]:,}" for row in rows) + " |" for name in names]
+    for stage in dict.fromkeys(stage for row in rows for stage in row["processor seconds by stage"]):
+        values = [str(row["processor seconds by stage"].get(stage, "")) for row in rows]
+        lines.append(f"| processor seconds, {stage} | " + " | ".join(values) + " |")
+    totals = [row["processor seconds of the workers"] + row["processor seconds of the centre"] for row in rows]
+    limited = [k for k, row in enumerate(rows) if row["people"] > 50_000]
+    if len(limited) > 1:
+        first, last = limited[0], limited[-1]
+        million = (totals[last] - totals[first]) / (rows[last]["people"] - rows[first]["people"]) * 1e6
+        lines += ["", f"An extra million of people: {million:,.0f} processor seconds, from the last two columns."]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--people", default="50000,100000,1000000")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    results = arguments.results
+    rows = json.loads(results.read_text("utf-8")) if results.exists() else []
+    for number in (int(text) for text in arguments.people.split(",")):
+        if number not in [row["people"] for row in rows]:
+            rows = sorted([*rows, measure(number)], key=lambda row: int(row["people"]))
+            write_atomically(results, (json.dumps(rows, indent=1) + "\n").encode())
+            write_atomically(results.with_suffix(".md"), format_page(rows).encode())
+            print(rows[-1])
+
+
+if __name__ == "__main__":
+    main()
