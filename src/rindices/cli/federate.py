@@ -60,6 +60,7 @@ def federate(
     if out is None:
         raise typer.BadParameter("give the folder for the results", param_hint="--out")
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
+    harmonise = _is_harmonised(study)
     if flare_job is not None:
         _write_flare_job(flare_job, flare_kit, study, sites, out, not no_distances, int(wait))
         return
@@ -72,6 +73,7 @@ def federate(
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
         settings = {"model": study.model.model_dump(mode="json"), "seed": study.run.seed, "adjust": study.data.adjust}
+        settings |= {"harmonise": True} if harmonise else {}
         run = make_run_name({**settings, "sites": names, "distances": not no_distances})
         site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
         transport = FolderTransport(
@@ -87,6 +89,7 @@ def federate(
             out=out,
             on_stage=_print_line,
             on_round=_print_round,
+            harmonise=harmonise,
         )
     except WaitingError as error:
         typer.echo(str(error), err=True)
@@ -110,9 +113,12 @@ def _fit_partitions(
     as_json: bool,
 ) -> None:
     """Fit a table of one owner that no machine holds; the study names its columns."""
+    from rindices.errors import StudyError
     from rindices.federated.partitions import connect_partitions
     from rindices.federated.run import run_federated_study
 
+    if _is_harmonised(study):
+        raise StudyError('a table of parquet files is not harmonised here: set harmonise = "none".')
     start = time.monotonic()
     with connect_partitions(table.absolute(), study.data.request(Path()), workers, scheduler) as transport:
         result = run_federated_study(
@@ -139,6 +145,7 @@ def _write_flare_job(
         adjust=study.data.adjust,
         with_distances=with_distances,
         wait=wait,
+        harmonise=_is_harmonised(study),
     )
     print_facts(
         [("written", str(folder)), ("next", f"nvflare job submit -j {folder}"), ("results at the server", str(out))]
@@ -167,6 +174,15 @@ def _read_federated_study(path: Path) -> "StudyConfig":
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path.name} is not a study file: {error}.") from error
     return make_study({**values, "data": {"volumes": "sites"} | values.get("data", {})}, path.name)
+
+
+def _is_harmonised(study: "StudyConfig") -> bool:
+    """Return whether effects of sites are removed; left out, they are not."""
+    from rindices.errors import StudyError
+
+    if study.data.harmonise == "all":
+        raise StudyError('harmonise = "all" cannot run across sites: set harmonise = "controls".')
+    return study.data.harmonise == "controls"
 
 
 def _write_keys(names: tuple[str, ...], folder: Path | None) -> None:

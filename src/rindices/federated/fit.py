@@ -59,6 +59,8 @@ class FederatedFit:
         Called with one line at the beginning of each stage.
     max_people : int
         Largest number of people of a group, about, that a member is drawn from.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
     """
 
     rounds: Rounds
@@ -68,6 +70,7 @@ class FederatedFit:
     with_distances: bool = True
     on_stage: Callable[[str], None] = lambda text: None
     max_people: int = MAX_PEOPLE
+    harmonise: bool = False
     notes: list[str] = field(default_factory=list)
     tests: GroupTests = field(init=False)
     sums: AdjustedSums = field(init=False)
@@ -85,7 +88,7 @@ class FederatedFit:
         """
         self._check_model()
         self.on_stage("adjustment")
-        self.sums = ask_for_adjustment(self.rounds, self.adjust)
+        self.sums = ask_for_adjustment(self.rounds, self.adjust, self.harmonise)
         self._check_groups()
         plan = SubsetPlan(self.seed, self.model.members).limit_people(self.sums.counts, self.max_people)
         preprocessing = self.sums.fit_preprocessing()

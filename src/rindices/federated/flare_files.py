@@ -35,6 +35,7 @@ def write_flare_job(
     adjust: str | None = None,
     with_distances: bool = True,
     wait: int = 3600,
+    harmonise: bool = False,
 ) -> None:
     """Write a job that can be submitted to a FLARE server.
 
@@ -53,10 +54,12 @@ def write_flare_job(
         Whether the model gets distances of the training people, for novelty.
     wait : int
         Seconds to wait for the answer of a client.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
     """
     settings = model.model_dump(mode="json", exclude_none=True)
     arguments = {"out": out, "n_clients": n_clients, "settings": settings, "seed": seed, "adjust": adjust}
-    arguments |= {"with_distances": with_distances, "wait": wait}
+    arguments |= {"with_distances": with_distances, "wait": wait, "harmonise": harmonise}
     controller = {"id": "controller", "path": f"{ALLOWED}.StudyController", "args": arguments}
     executor = {"path": f"{ALLOWED}.SiteExecutor", "args": {}}
     rest: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}

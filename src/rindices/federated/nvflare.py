@@ -121,6 +121,8 @@ class StudyController(ModelController):  # type: ignore[misc]
     with_distances : bool
     wait : int
         Seconds to wait for the answer of a client.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
     """
 
     def __init__(
@@ -132,10 +134,12 @@ class StudyController(ModelController):  # type: ignore[misc]
         adjust: str | None = None,
         with_distances: bool = True,
         wait: int = 3600,
+        harmonise: bool = False,
     ) -> None:
         super().__init__()
         self.out, self.n_clients, self.settings = out, n_clients, dict(settings or {})
         self.seed, self.adjust, self.with_distances, self.wait = seed, adjust, with_distances, wait
+        self.harmonise = harmonise
 
     def run(self) -> None:
         """Run the study; called by FLARE."""
@@ -148,6 +152,7 @@ class StudyController(ModelController):  # type: ignore[misc]
             adjust=self.adjust,
             with_distances=self.with_distances,
             out=out,
+            harmonise=self.harmonise,
         )
         shutil.rmtree(out / "answers")
 

@@ -7,6 +7,7 @@ Shape letters: N people, R regions, P columns of the design.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +23,9 @@ from rindices.federated.messages import Answer, Request, compute_message_digest,
 from rindices.federated.preparation import Preparation, check_arrays
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
 from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets
+from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import build_coding, build_design_matrix
-from rindices.tables.cohort import ID, Cohort
+from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
 MAX_ROUNDS = 300
@@ -51,7 +53,7 @@ class Site:
     cohort : Cohort
         Controls and patients, one scan each. People who lack regions or covariates are left out.
     fewest : int
-        Fewest people of a sum.
+        Fewest people of a sum; 0 for people of one owner, about whom nothing is refused.
     ledger : Path, optional
         File of the sets that were answered about; see `SetGuard`.
     """
@@ -62,10 +64,10 @@ class Site:
         is_used = is_complete & is_first & (cohort.is_control | cohort.is_patient)
         self.name, self.fewest = name, fewest
         self.n_left_out, self.n_repeated = int((~is_used).sum()), int((~is_first).sum())
-        self.cohort = cohort.take(is_used)
+        self.cohort = _name_site(cohort.take(is_used), name)
         self.regions = cohort.regions
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
-        self._guard = SetGuard(self.cohort.people[ID].tolist(), fewest, ledger)
+        self._guard = SetGuard(self.cohort.people[ID].tolist() if fewest else (), fewest, ledger)
         self._prepared: tuple[tuple[bytes, ...], FloatArray, FloatArray] | None = None
         self._subsets: tuple[SubsetPlan, Subsets] | None = None
 
@@ -145,6 +147,9 @@ class Site:
         """Return covariates and regions (n, P + R) of some people."""
         volumes = self._get_volumes(rows)
         volumes = np.log(volumes) if request.settings["adjust"] == "log" else volumes
+        if "harmonise" in request.settings:
+            harmoniser = Harmoniser.from_parts(request.settings["harmonise"], request.arrays)
+            volumes = harmoniser.transform(volumes, design[rows], [self.name] * len(rows))
         return np.concatenate([design[rows], volumes], axis=1)
 
     def _find_adjustable(self, group: str, design: FloatArray, is_indicator: BoolArray) -> tuple[BoolArray, list[str]]:
@@ -347,6 +352,11 @@ class Site:
         people = f"{self.cohort.n_controls} controls and {self.cohort.n_patients} patients"
         left_out = f" ({format_count(self.n_left_out, 'person', 'people')} left out)" if self.n_left_out else ""
         return f"{people}, {len(self.regions)} regions{left_out}"
+
+
+def _name_site(cohort: Cohort, name: str) -> Cohort:
+    """Return the people with the name of the exchange site as their site."""
+    return replace(cohort, people=cohort.people.assign(**{SITE: name}))
 
 
 def _list_batches(mask: BoolArray) -> Iterator[IntArray]:
