@@ -1,6 +1,8 @@
 """Parts of a table on Dask workers give the result of memory."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,7 +15,8 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.errors import StudyError
-from rindices.federated import partitions
+from rindices.federated import kinds, partitions
+from rindices.federated.messages import Request
 from rindices.federated.partitions import PartitionTransport, connect_partitions
 from rindices.federated.rounds import InMemoryTransport
 from rindices.federated.run import FederatedResult, run_federated_study
@@ -75,6 +78,19 @@ def test_parts_equal_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max
     assert model.training is not None
     assert expected.training is not None
     np.testing.assert_allclose(model.training.covariance, expected.training.covariance, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    """Another process reads the part again and gives the same sums."""
+    request = write_parquet(tmp_path / "table", simulate_people(), 3)
+    with connect_partitions(tmp_path / "table", request, workers=2) as transport:
+        asked = Request(kinds.DESCRIBE, 1, {}, {})
+        first = transport.ask(asked)
+        pids = transport.client.run(os.getpid)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        second = transport.ask(asked)
+        assert [answer.encode() for answer in first] == [answer.encode() for answer in second]
 
 
 def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from rindices.federated.messages import Answer, Request
 from rindices.federated.preparation import Preparation
 from rindices.federated.site import BATCH, Site
 from rindices.study.engines.base import count_processes
-from rindices.study.engines.dask import configure_dask, connect_client, require_packages
+from rindices.study.engines.dask import connect_client, require_packages
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
 from rindices.tables.validation.validate import TableRequest
@@ -154,8 +154,7 @@ class PartitionTransport:
 
     def ask(self, request: Request) -> list[Answer]:
         """Return the answers of all parts."""
-        content = self.client.scatter(request.encode(), broadcast=True, hash=False)
-        return [Answer.decode(answer) for answer in self._run(answer_for_part, content)]
+        return [Answer.decode(answer) for answer in self._run(answer_for_part, request.encode())]
 
     def _run(self, function: Any, *arguments: Any) -> list[Any]:
         """Run a function for each part, on the worker that has read it if it is still there."""
@@ -205,7 +204,6 @@ def connect_partitions(
     with ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
-            stack.enter_context(configure_dask())
             n_workers = count_processes(workers, len(chunks))
             settings = {"n_workers": n_workers, "threads_per_worker": 1, "memory_limit": None}
             cluster = LocalCluster(**settings, dashboard_address=":0", silence_logs=logging.CRITICAL)
