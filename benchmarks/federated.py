@@ -1,6 +1,6 @@
 """Studies across sites: equality with pooled people, rounds and bytes, accuracy, false positives, membership inference.
 
-Usage: ``python benchmarks/federated.py [--parts equality,unequal,accuracy,null,membership]``
+Usage: ``python benchmarks/federated.py [--parts equality,unequal,accuracy,null,membership,harmonise]``
 
 - equality: the README's people (task basic, seed 0, 492 + 900) in four sites and in one, ten members.
 - unequal: the same people; one site has no patients, one has 25 people.
@@ -9,6 +9,8 @@ Usage: ``python benchmarks/federated.py [--parts equality,unequal,accuracy,null,
 - membership: somebody who has a person's row, the adjustment and a large sample of the same population tells whether
   the person was in the study, by a ratio of normal likelihoods; with the model file, and with all sums of one of four
   sites. Seeds 940 to 943. Intervals are over people (bootstrap).
+- harmonise: cohorts of four sites with site effects (task basic, seeds 960 to 962) across these sites, three patterns
+  and two members: without site effects, with nothing done, and with effects estimated from the controls of each site.
 
 Choices (blocks of the tests, limits of steps) were made on seed 0, also of the cohort of the first part, and on seeds
 800 and 801. Writes ``results/federated.json`` and ``.md``; parts in the JSON are not run again, delete them there to
@@ -42,7 +44,7 @@ from rindices.learners.normal_variation import shrink_scatter
 from rindices.model.novelty import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
-from rindices.tables.cohort import Cohort
+from rindices.tables.cohort import SITE, Cohort
 
 RESULTS = Path(__file__).parent / "results" / "federated.json"
 MEMBERS = 10
@@ -182,7 +184,7 @@ def measure_membership() -> list[dict[str, Any]]:
             for store, people in zip(scores["model file"], (prepared, others), strict=True):
                 ratio = compute_log_density(people, training.mean, training.covariance)
                 store.append(ratio - compute_log_density(people, usual.mean, usual.covariance))
-            preparation = ask_for_transform(rounds, preprocessing, sums.counts["controls"])
+            preparation = ask_for_transform(rounds, preprocessing, sums.counts["controls"], SubsetPlan(seed, 2))
             single = Rounds(InMemoryTransport(sites[:1]))
             single.ask("describe")
             moments = ask_for_moments(single, preparation, SubsetPlan(seed, 2))
@@ -205,12 +207,35 @@ def measure_membership() -> list[dict[str, Any]]:
     return rows
 
 
+def measure_harmonise() -> list[dict[str, Any]]:
+    rows = []
+    for seed in (960, 961, 962):
+        row: dict[str, Any] = {"seed": seed}
+        for name, sites, harmonise in (
+            ("no site effects", 0, False),
+            ("nothing done", 4, False),
+            ("harmonised", 4, True),
+        ):
+            simulated = ri.simulate_cohort("basic", seed=seed, sites=sites)
+            labels = ri.simulate_cohort("basic", seed=seed, sites=4).cohort.people[SITE].to_numpy()
+            cohort = simulated.cohort
+            parts = [Site(str(label), cohort.take(labels == label)) for label in np.unique(labels)]
+            model = ModelConfig(patterns=(3,), members=2, recipe_changes={"shape": "straight"})
+            fitted = run_federated_study(InMemoryTransport(parts), model, seed, harmonise=harmonise).model
+            assert fitted is not None
+            indices = fitted.apply(cohort)[fitted.index_names].to_numpy()[cohort.is_patient]
+            row[name] = pattern_c_index(simulated.truth, indices).mean if indices.shape[1] == 3 else float("nan")
+        rows.append(row)
+    return rows
+
+
 PARTS = {
     "equality": measure_equality,
     "unequal": measure_unequal,
     "null": measure_null,
     "membership": measure_membership,
     "accuracy": measure_accuracy,
+    "harmonise": measure_harmonise,
 }
 
 
@@ -228,6 +253,12 @@ def format_page(results: dict[str, Any]) -> str:
             f"| {row['task']} | {row['seed']} | {row['federated']:.4f} | {row['default']:.4f} |"
             for row in results["accuracy"]
         ]
+        lines.append("")
+    if "harmonise" in results:
+        names = ("seed", "no site effects", "nothing done", "harmonised")
+        lines += ["## Site effects (pattern-c-index, four sites)", "", f"| {' | '.join(names)} |", "|---|---|---|---|"]
+        for row in results["harmonise"]:
+            lines.append(f"| {row['seed']} | " + " | ".join(f"{row[name]:.4f}" for name in names[1:]) + " |")
         lines.append("")
     if "membership" in results:
         lines += ["## Membership inference", "", "| people | attacker has | AUC (95 % interval) |", "|---|---|---|"]

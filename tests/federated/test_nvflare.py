@@ -1,45 +1,85 @@
-"""NVIDIA FLARE as transport: its simulator gives the result of sites in memory."""
+"""NVIDIA FLARE as transport: answers are kept, and a provisioned deployment gives the result of memory."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-import rindices as ri
-from rindices.federated.run import run_federated_study
-from rindices.study.config import ModelConfig
+from rindices.federated import kinds
+from rindices.federated.exceptions import ExchangeError, RefusedError, WaitingError
+from rindices.federated.messages import Answer, Request
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 pytest.importorskip("nvflare", reason="the extra federated is not installed")
-SETTINGS = {"recipe": "mean-difference", "members": 2}
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "federated_nvflare.py"
+REQUEST = Request(kinds.DESCRIBE, 1, {}, {})
 
 
-def write_site(folder: Path, name: str) -> None:
-    cohort = split_cohort(simulate_people(), 3)[f"site-{int(name[-1]) - 1}"]
-    volumes = cohort.volumes.copy()
-    volumes.insert(0, "participant_id", cohort.people["participant_id"])
-    volumes.to_csv(folder / f"{name}.csv", index=False)
-    pd.concat([cohort.people, cohort.covariates], axis=1).to_csv(folder / f"{name}.tsv", sep="\t", index=False)
-    text = f'[data]\nvolumes = "{name}.csv"\nparticipants = "{name}.tsv"\ngroup = "group"\n'
-    (folder / f"{name}.toml").write_text(text + 'covariates = ["age", "icv", "sex"]\n')
+class FakeController:
+    """Clients in memory, of which some do not answer."""
+
+    def __init__(self, absent: str = "") -> None:
+        self.sites = {site.name: site for site in make_transport(split_cohort(simulate_people(), 3)).sites}
+        self.absent, self.asked = absent, list[str]()
+        self.engine = SimpleNamespace(get_clients=lambda: [SimpleNamespace(name=name) for name in self.sites])
+        self.forge = False
+        self.refuse = False
+
+    def send_model_and_wait(self, task: str, data: Any, targets: list[str], timeout: int) -> list[Any]:
+        from rindices.federated.nvflare import _to_bytes, _to_model
+
+        request, results = Request.decode(_to_bytes(data)), []
+        for name in targets:
+            if name == self.absent:
+                continue
+            self.asked.append(name)
+            answer = self.sites["site-0" if self.forge else name].answer(request)
+            if self.refuse:
+                answer = Answer(name, request.kind, 1, "", {}, {}, {"refused": "too few people"})
+            model = _to_model(answer.encode())
+            model.meta = {"client_name": name}
+            results.append(model)
+        return results
+
+
+def test_answers_are_kept_for_the_next_job(tmp_path: Path) -> None:
+    from rindices.federated.nvflare import FlareTransport
+
+    first = FakeController(absent="site-1")
+    with pytest.raises(WaitingError, match="no answer of site-1 to round 1"):
+        FlareTransport(first, 3, tmp_path, 1).ask(REQUEST)
+    second = FakeController()
+    answers = FlareTransport(second, 3, tmp_path, 1).ask(REQUEST)
+    assert second.asked == ["site-1"]
+    assert [answer.site for answer in answers] == ["site-0", "site-1", "site-2"]
+    other = Request(kinds.DESCRIBE, 1, {"changed": 1}, {})
+    FlareTransport(second, 3, tmp_path, 1).ask(other)
+    assert second.asked == ["site-1", "site-0", "site-1", "site-2"]
+
+
+def test_forged_and_refused_answers_name_the_client(tmp_path: Path) -> None:
+    from rindices.federated.nvflare import FlareTransport
+
+    controller = FakeController()
+    controller.forge = True
+    with pytest.raises(ExchangeError, match="answer of site-1 says that it is from site-0"):
+        FlareTransport(controller, 3, tmp_path / "forged", 1).ask(REQUEST)
+    controller.forge, controller.refuse = False, True
+    with pytest.raises(RefusedError, match="site-0 refuses round 1: too few people"):
+        FlareTransport(controller, 3, tmp_path / "refused", 1).ask(REQUEST)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_the_simulator_gives_the_result_of_memory(tmp_path: Path) -> None:
-    from nvflare.job_config.api import FedJob
-
-    from rindices.federated.nvflare import SiteExecutor, StudyController
-
-    names = [f"site-{k}" for k in (1, 2, 3)]
-    job = FedJob(name="study", min_clients=3)
-    job.to_server(StudyController(str(tmp_path / "out"), 3, SETTINGS))
-    for name in names:
-        write_site(tmp_path, name)
-        job.to(SiteExecutor(str(tmp_path / "{client}.toml")), name, tasks=["train"])
-    job.simulator_run(str(tmp_path / "workspace"), threads=3)
-    model = ri.load(tmp_path / "out" / "model.safetensors")
-    expected = run_federated_study(make_transport(split_cohort(simulate_people(), 3)), ModelConfig(**SETTINGS)).model
-    assert expected is not None
-    np.testing.assert_allclose(model.patterns, expected.patterns, atol=1e-9)
+def test_deployment_with_a_killed_client_gives_the_result_of_memory(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(BENCHMARK), "--results", str(tmp_path)], check=True)
+    facts = json.loads((tmp_path / "federated_nvflare.json").read_text())
+    assert facts["processes killed"] >= 2  # the client, and the process of its job
+    assert facts["end of the first job"] != facts["end of the second job"] == "FINISHED:COMPLETED"
+    assert facts["rounds"] == facts["rounds in memory"] > facts["rounds that the client had answered"] >= 20
+    np.testing.assert_allclose(facts["largest difference of patterns"], 0.0, atol=1e-9)
+    np.testing.assert_allclose(facts["largest difference of curves of members"], 0.0, atol=1e-9)

@@ -14,6 +14,7 @@ from rindices.federated.preparation import Preparation
 from rindices.federated.privacy import SetGuard
 from rindices.federated.rounds import Rounds
 from rindices.federated.site import Site
+from rindices.federated.subsets import SubsetPlan
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 IDS = [f"sub-{k}" for k in range(100)]
@@ -65,7 +66,7 @@ def test_many_sums_must_not_determine_people() -> None:
 def get_preparation() -> Preparation:
     rounds = Rounds(make_transport(split_cohort(simulate_people(), 1)))
     sums = ask_for_adjustment(rounds, None)
-    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"])
+    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2))
 
 
 def make_request(share: float) -> Request:

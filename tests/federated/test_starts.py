@@ -14,7 +14,7 @@ from tests.federated.sites import make_transport, simulate_people, split_cohort
 COHORT, PLAN = simulate_people(), SubsetPlan(0, 2)
 ROUNDS = Rounds(make_transport(split_cohort(COHORT, 2)))
 SUMS = ask_for_adjustment(ROUNDS, None)
-PREPARATION = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls)
+PREPARATION = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls, PLAN)
 MOMENTS = ask_for_moments(ROUNDS, PREPARATION, PLAN)
 SHIFTS = PREPARATION.head.prepare(PREPARATION.preprocessing.transform(COHORT))
 

@@ -58,6 +58,36 @@ def test_a_small_group_is_left_out_by_some_members() -> None:
     assert 0.6 < np.mean(shares) < 0.95
 
 
+def test_members_of_a_large_study_are_drawn_from_a_part() -> None:
+    """Of 4,000 patients, each member is drawn from about 500, others for each, whatever the division into sites."""
+    ids, is_patient = [f"p{k}" for k in range(6000)], np.arange(6000) % 3 > 0
+    plan = SubsetPlan(seed=0, members=2).limit_people({"controls": 2000, "patients": 4000}, 500)
+    assert plan.is_limited
+    assert SubsetPlan.from_dict(plan.to_dict()) == plan
+
+    def find_rows(name: str, rows: np.ndarray) -> set[str]:
+        mask = Subsets([ids[k] for k in rows], is_patient[rows], plan, 10).find(name, "patients")
+        return {ids[k] for k in rows[mask]}
+
+    everyone = np.arange(6000)
+    sets = {name: find_rows(name, everyone) for name in ("member-0", "held-out-0", "half-0-0", "half-0-1", "sample")}
+    sizes = {name: len(people) for name, people in sets.items()}
+    expected = {"member-0": 400, "held-out-0": 100, "half-0-0": 250, "half-0-1": 250, "sample": 500}
+    assert all(abs(sizes[name] - number) < 5 * np.sqrt(number) for name, number in expected.items())
+    assert not sets["member-0"] & sets["held-out-0"]
+    assert not sets["half-0-0"] & sets["half-0-1"]
+    assert len(sets["member-0"] & find_rows("member-1", everyone)) < 100
+    for name, people in sets.items():
+        assert people == find_rows(name, everyone[:2500]) | find_rows(name, everyone[2500:])
+
+
+def test_small_plans_are_not_limited() -> None:
+    plan = SubsetPlan(seed=0, members=2)
+    assert plan.limit_people({"controls": 25_000, "patients": 100}) == plan
+    subsets = Subsets(IDS, IS_PATIENT, plan, 10)
+    assert (subsets.find("sample", "patients") == IS_PATIENT).all()
+
+
 @pytest.mark.parametrize("name", ["member-4", "member--1", "half-0-2", "everyone", "member-x", "half-9-0", ""])
 def test_unknown_sets_are_refused(name: str) -> None:
     with pytest.raises(ExchangeError, match="names the set"):

@@ -19,7 +19,7 @@ EPILOG = "Example: rindices federate study.toml --exchange shared --sites 3 --ou
 
 def federate(
     study_file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Sections model and run; no table.")],
-    exchange: Annotated[Path, typer.Option(help="Folder that all sites see.")],
+    exchange: Annotated[Path | None, typer.Option(help="Folder that all sites see.", show_default=False)] = None,
     sites: Annotated[int, typer.Option(min=1, help="Number of sites.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and what was chosen.")] = None,
     leave_out: Annotated[list[str] | None, typer.Option(help="Sites to leave out; the others begin again.")] = None,
@@ -32,6 +32,21 @@ def federate(
     ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a site.")] = 3600.0,
     poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
+    flare_job: Annotated[
+        Path | None, typer.Option(help="Folder: write a job for NVIDIA FLARE there, and leave.", show_default=False)
+    ] = None,
+    flare_kit: Annotated[
+        Path | None,
+        typer.Option(help="Start-up kit of the FLARE server: let it run jobs of rindices.", show_default=False),
+    ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(help="Folder of parquet files: Dask workers answer for parts of it.", show_default=False),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="With --parquet: processes; -1 for all cores.")] = -1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="With --parquet: address of a Dask scheduler.", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
@@ -45,10 +60,20 @@ def federate(
     if out is None:
         raise typer.BadParameter("give the folder for the results", param_hint="--out")
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
+    harmonise = _is_harmonised(study)
+    if flare_job is not None:
+        _write_flare_job(flare_job, flare_kit, study, sites, out, not no_distances, int(wait))
+        return
+    if parquet is not None:
+        _fit_partitions(parquet, study, workers, scheduler, out, not no_distances, as_json)
+        return
+    if exchange is None:
+        raise typer.BadParameter("give the folder that all sites see", param_hint="--exchange")
     names: list[str] = []
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
         settings = {"model": study.model.model_dump(mode="json"), "seed": study.run.seed, "adjust": study.data.adjust}
+        settings |= {"harmonise": True} if harmonise else {}
         run = make_run_name({**settings, "sites": names, "distances": not no_distances})
         site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
         transport = FolderTransport(
@@ -64,6 +89,7 @@ def federate(
             out=out,
             on_stage=_print_line,
             on_round=_print_round,
+            harmonise=harmonise,
         )
     except WaitingError as error:
         typer.echo(str(error), err=True)
@@ -75,6 +101,55 @@ def federate(
         result.model.save(exchange / "model.safetensors")
     transport.finish(result.ending)
     _print_result(result, names, out, time.monotonic() - start, as_json)
+
+
+def _fit_partitions(
+    table: Path,
+    study: "StudyConfig",
+    workers: int,
+    scheduler: str | None,
+    out: Path,
+    with_distances: bool,
+    as_json: bool,
+) -> None:
+    """Fit a table of one owner that no machine holds; the study names its columns."""
+    from rindices.errors import StudyError
+    from rindices.federated.partitions import connect_partitions
+    from rindices.federated.run import run_federated_study
+
+    if _is_harmonised(study):
+        raise StudyError('a table of parquet files is not harmonised here: set harmonise = "none".')
+    start = time.monotonic()
+    with connect_partitions(table.absolute(), study.data.request(Path()), workers, scheduler) as transport:
+        result = run_federated_study(
+            *(transport, study.model, study.run.seed),
+            adjust=study.data.adjust,
+            with_distances=with_distances,
+            out=out,
+            on_stage=_print_line,
+        )
+        parts = [part.name for part in transport.parts]
+    _print_result(result, parts, out, time.monotonic() - start, as_json)
+
+
+def _write_flare_job(
+    folder: Path, kit: Path | None, study: "StudyConfig", n_clients: int, out: Path, with_distances: bool, wait: int
+) -> None:
+    """Write a job for NVIDIA FLARE; the folder for the results is at its server."""
+    from rindices.federated.flare_files import allow_jobs, write_flare_job
+
+    if kit is not None:
+        allow_jobs(kit)
+    write_flare_job(
+        *(folder.absolute(), str(out), n_clients, study.model, study.run.seed),
+        adjust=study.data.adjust,
+        with_distances=with_distances,
+        wait=wait,
+        harmonise=_is_harmonised(study),
+    )
+    print_facts(
+        [("written", str(folder)), ("next", f"nvflare job submit -j {folder}"), ("results at the server", str(out))]
+    )
 
 
 def _print_line(text: str) -> None:
@@ -99,6 +174,15 @@ def _read_federated_study(path: Path) -> "StudyConfig":
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path.name} is not a study file: {error}.") from error
     return make_study({**values, "data": {"volumes": "sites"} | values.get("data", {})}, path.name)
+
+
+def _is_harmonised(study: "StudyConfig") -> bool:
+    """Return whether effects of sites are removed; left out, they are not."""
+    from rindices.errors import StudyError
+
+    if study.data.harmonise == "all":
+        raise StudyError('harmonise = "all" cannot run across sites: set harmonise = "controls".')
+    return study.data.harmonise == "controls"
 
 
 def _write_keys(names: tuple[str, ...], folder: Path | None) -> None:

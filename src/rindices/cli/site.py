@@ -1,7 +1,7 @@
 """``rindices site``: take part in a federated study with a table that stays here."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,13 +23,16 @@ from rindices.cli.options import (
     Tables,
 )
 
+if TYPE_CHECKING:
+    from rindices.study.config import StudyConfig
+
 EPILOG = "Example: rindices site volumes.csv --participants p.tsv --group diagnosis --exchange shared --name hospital-a"
 _DEFAULT_FEWEST = 10
 
 
 def site(
     tables: Tables,
-    exchange: Annotated[Path, typer.Option(help="Folder that the centre sees, too.")],
+    exchange: Annotated[Path | None, typer.Option(help="Folder that the centre sees, too.", show_default=False)] = None,
     name: Annotated[str, typer.Option(help="Name that the centre sees; it need not be the hospital's.")] = "",
     participants: Participants = None,
     group: Group = None,
@@ -50,6 +53,12 @@ def site(
     ] = None,
     wait: Annotated[float | None, typer.Option(help="Leave after so many seconds without a request.")] = None,
     poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
+    flare_kit: Annotated[
+        Path | None,
+        typer.Option(
+            help="Start-up kit of an NVIDIA FLARE client: name the table there, and leave.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Answer the requests of a federated study with sums over people; no row and no id leaves."""
@@ -69,6 +78,11 @@ def site(
     result = validate_table(study.data.request(folder))
     cohort, problems = keep_training_scans(result.cohort_or_raise(), result.problems)
     print_problems(problems)
+    if flare_kit is not None:
+        _write_to_kit(flare_kit, study, fewest, as_json)
+        return
+    if exchange is None:
+        raise typer.BadParameter("give the folder that the centre sees, too", param_hint="--exchange")
     private = private or Path("rindices-site")
     private.mkdir(parents=True, exist_ok=True)
     local_site = Site(name or _make_name(private), cohort, fewest, private / "ledger.json")
@@ -93,6 +107,17 @@ def site(
         print_facts([("study", state), ("log", str(private / "log.tsv")), ("model", str(model) if is_over else "")])
     if not is_over:
         raise typer.Exit(3)
+
+
+def _write_to_kit(kit: Path, study: "StudyConfig", fewest: int, as_json: bool) -> None:
+    """Name the table in a start-up kit of NVIDIA FLARE, whose client then answers."""
+    from rindices.federated.flare_files import write_site_study
+
+    path = write_site_study(kit, study, fewest)
+    if as_json:
+        print_json({"study": str(path)})
+    else:
+        print_facts([("written", str(path)), ("next", f"start the client: {kit / 'startup' / 'start.sh'}")])
 
 
 def _make_name(private: Path) -> str:

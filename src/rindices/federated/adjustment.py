@@ -9,7 +9,6 @@ Shape letters: R regions, P columns of the design, H values of c.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -17,15 +16,18 @@ from scipy import stats
 from rindices._typing import FloatArray
 from rindices.errors import PreprocessingError, join_names
 from rindices.federated import kinds
+from rindices.federated.column_products import GroupProducts, add_products, compute_residual_products, regress_columns
 from rindices.federated.exceptions import ExchangeError
+from rindices.federated.harmonise import fit_site_effects, harmonise_products
 from rindices.federated.messages import Answer, unpack_symmetric
 from rindices.federated.preparation import Preparation, get_control_scale
 from rindices.federated.rounds import Rounds, check_same_table
-from rindices.federated.subsets import GROUPS
+from rindices.federated.subsets import GROUPS, SubsetPlan
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.normal_variation import shrink_scatter
 from rindices.model.novelty import TrainingDistribution
+from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import (
     CategoricalCovariate,
@@ -44,18 +46,6 @@ _RANGE_SD = 2.5
 _EPSILON = 1e-12
 
 
-class GroupProducts(NamedTuple):
-    """Number of people of a group, and sums (P + R,) and products (P + R, P + R) about the centre."""
-
-    number: int
-    total: FloatArray
-    products: FloatArray
-
-    def centre_products(self) -> FloatArray:
-        """Return the products about the mean of the group."""
-        return np.asarray(self.products - np.outer(self.total, self.total) / max(self.number, 1))
-
-
 @dataclass(frozen=True, eq=False)
 class AdjustedSums:
     """Sums of covariates and regions by group, and what follows from them.
@@ -71,6 +61,8 @@ class AdjustedSums:
     counts : dict of str to int
         All controls and patients.
     unit, source : str
+    harmoniser : Harmoniser or None
+        Effects of sites, which the sums are free of.
     """
 
     regions: tuple[str, ...]
@@ -81,6 +73,7 @@ class AdjustedSums:
     counts: dict[str, int]
     unit: str
     source: str
+    harmoniser: Harmoniser | None = None
 
     @property
     def n_columns(self) -> int:
@@ -93,7 +86,12 @@ class AdjustedSums:
             "codings": [coding.to_dict() for coding in self.codings],
             "regions": list(self.regions),
             "adjust": self.adjust,
+            **({} if self.harmoniser is None else {"harmonise": self.harmoniser.to_dict()}),
         }
+
+    def to_arrays(self) -> dict[str, FloatArray]:
+        """Return the effects of sites, which a site removes from the columns."""
+        return {} if self.harmoniser is None else self.harmoniser.to_arrays()
 
     def fit_preprocessing(self) -> Preprocessing:
         """Return adjustment and standardisation, learnt from controls."""
@@ -104,8 +102,8 @@ class AdjustedSums:
             )
         products = controls.centre_products()
         mean = self.centre + controls.total / controls.number
-        coefficients = _regress(products, n_columns)
-        squares = np.diag(_compute_residual_products(products, coefficients))
+        coefficients = regress_columns(products, n_columns)
+        squares = np.diag(compute_residual_products(products, coefficients))
         sd = np.sqrt(np.maximum(squares, 0.0) / (controls.number - 1))
         constant = find_constant_regions(mean[n_columns:], sd, self.regions)
         if constant:
@@ -115,7 +113,7 @@ class AdjustedSums:
         codings = _set_ranges(self.codings, mean[:n_columns], design_sd)
         residualiser = Residualiser(codings, mean[:n_columns], coefficients, (), covariance if n_columns else None)
         standardiser = Standardiser(mean[n_columns:], sd)
-        return Preprocessing(self.regions, residualiser, standardiser, None, self.adjust)
+        return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
 
     def regress_everyone(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return centre (P + R,), coefficients (P, R) and residual covariance (R, R) of everyone in both groups."""
@@ -123,8 +121,8 @@ class AdjustedSums:
         total = np.sum([group.total for group in self.groups.values()], axis=0)
         products = np.sum([group.products for group in self.groups.values()], axis=0)
         products = products - np.outer(total, total) / number
-        coefficients = _regress(products, self.n_columns)
-        return self.centre + total / number, coefficients, _compute_residual_products(products, coefficients) / number
+        coefficients = regress_columns(products, self.n_columns)
+        return self.centre + total / number, coefficients, compute_residual_products(products, coefficients) / number
 
     def estimate_effects(self) -> RegionEffects:
         """Return the adjusted difference of each region between patients and controls; see `RegionEffects`."""
@@ -141,8 +139,8 @@ class AdjustedSums:
                 [products[n_columns:, :n_columns], label[n_columns:, None], products[n_columns:, n_columns:]],
             ]
         )
-        coefficients = _regress(with_label, n_columns + 1)
-        rest = np.diag(_compute_residual_products(with_label, coefficients))
+        coefficients = regress_columns(with_label, n_columns + 1)
+        rest = np.diag(compute_residual_products(with_label, coefficients))
         dof = number - n_columns - 2
         own = square - label[:n_columns] @ np.linalg.lstsq(products[:n_columns, :n_columns], label[:n_columns])[0]
         d = coefficients[-1] / np.sqrt(np.maximum(rest / dof, _EPSILON))
@@ -178,7 +176,7 @@ def shrink_normal_scatter(scatter: FloatArray, number: int) -> FloatArray:
     return shrink_scatter(scatter, float(fourth_power), number)
 
 
-def ask_for_adjustment(rounds: Rounds, adjust: str | None) -> AdjustedSums:
+def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = False) -> AdjustedSums:
     """Ask for what the adjustment needs: names, means, products.
 
     Parameters
@@ -186,6 +184,8 @@ def ask_for_adjustment(rounds: Rounds, adjust: str | None) -> AdjustedSums:
     rounds : Rounds
     adjust : {'log', 'linear', 'none'}, optional
         By default ``log`` if the values of all sites are positive.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
     """
     described = rounds.ask(kinds.DESCRIBE)
     check_same_table(described.answers)
@@ -208,19 +208,28 @@ def ask_for_adjustment(rounds: Rounds, adjust: str | None) -> AdjustedSums:
     if not number:
         raise ExchangeError("no site has enough people in all categories: adjust for fewer covariates.")
     centre = total / number
-    products = rounds.ask(kinds.PRODUCTS, settings, {"centre": centre})
-    groups = {
-        group: GroupProducts(
-            products.counts[group],
-            products.arrays[f"{group}.sum"],
-            unpack_symmetric(products.arrays[f"{group}.products"]),
-        )
-        for group in GROUPS
-    }
-    return replace(sums, centre=centre, groups=groups)
+    answers = rounds.ask(kinds.PRODUCTS, settings, {"centre": centre}).answers
+    by_site = {group: {answer.site: _read_products(answer, group) for answer in answers} for group in GROUPS}
+    harmoniser = None
+    if harmonise:
+        harmoniser = fit_site_effects(by_site["controls"], centre, n_columns - len(regions), regions)
+        by_site = {
+            group: {site: harmonise_products(each, harmoniser, site, centre) for site, each in products.items()}
+            for group, products in by_site.items()
+        }
+    groups = {group: add_products(products.values()) for group, products in by_site.items()}
+    return replace(sums, centre=centre, groups=groups, harmoniser=harmoniser)
 
 
-def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: int) -> Preparation:
+def _read_products(answer: Answer, group: str) -> GroupProducts:
+    return GroupProducts(
+        answer.counts[group],
+        answer.arrays[f"{group}.sum"],
+        unpack_symmetric(answer.arrays[f"{group}.products"]),
+    )
+
+
+def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: int, plan: SubsetPlan) -> Preparation:
     """Ask for the sums of the log transform, and return the preparation with the most likely c."""
     n_regions = len(preprocessing.regions)
     ones = np.ones(n_regions)
@@ -229,7 +238,8 @@ def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: 
         np.zeros((n_regions, 1)),
     )
     preparation = Preparation(preprocessing, identity)
-    total = rounds.ask(kinds.TRANSFORM, preparation.to_settings(), {"shares": SHARES, **preparation.to_arrays()})
+    settings = {"plan": plan.to_dict(), **preparation.to_settings()}
+    total = rounds.ask(kinds.TRANSFORM, settings, {"shares": SHARES, **preparation.to_arrays()})
     losses = np.sum([_compute_losses(total.arrays, group, total.counts[group]) for group in GROUPS], axis=0)
     best = int(np.argmin(losses))
     number = total.counts["controls"]
@@ -277,18 +287,3 @@ def _set_ranges(codings: Sequence[CovariateCoding], mean: FloatArray, sd: FloatA
         ranged.append(coding)
         column += count_columns(coding)
     return tuple(ranged)
-
-
-def _regress(products: FloatArray, n_columns: int) -> FloatArray:
-    """Return the coefficients (P, R) of regions on the first P columns, from centred products."""
-    scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(products)[:n_columns], 0.0)))
-    normal = products[:n_columns, :n_columns] / np.outer(scale, scale)
-    right = products[:n_columns, n_columns:] / scale[:, None]
-    return np.asarray(np.linalg.lstsq(normal, right, rcond=1e-10)[0] / scale[:, None])
-
-
-def _compute_residual_products(products: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """Return the products (R, R) of the residuals of a regression on the first P columns."""
-    n_columns = len(coefficients)
-    linear = np.vstack([-coefficients, np.eye(products.shape[0] - n_columns)])
-    return np.asarray(linear.T @ products @ linear)

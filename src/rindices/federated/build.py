@@ -27,6 +27,7 @@ from rindices.federated.messages import pack_symmetric
 from rindices.federated.preparation import Preparation
 from rindices.federated.rounds import Rounds
 from rindices.federated.site_sums import get_largest_distance
+from rindices.federated.subsets import SubsetPlan
 from rindices.learners.contrastive.severity_prior import draw_from_copula
 from rindices.learners.inference import MemberHead
 from rindices.learners.log_transform import invert_log_transform
@@ -56,6 +57,7 @@ def build_curve_model(
     rounds: Rounds,
     sums: AdjustedSums,
     preparation: Preparation,
+    plan: SubsetPlan,
     models: Sequence[TrajectoryModel],
     consensus: ConsensusMembers,
     correlations: Mapping[str, FloatArray],
@@ -71,6 +73,7 @@ def build_curve_model(
     rounds : Rounds
     sums : AdjustedSums
     preparation : Preparation
+    plan : SubsetPlan
     models : sequence of TrajectoryModel
         Of all members.
     consensus : ConsensusMembers
@@ -90,7 +93,7 @@ def build_curve_model(
     heads, curves = zip(*(make_trajectory_head(preparation.head, model) for model in chosen), strict=True)
     aligned = np.stack([curve[:, order] for curve, order in zip(curves, consensus.orders, strict=True)])
     training, records = _ask_for_distribution(
-        rounds, sums, preparation, chosen, consensus, correlations, with_distances
+        rounds, sums, preparation, plan, chosen, consensus, correlations, with_distances
     )
     fitted = _assemble(preparation, heads, consensus, aligned, training, selection, card, records)
     controls, patients = simulate_people(preparation, chosen[0], np.random.default_rng([seed, 13]))
@@ -141,6 +144,7 @@ def _ask_for_distribution(
     rounds: Rounds,
     sums: AdjustedSums,
     preparation: Preparation,
+    plan: SubsetPlan,
     models: Sequence[TrajectoryModel],
     consensus: ConsensusMembers,
     correlations: Mapping[str, FloatArray],
@@ -153,6 +157,7 @@ def _ask_for_distribution(
         "orders": [[int(k) for k in order] for order in consensus.orders],
         "n_people": n_people,
         "own_share": own_share,
+        "plan": plan.to_dict(),
         **preparation.to_settings(),
     }
     arrays = preparation.to_arrays() | collect_heads(models)

@@ -23,7 +23,7 @@ from rindices.federated.preparation import Preparation
 from rindices.federated.rounds import Rounds
 from rindices.federated.set_moments import MomentsBySet, ask_for_moments, find_too_small
 from rindices.federated.starts import fit_starts
-from rindices.federated.subsets import SubsetPlan, name_half, name_held_out, name_member
+from rindices.federated.subsets import MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
 from rindices.learners.ensemble import HeldOutLikelihood, choose_shape
 from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.model.fitted import FittedModel
@@ -57,6 +57,10 @@ class FederatedFit:
         Whether the model gets distances of the training people, for novelty.
     on_stage : callable, optional
         Called with one line at the beginning of each stage.
+    max_people : int
+        Largest number of people of a group, about, that a member is drawn from.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
     """
 
     rounds: Rounds
@@ -65,6 +69,8 @@ class FederatedFit:
     adjust: str | None = None
     with_distances: bool = True
     on_stage: Callable[[str], None] = lambda text: None
+    max_people: int = MAX_PEOPLE
+    harmonise: bool = False
     notes: list[str] = field(default_factory=list)
     tests: GroupTests = field(init=False)
     sums: AdjustedSums = field(init=False)
@@ -81,12 +87,12 @@ class FederatedFit:
             If the study cannot be run on these people.
         """
         self._check_model()
-        plan = SubsetPlan(self.seed, self.model.members)
         self.on_stage("adjustment")
-        self.sums = ask_for_adjustment(self.rounds, self.adjust)
+        self.sums = ask_for_adjustment(self.rounds, self.adjust, self.harmonise)
         self._check_groups()
+        plan = SubsetPlan(self.seed, self.model.members).limit_people(self.sums.counts, self.max_people)
         preprocessing = self.sums.fit_preprocessing()
-        preparation = ask_for_transform(self.rounds, preprocessing, self.sums.groups["controls"].number)
+        preparation = ask_for_transform(self.rounds, preprocessing, self.sums.groups["controls"].number, plan)
         self.on_stage("tests")
         self.tests = ask_for_tests(self.rounds, self.sums, plan)
         moments = ask_for_moments(self.rounds, preparation, plan)
@@ -158,7 +164,7 @@ class FederatedFit:
         if not remaining:
             return None, tuple(record for record in grid if not record.stable)
         self.on_stage("model")
-        return self._build_patterns(preparation, fits[number], comparisons[number], grid), ()
+        return self._build_patterns(preparation, plan, fits[number], comparisons[number], grid), ()
 
     def _fit_numbers(
         self,
@@ -220,6 +226,7 @@ class FederatedFit:
     def _build_patterns(
         self,
         preparation: Preparation,
+        plan: SubsetPlan,
         fits: NumberFits,
         comparison: MemberComparison,
         grid: tuple[CandidateRecord, ...],
@@ -231,6 +238,7 @@ class FederatedFit:
             self.rounds,
             self.sums,
             preparation,
+            plan,
             fits.models,
             comparison.consensus,
             comparison.correlations,

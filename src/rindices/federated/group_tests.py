@@ -151,7 +151,7 @@ def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Blo
     leading = vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE)
     directions = np.diag(1.0 / scale)
     settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
-    arrays = {"centre": centre, "coefficients": coefficients, "directions": directions}
+    arrays = {"centre": centre, "coefficients": coefficients, "directions": directions, **sums.to_arrays()}
     total = rounds.ask(kinds.BLOCKS, settings, arrays)
     numbers = [total.counts[f"block-{k}/{group}"] for group in GROUPS for k in range(n_blocks[group])]
     is_patient = np.repeat([False, True], [n_blocks[group] for group in GROUPS])

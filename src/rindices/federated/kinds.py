@@ -176,7 +176,7 @@ KINDS: Mapping[str, RequestKind] = {
         _shape_means,
     ),
     PRODUCTS: RequestKind(
-        "adjustment, standardisation, effects of regions",
+        "adjustment, standardisation, effects of regions and of sites",
         "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a group",
         "controls, patients; nothing where a category has too few people",
         _shape_products,

@@ -1,9 +1,13 @@
 """NVIDIA FLARE as transport (extra ``federated``): a controller for the server and an executor for the clients.
 
 The messages are those of all transports; FLARE takes them there with its own authentication. The table of a client is
-named in a file at the client, never by the server: a study file of which the section ``data`` is read.
+named in a file of the client's own start-up kit (`rindices.federated.flare_files`), never by the server.
+
+FLARE does not bring a client that was restarted back into a job that is running. So the server keeps the answers of
+each round: the job ends with the name of the client that is missing, and the same job, submitted again, goes on.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +22,15 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
 
-from rindices.errors import RindicesError
-from rindices.federated.exceptions import ExchangeError, RefusedError
+from rindices.errors import RindicesError, join_names
+from rindices.federated.exceptions import ExchangeError, RefusedError, WaitingError
+from rindices.federated.flare_files import STUDY_FILE, TASK, read_site_study
+from rindices.federated.folder import MessageFile
 from rindices.federated.messages import Answer, Request, compute_message_digest
-from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.run import run_federated_study
 from rindices.federated.site import Site
-from rindices.study.config import make_study, read_study
+from rindices.federated.site_service import append_to_log
+from rindices.study.config import make_study
 from rindices.study.preflight import keep_training_scans
 from rindices.tables.validation.validate import validate_table
 
@@ -37,10 +43,16 @@ class FlareTransport:
     Parameters
     ----------
     controller : ModelController
+    n_clients : int
+        Clients that take part.
+    answers : Path
+        Folder in which answers are kept, so that a job that was interrupted can go on.
+    wait : int
+        Seconds to wait for an answer.
     """
 
-    def __init__(self, controller: ModelController) -> None:
-        self._controller = controller
+    def __init__(self, controller: ModelController, n_clients: int, answers: Path, wait: int) -> None:
+        self._controller, self._n_clients, self._answers, self._wait = controller, n_clients, answers, wait
 
     def ask(self, request: Request) -> list[Answer]:
         """Return the answers of all clients, in the order of their names.
@@ -51,18 +63,46 @@ class FlareTransport:
             If an answer is not of the client that sent it.
         RefusedError
             If a client refuses.
+        WaitingError
+            If a client does not answer.
         """
-        results = self._controller.send_model_and_wait(data=_to_model(request.encode()))
-        answers = []
-        for result in results:
-            client = str((result.meta or {}).get("client_name", ""))
-            answer = Answer.decode(_to_bytes(result), f"the answer of {client}")
-            if answer.site != client:
-                raise ExchangeError(f"the answer of {client} says that it is from {answer.site[:60]}: it is forged.")
-            if "refused" in answer.facts:
-                raise RefusedError(f"{client} refuses round {request.round}: {answer.facts['refused']}")
-            answers.append(answer)
-        return sorted(answers, key=lambda answer: answer.site)
+        digest = compute_message_digest(request.encode())
+        clients = sorted(client.name for client in self._controller.engine.get_clients())
+        answers = {name: answer for name in clients if (answer := self._read_answer(name, request.round, digest))}
+        missing = [name for name in clients if name not in answers]
+        if missing:
+            data = _to_model(request.encode())
+            results = self._controller.send_model_and_wait(TASK, data, missing, timeout=self._wait)
+            for result in results:
+                answer = self._keep_answer(result, request, digest)
+                answers[answer.site] = answer
+        if len(answers) < self._n_clients:
+            missing = [name for name in clients if name not in answers]
+            raise WaitingError(
+                f"no answer of {join_names(missing) or 'a client'} to round {request.round}: start it and submit the "
+                "same job again, which goes on there."
+            )
+        return [answers[name] for name in sorted(answers)]
+
+    def _read_answer(self, client: str, number: int, digest: str) -> Answer | None:
+        """Return the answer of a client that was kept; None if there is none to this request."""
+        file = MessageFile(self._answers / client, number)
+        header = file.read_header()
+        if header is None or header.get("request") != digest:
+            return None
+        return Answer.decode(file.read_content(header), f"the answer of {client}")
+
+    def _keep_answer(self, result: FLModel, request: Request, digest: str) -> Answer:
+        """Check and keep the answer of a client."""
+        client = str((result.meta or {}).get("client_name", ""))
+        content = _to_bytes(result)
+        answer = Answer.decode(content, f"the answer of {client}")
+        if answer.site != client:
+            raise ExchangeError(f"the answer of {client} says that it is from {answer.site[:60]}: it is forged.")
+        if "refused" in answer.facts:
+            raise RefusedError(f"{client} refuses round {request.round}: {answer.facts['refused']}")
+        MessageFile(self._answers / client, request.round).write(content, {"request": digest})
+        return answer
 
 
 class StudyController(ModelController):  # type: ignore[misc]
@@ -71,7 +111,7 @@ class StudyController(ModelController):  # type: ignore[misc]
     Parameters
     ----------
     out : str
-        Folder for the files.
+        Folder at the server for the files; a relative path begins at the server's start-up kit.
     n_clients : int
         Clients that take part.
     settings : mapping, optional
@@ -79,6 +119,10 @@ class StudyController(ModelController):  # type: ignore[misc]
     seed : int
     adjust : {'log', 'linear', 'none'}, optional
     with_distances : bool
+    wait : int
+        Seconds to wait for the answer of a client.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
     """
 
     def __init__(
@@ -89,58 +133,60 @@ class StudyController(ModelController):  # type: ignore[misc]
         seed: int = 0,
         adjust: str | None = None,
         with_distances: bool = True,
+        wait: int = 3600,
+        harmonise: bool = False,
     ) -> None:
         super().__init__()
         self.out, self.n_clients, self.settings = out, n_clients, dict(settings or {})
-        self.seed, self.adjust, self.with_distances = seed, adjust, with_distances
+        self.seed, self.adjust, self.with_distances, self.wait = seed, adjust, with_distances, wait
+        self.harmonise = harmonise
 
     def run(self) -> None:
         """Run the study; called by FLARE."""
         study = make_study({"data": {"volumes": "clients"}, "model": self.settings}, "the job")
+        out = Path(self.engine.get_workspace().get_root_dir()) / self.out
         run_federated_study(
-            FlareTransport(self),
+            FlareTransport(self, self.n_clients, out / "answers", self.wait),
             study.model,
             self.seed,
             adjust=self.adjust,
             with_distances=self.with_distances,
-            out=Path(self.out),
+            out=out,
+            harmonise=self.harmonise,
         )
+        shutil.rmtree(out / "answers")
 
 
 class SiteExecutor(Executor):  # type: ignore[misc]
     """Answers the requests of a `StudyController` with sums over the people of a client.
 
-    Parameters
-    ----------
-    study : str
-        Study file at the client that names the table; ``{client}`` stands for the name of the client.
-    fewest : int
-        Fewest people of a sum.
+    The table is the one that ``local/rindices.toml`` of the client's start-up kit names. A job cannot name another.
     """
 
-    def __init__(self, study: str, fewest: int = FEWEST_PEOPLE) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.study, self.fewest = study, fewest
         self._site: Site | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         """Answer one request; called by FLARE."""
         client = str(fl_ctx.get_prop(FLContextKey.CLIENT_NAME) or fl_ctx.get_identity_name())
+        path = Path(fl_ctx.get_engine().get_workspace().get_site_config_dir()) / STUDY_FILE
         content = _to_bytes(FLModelUtils.from_shareable(shareable, fl_ctx))
         request = Request.decode(content)
         try:
             if self._site is None:
-                self._site = _read_site(client, Path(self.study.format(client=client)), self.fewest)
+                self._site = _read_site(client, path)
             answer = self._site.answer(request)
         except RindicesError as error:
             digest = compute_message_digest(content)
             answer = Answer(client, request.kind, request.round, digest, {}, {}, {"refused": str(error)})
+        append_to_log(path.parent / f"{path.stem}-log.tsv", fl_ctx.get_job_id(), answer)
         return FLModelUtils.to_shareable(_to_model(answer.encode()))
 
 
-def _read_site(name: str, path: Path, fewest: int) -> Site:
+def _read_site(name: str, path: Path) -> Site:
     """Return the site of a study file; the ledger lies beside it."""
-    study = read_study(path)
+    study, fewest = read_site_study(path)
     result = validate_table(study.data.request(path.parent))
     cohort, _ = keep_training_scans(result.cohort_or_raise(), result.problems)
     return Site(name, cohort, fewest, path.parent / f"{path.stem}-ledger.json")

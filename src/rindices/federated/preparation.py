@@ -16,6 +16,7 @@ from rindices.federated.messages import Request
 from rindices.learners.inference import ContrastiveHead, ShiftHead
 from rindices.preprocess.pipeline import Preprocessing
 
+_PREFIXES = ("harmonise.", "residualise.", "standardise.", "head.")
 _HEAD_ARRAYS = tuple(field.name for field in fields(ShiftHead) if field.name != "weights")
 
 
@@ -60,7 +61,7 @@ class Preparation:
     @staticmethod
     def get_key(request: Request) -> tuple[bytes, ...]:
         """Return a key that changes with the preparation of a request."""
-        names = sorted(name for name in request.arrays if name.startswith(("residualise.", "standardise.", "head.")))
+        names = sorted(name for name in request.arrays if name.startswith(_PREFIXES))
         return tuple(request.arrays[name].tobytes() for name in names)
 
 

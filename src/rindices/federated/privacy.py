@@ -39,6 +39,7 @@ class SetGuard:
     ids : sequence of str
         (N,) ids of the people of the site.
     fewest : int
+        0 for people of one owner, who are not guarded.
     ledger : Path, optional
         File in which the sets are kept; without it they are forgotten with the object.
     """
@@ -66,6 +67,8 @@ class SetGuard:
         RefusedError
             That names the set and says why.
         """
+        if not self._fewest:
+            return
         number, everyone = int(mask.sum()), np.zeros(len(self._tokens), dtype=bool)
         if 0 < number < self._fewest:
             raise RefusedError(

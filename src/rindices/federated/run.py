@@ -13,6 +13,7 @@ from rindices.federated.fit import FederatedFit
 from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
+from rindices.federated.subsets import MAX_PEOPLE
 from rindices.model.fitted import FittedModel
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.exceptions import NoPatternError
@@ -75,6 +76,8 @@ def run_federated_study(
     out: Path | None = None,
     on_stage: Callable[[str], None] = lambda text: None,
     on_round: Callable[[int, RoundRecord], None] | None = None,
+    max_people: int = MAX_PEOPLE,
+    harmonise: bool = False,
 ) -> FederatedResult:
     """Fit the model of a study across sites and write its files.
 
@@ -91,13 +94,17 @@ def run_federated_study(
         Folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``, ``effects.tsv``, ``federation.json``.
     on_stage, on_round : callable, optional
         Called at the beginning of a stage and after a round.
+    max_people : int
+        Largest number of people of a group, about, that a member is drawn from.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls (ComBat) and removed.
 
     Returns
     -------
     FederatedResult
     """
     rounds = Rounds(transport, on_round)
-    fit = FederatedFit(rounds, model, seed, adjust, with_distances, on_stage)
+    fit = FederatedFit(rounds, model, seed, adjust, with_distances, on_stage, max_people, harmonise)
     try:
         fitted, ending = fit.run(), ""
         selection = fitted.selection
@@ -129,6 +136,7 @@ def fit_federated(
     seed: int = 0,
     fewest: int = FEWEST_PEOPLE,
     distances: bool = True,
+    harmonise: bool = False,
 ) -> FittedModel:
     """Learn R-indices from sites that give sums over their people, all in this process.
 
@@ -150,6 +158,8 @@ def fit_federated(
         Fewest people of a sum.
     distances : bool
         Whether the model gets distances of the training people, for novelty.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls (ComBat) and removed.
 
     Returns
     -------
@@ -164,7 +174,9 @@ def fit_federated(
     transport = InMemoryTransport([Site(name, named[name], fewest) for name in sorted(named)])
     values = {"patterns": None if patterns is None else np.atleast_1d(patterns).tolist(), "members": members}
     study = make_study({"data": {"volumes": "memory"}, "model": values}, "fit_federated")
-    result = run_federated_study(transport, study.model, seed, adjust=adjust, with_distances=distances)
+    result = run_federated_study(
+        *(transport, study.model, seed), adjust=adjust, with_distances=distances, harmonise=harmonise
+    )
     if result.model is None:
         raise StudyError(result.ending)
     return result.model

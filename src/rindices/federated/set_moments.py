@@ -71,9 +71,14 @@ MomentsBySet = Mapping[tuple[str, str], SetMoments]
 
 
 def ask_for_moments(rounds: Rounds, preparation: Preparation, plan: SubsetPlan) -> MomentsBySet:
-    """Ask for the moments of all sets; those of held-out people and of second halves are differences."""
+    """Ask for the moments of all sets.
+
+    Those of held-out people and of second halves are differences, unless members see a part of the people alone.
+    """
     members = range(plan.members)
     names = ["all", *(name_member(k) for k in members), *(name_half(k, 0) for k in members)]
+    if plan.is_limited:
+        names += [*(name_held_out(k) for k in members), *(name_half(k, 1) for k in members)]
     sets = [(name, group) for name in names for group in GROUPS]
     settings = {"plan": plan.to_dict(), "sets": [list(each) for each in sets], **preparation.to_settings()}
     total = rounds.ask(kinds.MOMENTS, settings, preparation.to_arrays())
@@ -88,7 +93,7 @@ def ask_for_moments(rounds: Rounds, preparation: Preparation, plan: SubsetPlan) 
         )
         for k, (name, group) in enumerate(sets)
     }
-    for group in GROUPS:
+    for group in GROUPS if not plan.is_limited else ():
         everyone = moments["all", group]
         for k in members:
             moments[name_held_out(k), group] = everyone.subtract(moments[name_member(k), group])

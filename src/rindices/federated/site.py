@@ -6,7 +6,8 @@ stopped and started again at any time.
 Shape letters: N people, R regions, P columns of the design.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,21 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import format_count
 from rindices.federated import kinds, site_sums
 from rindices.federated.exceptions import ExchangeError, RefusedError
 from rindices.federated.messages import Answer, Request, compute_message_digest, pack_symmetric, unpack_symmetric
 from rindices.federated.preparation import Preparation, check_arrays
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
-from rindices.federated.subsets import GROUPS, SubsetPlan, Subsets
-from rindices.preprocess.estimate import get_volumes
+from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets
+from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import build_coding, build_design_matrix
-from rindices.tables.cohort import ID, Cohort
+from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
 MAX_ROUNDS = 300
 """Rounds after which a site refuses: a study takes fewer than 100, and each answer tells a little."""
+
+BATCH = 10_000
+"""People whose values are in memory at once where sums are over everyone."""
 
 
 class _Sums(NamedTuple):
@@ -49,7 +53,7 @@ class Site:
     cohort : Cohort
         Controls and patients, one scan each. People who lack regions or covariates are left out.
     fewest : int
-        Fewest people of a sum.
+        Fewest people of a sum; 0 for people of one owner, about whom nothing is refused.
     ledger : Path, optional
         File of the sets that were answered about; see `SetGuard`.
     """
@@ -59,9 +63,11 @@ class Site:
         is_first = ~cohort.people[ID].duplicated().to_numpy()
         is_used = is_complete & is_first & (cohort.is_control | cohort.is_patient)
         self.name, self.fewest = name, fewest
-        self.n_left_out = int((~is_used).sum())
-        self.cohort = cohort.take(is_used)
-        self._guard = SetGuard(self.cohort.people[ID].tolist(), fewest, ledger)
+        self.n_left_out, self.n_repeated = int((~is_used).sum()), int((~is_first).sum())
+        self.cohort = _name_site(cohort.take(is_used), name)
+        self.regions = cohort.regions
+        self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
+        self._guard = SetGuard(self.cohort.people[ID].tolist() if fewest else (), fewest, ledger)
         self._prepared: tuple[tuple[bytes, ...], FloatArray, FloatArray] | None = None
         self._subsets: tuple[SubsetPlan, Subsets] | None = None
 
@@ -108,11 +114,12 @@ class Site:
     def _describe(self, request: Request) -> _Sums:
         cohort = self.cohort
         counts = {group: self._count(self._find("all", group, None), group, "all") for group in GROUPS}
+        everyone = np.ones(len(cohort), dtype=bool)
         facts = {
-            "regions": list(cohort.regions),
+            "regions": list(self.regions),
             "unit": cohort.unit,
             "source": cohort.source,
-            "positive": bool((cohort.volumes.to_numpy(dtype=float) > 0).all()),
+            "positive": all(bool((self._get_volumes(rows) > 0).all()) for rows in _list_batches(everyone)),
             "covariates": {str(name): self._describe_covariate(str(name)) for name in cohort.covariates},
         }
         return _Sums({}, counts, facts)
@@ -128,23 +135,30 @@ class Site:
         levels = [f"{float(level):g}" if is_numeric else str(level) for level in common]
         return {"numeric": is_numeric, "positive": True, "levels": sorted(levels)}
 
-    def _build_columns(self, request: Request) -> tuple[FloatArray, BoolArray]:
-        """Return covariates and regions (N, P + R) as they are regressed, and the mask of indicator columns (P,)."""
+    def _build_design(self, request: Request) -> tuple[FloatArray, BoolArray]:
+        """Return covariates (N, P) as they are regressed, and the mask of indicator columns (P,)."""
         codings = [build_coding(record) for record in request.settings["codings"]]
-        if list(request.settings["regions"]) != list(self.cohort.regions):
+        if list(request.settings["regions"]) != list(self.regions):
             raise ExchangeError("the request names other regions than the table here.")
         design = build_design_matrix(codings, self.cohort.covariates)
-        volumes = get_volumes(self.cohort, request.settings["adjust"] == "log")
-        is_indicator = np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
-        return np.concatenate([design, volumes], axis=1), is_indicator
+        return design, np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
 
-    def _find_adjustable(self, group: str, columns: FloatArray, is_indicator: BoolArray) -> tuple[BoolArray, list[str]]:
+    def _get_columns(self, request: Request, design: FloatArray, rows: IntArray) -> FloatArray:
+        """Return covariates and regions (n, P + R) of some people."""
+        volumes = self._get_volumes(rows)
+        volumes = np.log(volumes) if request.settings["adjust"] == "log" else volumes
+        if "harmonise" in request.settings:
+            harmoniser = Harmoniser.from_parts(request.settings["harmonise"], request.arrays)
+            volumes = harmoniser.transform(volumes, design[rows], [self.name] * len(rows))
+        return np.concatenate([design[rows], volumes], axis=1)
+
+    def _find_adjustable(self, group: str, design: FloatArray, is_indicator: BoolArray) -> tuple[BoolArray, list[str]]:
         """Return the people of a group, nobody where a category has too few of them, and a note about it.
 
         The product of an indicator and a region is a sum over the people of one category.
         """
         mask = self._find("all", group, None)
-        indicators = columns[mask][:, : len(is_indicator)][:, is_indicator]
+        indicators = design[mask][:, is_indicator]
         sizes = np.concatenate([indicators.sum(axis=0), (1.0 - indicators).sum(axis=0)])
         if ((sizes > 0) & (sizes < self.fewest)).any():
             note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
@@ -153,30 +167,27 @@ class Site:
         return mask, []
 
     def _sum_columns(self, request: Request) -> _Sums:
-        columns, is_indicator = self._build_columns(request)
-        return self._sum_by_group(columns, is_indicator, lambda people: {"sum": people.sum(axis=0)})
+        return self._sum_by_group(request, lambda people: {"sum": people.sum(axis=0)})
 
     def _sum_products(self, request: Request) -> _Sums:
-        columns, is_indicator = self._build_columns(request)
         centre = request.arrays["centre"]
         return self._sum_by_group(
-            columns,
-            is_indicator,
+            request,
             lambda people: {
                 "sum": (people - centre).sum(axis=0),
                 "products": pack_symmetric((people - centre).T @ (people - centre)),
             },
         )
 
-    def _sum_by_group(
-        self, columns: FloatArray, is_indicator: BoolArray, function: Callable[[FloatArray], dict[str, FloatArray]]
-    ) -> _Sums:
+    def _sum_by_group(self, request: Request, function: Callable[[FloatArray], dict[str, FloatArray]]) -> _Sums:
         arrays: dict[str, FloatArray] = {}
         counts: dict[str, int] = {}
         notes: list[str] = []
+        design, is_indicator = self._build_design(request)
         for group in GROUPS:
-            mask, group_notes = self._find_adjustable(group, columns, is_indicator)
-            arrays |= {f"{group}.{name}": array for name, array in function(columns[mask]).items()}
+            mask, group_notes = self._find_adjustable(group, design, is_indicator)
+            parts = [function(self._get_columns(request, design, rows)) for rows in _list_batches(mask)]
+            arrays |= {f"{group}.{name}": _add([part[name] for part in parts]) for name in parts[0]}
             counts[group] = int(mask.sum())
             notes += group_notes
         return _Sums(arrays, counts, {"notes": notes} if notes else {})
@@ -185,58 +196,63 @@ class Site:
         arrays: dict[str, FloatArray] = {}
         counts: dict[str, int] = {}
         head = Preparation.from_request(request).head
-        z = (self._prepare(request)[0] - head.control_mean) / head.control_scale
         for group in GROUPS:
-            mask = self._find("all", group, None)
-            counts[group] = self._count(mask, group, "all")
-            sums = site_sums.sum_transforms(z[mask], request.arrays["shares"])
+            mask = self._find(SAMPLE, group, request)
+            counts[group] = self._count(mask, group, SAMPLE)
+            parts = []
+            for rows in _list_batches(mask):
+                z = (self._get_values(request, rows) - head.control_mean) / head.control_scale
+                parts.append(site_sums.sum_transforms(z, request.arrays["shares"]))
+            sums = [_add(each) for each in zip(*parts, strict=True)]
             arrays |= {f"{group}.{name}": a for name, a in zip(("sum", "squares", "logs"), sums, strict=True)}
         return _Sums(arrays, counts, {})
 
     def _sum_moments(self, request: Request) -> _Sums:
-        shifts, sums, counts = self._prepare(request)[1], [], {}
+        sums, counts = [], {}
         for name, group in request.settings["sets"]:
             mask = self._find(name, group, request)
             counts[f"{name}/{group}"] = self._count(mask, group, name)
-            sums.append(site_sums.sum_moments(shifts[mask]))
+            parts = [site_sums.sum_moments(self._get_shifts(request, rows)) for rows in _list_batches(mask)]
+            sums.append([_add(each) for each in zip(*parts, strict=True)])
         total, products, weighted, fourth = (np.stack(arrays) for arrays in zip(*sums, strict=True))
         return _Sums({"sum": total, "products": products, "weighted": weighted, "fourth": fourth}, counts, {})
 
     def _sum_blocks(self, request: Request) -> _Sums:
-        columns, _ = self._build_columns(request)
-        coefficients = request.arrays["coefficients"]
-        centred = columns - request.arrays["centre"]
-        residuals = centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients
-        subsets, parts, counts = self._get_subsets(request), [], {}
+        design, _ = self._build_design(request)
+        coefficients, directions = request.arrays["coefficients"], request.arrays["directions"]
+        subsets, sums, counts = self._get_subsets(request), [], {}
         for group in GROUPS:
             n_blocks = int(request.settings["n_blocks"][group])
             blocks = subsets.assign_blocks(group, n_blocks)
             for block in range(n_blocks):
                 counts[f"block-{block}/{group}"] = self._count(blocks == block, group, f"block {block}")
-            mask = blocks >= 0
-            parts.append(site_sums.sum_blocks(residuals[mask], request.arrays["directions"], blocks[mask], n_blocks))
-        arrays = [np.concatenate(each) for each in zip(*parts, strict=True)]
+            parts = []
+            for rows in _list_batches(blocks >= 0):
+                centred = self._get_columns(request, design, rows) - request.arrays["centre"]
+                residuals = centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients
+                parts.append(site_sums.sum_blocks(residuals, directions, blocks[rows], n_blocks))
+            sums.append([_add(each) for each in zip(*parts, strict=True)])
+        arrays = [np.concatenate(each) for each in zip(*sums, strict=True)]
         return _Sums(dict(zip(("sum", "squares", "products"), arrays, strict=True)), counts, {})
 
     def _sum_contrasts(self, request: Request) -> _Sums:
         arrays: dict[str, FloatArray] = {}
         counts: dict[str, int] = {}
-        for key, tasks, patients in self._iterate_tasks(request):
+        for key, tasks in _group_tasks(request).items():
             maps, offsets, directions = (request.arrays[f"{name}.{key}"] for name in ("map", "offset", "directions"))
             sums = []
-            for k, (task, people) in enumerate(zip(tasks, patients, strict=True)):
+            for k, task in enumerate(tasks):
+                people = self._get_patients(request, task[0], counts)
                 sums.append(site_sums.sum_contrasts(people @ maps[k] - offsets[k], directions[k]))
-                counts[f"{task[0]}/patients"] = len(people)
             arrays[f"sums.{key}"] = np.stack(sums)
         return _Sums(arrays, counts, {})
 
     def _sum_expectations(self, request: Request) -> _Sums:
         arrays: dict[str, FloatArray] = {}
         counts: dict[str, int] = {}
-        shifts = self._prepare(request)[1]
-        for key, tasks, patients in self._iterate_tasks(request):
+        for key, tasks in _group_tasks(request).items():
             sums, likelihoods = [], []
-            for k, (task, people) in enumerate(zip(tasks, patients, strict=True)):
+            for k, task in enumerate(tasks):
                 weights = request.arrays[f"weights.{key}"][k]
                 if f"common.{key}" in request.arrays:  # straight patterns: one direction each
                     common = request.arrays[f"common.{key}"][k]
@@ -244,58 +260,63 @@ class Site:
                 posterior = site_sums.make_packed_posterior(
                     request.arrays[f"gram.{key}"][k], request.arrays[f"correlation.{key}"][k]
                 )
+                people = self._get_patients(request, task[0], counts)
                 sums.append(site_sums.sum_expectations(people, weights, posterior))
-                counts[f"{task[0]}/patients"] = len(people)
-                held_out = self._find(task[1], "patients", request) if task[1] else np.zeros(len(shifts), dtype=bool)
-                if task[1]:
-                    counts[f"{task[1]}/patients"] = self._count(held_out, "patients", task[1])
-                likelihoods.append(site_sums.sum_likelihood(shifts[held_out], weights, posterior))
+                held_out = self._get_patients(request, task[1], counts) if task[1] else people[:0]
+                likelihoods.append(site_sums.sum_likelihood(held_out, weights, posterior))
             names = ("cross", "gram", "normal")
             arrays |= {f"{n}.{key}": np.stack(a) for n, a in zip(names, zip(*sums, strict=True), strict=True)}
             arrays[f"likelihood.{key}"] = np.array(likelihoods)
         return _Sums(arrays, counts, {})
 
     def _sum_agreement(self, request: Request) -> _Sums:
-        mask = self._find("all", "patients", request)
-        count = self._count(mask, "patients", "all")
+        mask = self._find(SAMPLE, "patients", request)
+        count = self._count(mask, "patients", SAMPLE)
         heads = [request.arrays[name] for name in ("weights", "gram", "correlation")]
-        indices = np.concatenate(site_sums.infer_indices(self._prepare(request)[1][mask], *heads), axis=1)
+        people = self._get_shifts(request, np.flatnonzero(mask))
+        indices = np.concatenate(site_sums.infer_indices(people, *heads), axis=1)
         return _Sums(
             {"sum": indices.sum(axis=0), "products": pack_symmetric(indices.T @ indices)}, {"patients": count}, {}
         )
 
     def _sum_distribution(self, request: Request) -> _Sums:
-        values, shifts = self._prepare(request)
         heads = [request.arrays[name] for name in ("weights", "gram", "correlation")]
         arrays: dict[str, FloatArray] = {}
         counts: dict[str, int] = {}
+        is_used = np.zeros(len(self.cohort), dtype=bool)
         for group in GROUPS:
-            mask = self._find("all", group, request)
-            counts[group] = self._count(mask, group, "all")
-            indices = site_sums.average_indices(
-                site_sums.infer_indices(shifts[mask], *heads), request.settings["orders"]
-            )
+            mask = self._find(SAMPLE, group, request)
+            counts[group] = self._count(mask, group, SAMPLE)
+            is_used |= mask
+            people = self._get_shifts(request, np.flatnonzero(mask))
+            indices = site_sums.average_indices(site_sums.infer_indices(people, *heads), request.settings["orders"])
             arrays[f"{group}.cosines"] = site_sums.sum_cosines(indices, kinds.N_COSINES)
         if "precision" in request.arrays:
             precision = unpack_symmetric(request.arrays["precision"])
             number = int(request.settings["n_people"])
             own_share = float(request.settings["own_share"])
+            values = self._get_values(request, np.flatnonzero(is_used))
             distances = site_sums.scale_distances(values, request.arrays["mean"], precision, number, own_share)
             arrays["distances.cosines"] = site_sums.sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
         return _Sums(arrays, counts, {})
 
-    def _iterate_tasks(self, request: Request) -> "list[tuple[str, list[Sequence[Any]], list[FloatArray]]]":
-        """Return the key of each group of tasks, its tasks, and the patients of each."""
-        tasks, shifts, groups = request.settings["tasks"], self._prepare(request)[1], []
-        for key, positions in kinds.list_groups_of_tasks(tasks).items():
-            members = [tasks[position] for position in positions]
-            patients = []
-            for task in members:
-                mask = self._find(task[0], "patients", request)
-                self._count(mask, "patients", task[0])
-                patients.append(shifts[mask])
-            groups.append((key, members, patients))
-        return groups
+    def _get_patients(self, request: Request, name: str, counts: dict[str, int]) -> FloatArray:
+        """Return the shifts (n, R) of the patients of a set, and count them."""
+        mask = self._find(name, "patients", request)
+        counts[f"{name}/patients"] = self._count(mask, "patients", name)
+        return self._get_shifts(request, np.flatnonzero(mask))
+
+    def _get_volumes(self, rows: IntArray) -> FloatArray:
+        """Return the volumes (n, R) of some people."""
+        return np.asarray(self.cohort.volumes.to_numpy(dtype=float)[rows])
+
+    def _get_values(self, request: Request, rows: IntArray) -> FloatArray:
+        """Return the prepared values (n, R) of some people."""
+        return self._prepare(request)[0][rows]
+
+    def _get_shifts(self, request: Request, rows: IntArray) -> FloatArray:
+        """Return the shifts (n, R) of some people."""
+        return self._prepare(request)[1][rows]
 
     def _prepare(self, request: Request) -> tuple[FloatArray, FloatArray]:
         """Return prepared people and their shifts, (N, R) each."""
@@ -310,13 +331,13 @@ class Site:
         plan = SubsetPlan.from_dict(request.settings.get("plan", {}))
         if self._subsets is None or self._subsets[0] != plan:
             ids = self.cohort.people[ID].tolist()
-            self._subsets = plan, Subsets(ids, self.cohort.is_patient, plan, self.fewest)
+            self._subsets = plan, Subsets(ids, self._groups["patients"], plan, self.fewest)
         return self._subsets[1]
 
     def _find(self, name: str, group: str, request: Request | None) -> BoolArray:
         """Return the people (N,) of a set and a group; the whole group needs no plan."""
         if name == "all" and group in GROUPS:
-            return self.cohort.is_patient if group == "patients" else self.cohort.is_control
+            return self._groups[group]
         if request is None:
             raise ExchangeError(f"there is no set {name[:40]!r} in this request.")
         return self._get_subsets(request).find(str(name), str(group))
@@ -330,4 +351,27 @@ class Site:
         """Return the numbers of people in words, for the screen."""
         people = f"{self.cohort.n_controls} controls and {self.cohort.n_patients} patients"
         left_out = f" ({format_count(self.n_left_out, 'person', 'people')} left out)" if self.n_left_out else ""
-        return f"{people}, {self.cohort.n_regions} regions{left_out}"
+        return f"{people}, {len(self.regions)} regions{left_out}"
+
+
+def _name_site(cohort: Cohort, name: str) -> Cohort:
+    """Return the people with the name of the exchange site as their site."""
+    return replace(cohort, people=cohort.people.assign(**{SITE: name}))
+
+
+def _list_batches(mask: BoolArray) -> Iterator[IntArray]:
+    """Yield the rows of a mask (N,) in batches; an empty one for nobody."""
+    rows = np.flatnonzero(mask)
+    for start in range(0, max(len(rows), 1), BATCH):
+        yield rows[start : start + BATCH]
+
+
+def _add(parts: Sequence[Any]) -> Any:
+    """Return the sum of arrays or numbers, the only one as it is."""
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+
+
+def _group_tasks(request: Request) -> dict[str, list[Sequence[Any]]]:
+    """Return the tasks of a request by their key."""
+    tasks = request.settings["tasks"]
+    return {key: [tasks[k] for k in positions] for key, positions in kinds.list_groups_of_tasks(tasks).items()}

@@ -108,22 +108,39 @@ class SiteService:
             number, kind = request_file.number, str(header.get("kind", ""))
             answer = Answer(self.site.name, kind, number, digest, {}, {}, {"refused": str(error)})
         sent = answer.encode()
-        self._write_log(run, answer, len(sent), compute_message_digest(sent))
+        leaves = append_to_log(self.folder / "log.tsv", run, answer)
+        self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
         answer_file.write(sent, {"request": digest, "site": self.site.name, "signed": sign_message(sent, self.key)})
 
-    def _write_log(self, run: str, answer: Answer, n_bytes: int, digest: str) -> None:
-        """Append a line about an answer, before it leaves."""
-        refused = answer.facts.get("refused")
-        leaves = f"nothing, refused: {refused}" if refused else KINDS[answer.kind].leaves
-        counts = [count for count in answer.counts.values() if count]
-        people = f"{min(counts)} to {max(counts)}" if counts else "0"
-        numbers = sum(array.size for array in answer.arrays.values())
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        values = (when, run, answer.round, answer.kind, leaves, people, len(answer.counts), numbers, n_bytes, digest)
-        path = self.folder / "log.tsv"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lines = [] if path.exists() else ["\t".join(LOG_COLUMNS)]
-        lines.append("\t".join(str(value).replace("\t", " ").replace("\n", " ") for value in values))
-        with path.open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-        self.on_answer(f"round {answer.round}, {answer.kind}: {leaves if refused else f'sums over {people} people'}")
+
+def append_to_log(path: Path, run: str, answer: Answer) -> str:
+    """Append a line about an answer to the log of a site, before the answer leaves.
+
+    Parameters
+    ----------
+    path : Path
+        The log, a tsv file.
+    run : str
+        Name of the run.
+    answer : Answer
+
+    Returns
+    -------
+    str
+        What left, for the screen.
+    """
+    sent = answer.encode()
+    refused = answer.facts.get("refused")
+    leaves = f"nothing, refused: {refused}" if refused else KINDS[answer.kind].leaves
+    counts = [count for count in answer.counts.values() if count]
+    people = f"{min(counts)} to {max(counts)}" if counts else "0"
+    numbers = sum(array.size for array in answer.arrays.values())
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    values = (when, run, answer.round, answer.kind, leaves, people, len(answer.counts), numbers)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [] if path.exists() else ["\t".join(LOG_COLUMNS)]
+    fields = (*values, len(sent), compute_message_digest(sent))
+    lines.append("\t".join(str(value).replace("\t", " ").replace("\n", " ") for value in fields))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return leaves if refused else f"sums over {people} people"

@@ -3,7 +3,7 @@
 Shape letters: N people, R regions, M patterns, K steps, S starts, H values of c, D directions, B blocks, Q cosines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,10 +18,14 @@ _CHUNK = 2_000  # people whose posteriors are in memory at once
 
 def sum_transforms(z: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return sum and sum of squares (H, R) of log-transformed people (N, R) for each c, and the sums of logs (H,)."""
-    shifts = [apply_log_transform(z, float(share)) for share in shares]
-    sums, squares = (np.stack([fold.sum(axis=0) for fold in folds]) for folds in (shifts, [s**2 for s in shifts]))
-    logs = [_sum_logs(z, float(share)) for share in shares]
-    return sums, squares, np.array(logs)
+    sums, squares = (np.zeros((len(shares), z.shape[1])) for _ in range(2))
+    logs = np.zeros(len(shares))
+    for k, share in enumerate(shares.tolist()):
+        shifts = apply_log_transform(z, share)
+        sums[k], squares[k] = shifts.sum(axis=0), np.einsum("nr,nr->r", shifts, shifts)
+        is_log = 1.0 + share * z.min(initial=0.0) >= LOG_FLOOR  # no tangents, so that the logarithms are known already
+        logs[k] = share * sums[k].sum() if is_log else _sum_logs(z, share)
+    return sums, squares, logs
 
 
 def _sum_logs(z: FloatArray, share: float) -> float:
@@ -40,12 +44,11 @@ def sum_blocks(
     residuals: FloatArray, directions: FloatArray, blocks: IntArray, n_blocks: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return sums and squares (B, R) of people (N, R), and packed products of directions (R, D), by block (N,)."""
-    sums, squares = (np.zeros((n_blocks, residuals.shape[1])) for _ in range(2))
-    np.add.at(sums, blocks, residuals)
-    np.add.at(squares, blocks, residuals**2)
-    scores = residuals @ directions
-    products = [pack_symmetric(scores[blocks == block].T @ scores[blocks == block]) for block in range(n_blocks)]
-    return sums, squares, np.stack(products)
+    people = [residuals[blocks == block] for block in range(n_blocks)]
+    sums = np.stack([each.sum(axis=0) for each in people])
+    squares = np.stack([(each**2).sum(axis=0) for each in people])
+    scores = [each @ directions for each in people]
+    return sums, squares, np.stack([pack_symmetric(each.T @ each) for each in scores])
 
 
 def sum_contrasts(white: FloatArray, directions: FloatArray) -> FloatArray:
@@ -105,9 +108,10 @@ def sum_likelihood(patients: FloatArray, weights: FloatArray, posterior: Severit
 
 def _summarise(
     patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior
-) -> list[tuple[FloatArray, PosteriorSummary]]:
-    parts = [patients[start : start + _CHUNK] for start in range(0, len(patients), _CHUNK)]
-    return [(part, posterior.summarise(part @ weights)) for part in parts]
+) -> Iterator[tuple[FloatArray, PosteriorSummary]]:
+    for start in range(0, len(patients), _CHUNK):
+        part = patients[start : start + _CHUNK]
+        yield part, posterior.summarise(part @ weights)
 
 
 def infer_indices(

@@ -7,12 +7,16 @@ A small group of a site is not split, because the parts, or the differences of p
 member sees all of them or none (`MIN_SPLIT_BY_MEMBERS`), or they are in one half (`MIN_SPLIT_BY_HALVES`). Blocks have
 nobody in common; a small group is divided into as many as it can be.
 
+In a very large study, each member, each pair of halves and the sample are drawn from `MAX_PEOPLE` people of a group,
+other people for each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for
+the adjustment and the tests.
+
 Shape letters: N people.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +26,10 @@ from rindices.federated.exceptions import ExchangeError
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
 
 GROUPS = ("controls", "patients")
+SAMPLE = "sample"
+"""Name of the people by whom fits are compared: everyone, except in very large studies."""
+MAX_PEOPLE = 25_000
+"""Largest number of people of a group, about, that a member or a pair of halves is drawn from."""
 MIN_SPLIT_BY_MEMBERS, MIN_SPLIT_BY_HALVES = 8, 5
 """A group is split if it has at least so many times the fewest people: two random parts then hardly ever differ by less
 than the fewest people, also where there are many members."""
@@ -31,11 +39,35 @@ MAX_MEMBERS = 100
 
 @dataclass(frozen=True)
 class SubsetPlan:
-    """Seed of the hash, number of members, and the share of people that each member sees."""
+    """How subsets of people are drawn.
+
+    Attributes
+    ----------
+    seed : int
+        Of the hash.
+    members : int
+        Number of members.
+    share : float
+        Share of people that each member sees.
+    controls, patients : float
+        Share of the group that each member, pair of halves and the sample are drawn from.
+    """
 
     seed: int
     members: int
     share: float = SUBSAMPLE_SHARE
+    controls: float = 1.0
+    patients: float = 1.0
+
+    def limit_people(self, counts: Mapping[str, int], limit: int = MAX_PEOPLE) -> "SubsetPlan":
+        """Return the plan for groups of these sizes: subsets are drawn from at most about ``limit`` people."""
+        controls, patients = (min(1.0, limit / max(counts[group], 1)) for group in GROUPS)
+        return replace(self, controls=controls, patients=patients)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether subsets are drawn from a part of the people."""
+        return min(self.controls, self.patients) < 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a request."""
@@ -51,10 +83,12 @@ class SubsetPlan:
             If it is not a plan.
         """
         try:
-            plan = cls(int(values["seed"]), int(values["members"]), float(values["share"]))
-        except (KeyError, TypeError, ValueError) as error:
+            groups = (float(values.get(group, 1.0)) for group in GROUPS)
+            plan = cls(int(values["seed"]), int(values["members"]), float(values["share"]), *groups)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
-        if not 1 <= plan.members <= MAX_MEMBERS or not 0.0 < plan.share <= 1.0:
+        shares = (plan.share, plan.controls, plan.patients)
+        if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares):
             raise ExchangeError(f"the plan has {plan.members} members of share {plan.share:g}, which no study has.")
         return plan
 
@@ -105,13 +139,16 @@ class Subsets:
         mask = self._groups[group]
         if name == "all":
             return mask
+        limit = float(getattr(self._plan, group))
+        if name == SAMPLE:
+            return self._find_sample(mask, limit)
         kind, _, rest = name.rpartition("-")
         try:
             if kind in ("member", "held-out") and 0 <= int(rest) < self._plan.members:
-                return self._find_member(int(rest), mask, kind == "member")
+                return self._find_member(int(rest), mask, limit, kind == "member")
             number = int(kind.removeprefix("half-"))
             if kind.startswith("half-") and 0 <= number < self._plan.members and rest in ("0", "1"):
-                return self._find_half(number, mask, int(rest))
+                return self._find_half(number, mask, limit, int(rest))
         except ValueError:
             pass
         raise ExchangeError(f"the request names the set {name[:40]!r}, which the plan does not have.")
@@ -132,17 +169,31 @@ class Subsets:
             blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
         return np.where(mask, blocks, -1)
 
-    def _find_member(self, number: int, mask: BoolArray, is_seen: bool) -> BoolArray:
-        seen = self._find_places(name_member(number), mask, MIN_SPLIT_BY_MEMBERS) < self._plan.share
-        if 0 < (mask & ~seen).sum() < self._fewest or 0 < (mask & seen).sum() < self._fewest:
-            seen = np.ones_like(seen)
-        return np.asarray(mask & (seen if is_seen else ~seen))
+    def _find_member(self, number: int, mask: BoolArray, limit: float, is_seen: bool) -> BoolArray:
+        places = self._find_places(name_member(number), mask, MIN_SPLIT_BY_MEMBERS)
+        seen, held_out = places < self._plan.share * limit, (places >= self._plan.share * limit) & (places < limit)
+        return self._choose_part(mask, [seen, held_out], 0 if is_seen else 1, limit, 0)
 
-    def _find_half(self, number: int, mask: BoolArray, half: int) -> BoolArray:
-        is_second = self._find_places(f"half-{number}", mask, MIN_SPLIT_BY_HALVES) >= 0.5
-        if 0 < (mask & is_second).sum() < self._fewest or 0 < (mask & ~is_second).sum() < self._fewest:
-            is_second = np.ones_like(is_second)
-        return np.asarray(mask & (is_second if half else ~is_second))
+    def _find_half(self, number: int, mask: BoolArray, limit: float, half: int) -> BoolArray:
+        places = self._find_places(f"half-{number}", mask, MIN_SPLIT_BY_HALVES)
+        first, second = places < 0.5 * limit, (places >= 0.5 * limit) & (places < limit)
+        return self._choose_part(mask, [first, second], half, limit, 1)
+
+    def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:
+        if limit == 1.0:
+            return mask
+        sample = self._find_places(SAMPLE, mask, MIN_SPLIT_BY_HALVES) < limit
+        return self._choose_part(mask, [sample], 0, limit, 0)
+
+    def _choose_part(
+        self, mask: BoolArray, parts: Sequence[BoolArray], part: int, limit: float, undivided: int
+    ) -> BoolArray:
+        """Return a part of a group (N,). Where one would be too small, ``undivided`` has all, or nobody is in any."""
+        sizes = [int((mask & each).sum()) for each in parts]
+        sizes.append(int(mask.sum()) - sum(sizes))
+        if any(0 < size < self._fewest for size in sizes):
+            return mask if limit == 1.0 and part == undivided else np.zeros_like(mask)
+        return np.asarray(mask & parts[part])
 
     def _find_places(self, purpose: str, mask: BoolArray, min_split: int) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person, the same for all people of a small group."""

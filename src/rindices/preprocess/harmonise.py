@@ -262,9 +262,23 @@ def estimate_site_effect(standardised: FloatArray) -> tuple[FloatArray, FloatArr
     -------
     shift, scale : (R,)
     """
-    n_people = len(standardised)
-    shift_hat, variance_hat = standardised.mean(axis=0), standardised.var(axis=0, ddof=1)
-    if standardised.shape[1] < 2:
+    return shrink_site_effect(len(standardised), standardised.mean(axis=0), standardised.var(axis=0, ddof=1))
+
+
+def shrink_site_effect(n_people: int, shift_hat: FloatArray, variance_hat: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Shrink the mean and the variance of the people of a site towards the site's average over regions.
+
+    Parameters
+    ----------
+    n_people : int
+    shift_hat, variance_hat : (R,)
+        Mean and variance (N - 1) of standardised people.
+
+    Returns
+    -------
+    shift, scale : (R,)
+    """
+    if len(shift_hat) < 2:
         return shift_hat, np.sqrt(variance_hat)
     shift_mean, shift_variance = shift_hat.mean(), shift_hat.var(ddof=1)
     mean, spread = variance_hat.mean(), variance_hat.var(ddof=1)
@@ -274,7 +288,7 @@ def estimate_site_effect(standardised: FloatArray) -> tuple[FloatArray, FloatArr
         new_shift = (n_people * shift_variance * shift_hat + variance * shift_mean) / (
             n_people * shift_variance + variance
         )
-        squares = ((standardised - new_shift) ** 2).sum(axis=0)
+        squares = (n_people - 1) * variance_hat + n_people * (shift_hat - new_shift) ** 2
         new_variance = (rate + squares / 2) / (n_people / 2 + shape - 1)
         change = max(_compute_relative_change(new_shift, shift), _compute_relative_change(new_variance, variance))
         shift, variance = new_shift, new_variance

@@ -1,0 +1,256 @@
+"""Parquet files as sites: Dask workers answer requests with sums over their parts of one table.
+
+The table has one owner, so nothing is refused; parts exist because no machine holds everyone. A worker reads its part
+once, a batch at a time, and keeps volumes and prepared values in files of a temporary folder. In its memory remain
+ids, groups, covariates and places of its people, and one batch of values. A worker that is lost takes its files with
+it; another one then reads the part again.
+
+Shape letters: N people of a part, R regions.
+"""
+
+import logging
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices.errors import StudyError, format_count
+from rindices.federated.messages import Answer, Request
+from rindices.federated.preparation import Preparation
+from rindices.federated.site import BATCH, Site
+from rindices.study.engines.base import count_processes
+from rindices.study.engines.dask import connect_client, require_packages
+from rindices.tables.cohort import ID, Cohort
+from rindices.tables.io.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
+from rindices.tables.validation.validate import TableRequest
+
+
+class Part(NamedTuple):
+    """Chunks of the files of a table that one worker answers for."""
+
+    study: str
+    name: str
+    chunks: tuple[TableChunk, ...]
+    request: TableRequest
+
+
+class PartSite(Site):
+    """The people of a part, whose volumes and prepared values are in files.
+
+    Parameters
+    ----------
+    name : str
+    batches : iterator of Cohort
+    folder : Path
+        For the files.
+    """
+
+    def __init__(self, name: str, batches: Iterator[Cohort], folder: Path) -> None:
+        self._folder, self._key = folder, tuple[bytes, ...]()
+        sites: list[Site] = []
+        with (folder / "volumes").open("wb") as file:
+            for batch in batches:
+                sites.append(Site(name, batch, fewest=0))
+                file.write(sites[-1].cohort.volumes.to_numpy(dtype=float).tobytes())
+                sites[-1].cohort = _drop_volumes(sites[-1].cohort)
+        super().__init__(name, _join_people([site.cohort for site in sites]), fewest=0)
+        n_repeated = sum(site.n_repeated for site in sites) + self.n_repeated
+        if n_repeated:
+            raise StudyError(_format_repeated(n_repeated))
+        self.regions = sites[0].regions
+
+    def hash_ids(self) -> AnyArray:
+        """Return a number (N,) for each id, to find ids that are in several parts."""
+        return np.asarray(pd.util.hash_array(self.cohort.people[ID].to_numpy(dtype=object)))
+
+    def _get_volumes(self, rows: IntArray) -> FloatArray:
+        return self._read("volumes", rows)
+
+    def _get_values(self, request: Request, rows: IntArray) -> FloatArray:
+        volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))
+        cohort = replace(self.cohort.take(rows), volumes=volumes)
+        return Preparation.from_request(request).preprocessing.transform(cohort)
+
+    def _get_shifts(self, request: Request, rows: IntArray) -> FloatArray:
+        key = Preparation.get_key(request)
+        if self._key != key:
+            head = Preparation.from_request(request).head
+            with (self._folder / "shifts").open("wb") as file:
+                for start in range(0, len(self.cohort), BATCH):
+                    batch = np.arange(start, min(start + BATCH, len(self.cohort)))
+                    file.write(np.ascontiguousarray(head.prepare(self._get_values(request, batch))).tobytes())
+            self._key = key
+        return self._read("shifts", rows)
+
+    def _read(self, name: str, rows: IntArray) -> FloatArray:
+        """Return rows (n, R) of a file; it is mapped anew, so that its pages do not stay in memory."""
+        shape = (len(self.cohort), len(self.regions))
+        if not len(rows):
+            return np.zeros((0, shape[1]))
+        return np.asarray(np.memmap(self._folder / name, dtype=float, mode="r", shape=shape)[rows])
+
+
+_sites: dict[tuple[str, str], tuple[PartSite, tempfile.TemporaryDirectory[str]]] = {}
+"""Parts that this worker has read, with their folders, by study and name."""
+
+
+def open_part(part: Part) -> PartSite:
+    """Return the site of a part on this worker; it is read at the first call."""
+    key = (part.study, part.name)
+    if key not in _sites:
+        folder = tempfile.TemporaryDirectory(prefix="rindices-")
+        _sites[key] = PartSite(part.name, _read_batches(part), Path(folder.name)), folder
+    return _sites[key][0]
+
+
+def close_parts(study: str) -> None:
+    """Delete the files of a study on this worker."""
+    for key in [key for key in _sites if key[0] == study]:
+        _sites.pop(key)[1].cleanup()
+
+
+def answer_for_part(part: Part, content: bytes) -> bytes:
+    """Return the encoded answer of a part; runs on a worker."""
+    return open_part(part).answer(Request.decode(content)).encode()
+
+
+def hash_ids_of_part(part: Part) -> AnyArray:
+    """Return the numbers of the ids of a part; runs on a worker."""
+    return open_part(part).hash_ids()
+
+
+@dataclass
+class PartitionTransport:
+    """Takes requests to Dask workers.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    parts : sequence of Part
+    """
+
+    client: Any
+    parts: Sequence[Part]
+
+    def check_ids(self) -> None:
+        """Refuse a table in which an id is repeated, in whatever parts.
+
+        Raises
+        ------
+        StudyError
+        """
+        numbers = np.sort(np.concatenate(self._run(hash_ids_of_part)))
+        n_repeated = int((numbers[1:] == numbers[:-1]).sum())
+        if n_repeated:
+            raise StudyError(_format_repeated(n_repeated))
+
+    def ask(self, request: Request) -> list[Answer]:
+        """Return the answers of all parts."""
+        return [Answer.decode(answer) for answer in self._run(answer_for_part, request.encode())]
+
+    def _run(self, function: Any, *arguments: Any) -> list[Any]:
+        """Run a function for each part, on the worker that has read it if it is still there."""
+        workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        futures = [
+            self.client.submit(
+                *(function, part, *arguments),
+                pure=False,
+                workers=[workers[k % len(workers)]] if workers else None,
+                allow_other_workers=True,
+            )
+            for k, part in enumerate(self.parts)
+        ]
+        return list(self.client.gather(futures))
+
+
+@contextmanager
+def connect_partitions(
+    table: Path, request: TableRequest, workers: int = -1, scheduler: str | None = None
+) -> Iterator[PartitionTransport]:
+    """Divide a table among Dask workers.
+
+    Parameters
+    ----------
+    table : Path
+        Parquet file, or folder of parquet files, with one row a person.
+    request : TableRequest
+        What its columns are.
+    workers : int
+        Number of workers of a temporary cluster on this machine; -1 for all cores.
+    scheduler : str, optional
+        Address of a scheduler whose workers are used instead. They must see the table under the same path.
+
+    Yields
+    ------
+    PartitionTransport
+
+    Raises
+    ------
+    StudyError
+        If there is no table, no scheduler, or an id is repeated.
+    """
+    require_packages("dask")
+    from distributed import LocalCluster
+
+    chunks = _list_chunks(table)
+    with ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler is None:
+            n_workers = count_processes(workers, len(chunks))
+            settings = {"n_workers": n_workers, "threads_per_worker": 1, "memory_limit": None}
+            cluster = LocalCluster(**settings, dashboard_address=":0", silence_logs=logging.CRITICAL)
+            address = stack.enter_context(cluster)
+        client = stack.enter_context(connect_client(address, lambda text: None))
+        client.wait_for_workers(1)
+        n_parts = min(len(client.scheduler_info(n_workers=-1)["workers"]), len(chunks))
+        transport = PartitionTransport(client, _make_parts(chunks, request, n_parts))
+        stack.callback(client.run, close_parts, transport.parts[0].study)
+        transport.check_ids()
+        yield transport
+
+
+def _list_chunks(table: Path) -> list[TableChunk]:
+    files = list_table_files(table)
+    if not files or not files[0].exists():
+        raise StudyError(f"{table} has no parquet files: give a file or a folder of files.")
+    return [chunk for file in files for chunk in split_into_chunks(file, ChunkSize(parquet_rows=BATCH))]
+
+
+def _make_parts(chunks: Sequence[TableChunk], request: TableRequest, number: int) -> list[Part]:
+    """Return parts with about as many chunks each, in the order of the files."""
+    study = secrets.token_hex(8)
+    bounds = pairwise(np.linspace(0, len(chunks), number + 1).round().astype(int).tolist())
+    return [Part(study, f"part-{k:04d}", tuple(chunks[a:b]), request) for k, (a, b) in enumerate(bounds)]
+
+
+def _read_batches(part: Part) -> Iterator[Cohort]:
+    """Yield the people of a part, a batch at a time."""
+    opened: OpenedTable | None = None
+    for chunk in part.chunks:
+        if opened is None or opened.path != chunk.path:
+            opened = OpenedTable.open(chunk.path, replace(part.request, volumes=(chunk.path,)))
+        for result in opened.validate_chunk(chunk, BATCH):
+            yield result.cohort_or_raise()
+
+
+def _join_people(cohorts: Sequence[Cohort]) -> Cohort:
+    """Return the people of several cohorts, without volumes."""
+    people = pd.concat([cohort.people for cohort in cohorts], ignore_index=True)
+    covariates = pd.concat([cohort.covariates for cohort in cohorts], ignore_index=True)
+    return replace(cohorts[0], volumes=pd.DataFrame(index=people.index), people=people, covariates=covariates)
+
+
+def _drop_volumes(cohort: Cohort) -> Cohort:
+    return replace(cohort, volumes=pd.DataFrame(index=cohort.people.index), visits=None)
+
+
+def _format_repeated(number: int) -> str:
+    return f"{format_count(number, 'row')} with an id that another row has: keep one row a person."

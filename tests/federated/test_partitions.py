@@ -1,0 +1,136 @@
+"""Parts of a table on Dask workers give the result of memory."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from rindices.cli.main import app
+from rindices.errors import StudyError
+from rindices.federated import kinds, partitions
+from rindices.federated.messages import Request
+from rindices.federated.partitions import PartitionTransport, connect_partitions
+from rindices.federated.rounds import InMemoryTransport
+from rindices.federated.run import FederatedResult, run_federated_study
+from rindices.federated.site import Site
+from rindices.study.config import ModelConfig, make_study
+from rindices.tables.cohort import Cohort
+from rindices.tables.validation.validate import TableRequest
+from tests.federated.sites import simulate_people
+
+pytest.importorskip("distributed", reason="the extra cluster is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore")
+MODEL = ModelConfig(patterns=(1,), members=2, recipe_changes={"shape": "straight"})
+
+
+def write_parquet(folder: Path, cohort: Cohort, n_files: int) -> TableRequest:
+    folder.mkdir()
+    frame = pd.concat([cohort.people, cohort.covariates, cohort.volumes], axis=1)
+    frame = frame.sample(frac=1.0, random_state=0)  # people of both groups in all files, in any order
+    for k in range(n_files):
+        frame.iloc[k::n_files].to_parquet(folder / f"part-{k}.parquet", index=False, row_group_size=40)
+    data = {"volumes": [str(folder)], "group": "group", "covariates": ["age", "sex", "icv"]}
+    return make_study({"data": data}).data.request(Path())
+
+
+@contextmanager
+def open_in_threads(table: Path, request: TableRequest, number: int) -> Iterator[PartitionTransport]:
+    """Two workers that are threads, because processes take seconds to begin."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        with connect_partitions(table, request, scheduler=address) as transport:
+            assert len(transport.parts) == number
+            yield transport
+
+
+@cache
+def fit_memory(max_people: int) -> FederatedResult:
+    return run_federated_study(InMemoryTransport([Site("all", simulate_people(), 0)]), MODEL, max_people=max_people)
+
+
+@pytest.mark.parametrize("max_people", [25_000, 120])
+def test_parts_equal_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_people: int) -> None:
+    monkeypatch.setattr(partitions, "BATCH", 50)
+    monkeypatch.setattr("rindices.federated.site.BATCH", 50)
+    cohort = simulate_people()
+    request = write_parquet(tmp_path / "table", cohort, 3)
+    with open_in_threads(tmp_path / "table", request, 2) as transport:
+        model = run_federated_study(transport, MODEL, max_people=max_people).model
+        assert partitions._sites
+    assert not partitions._sites  # files are deleted when the study is over
+    monkeypatch.undo()
+    expected = fit_memory(max_people).model
+    assert model is not None
+    assert expected is not None
+    assert model.card.trained_on == expected.card.trained_on
+    np.testing.assert_allclose(model.patterns, expected.patterns, atol=1e-9)
+    np.testing.assert_allclose(model.heads[0].steps, expected.heads[0].steps, atol=1e-9)
+    assert model.training is not None
+    assert expected.training is not None
+    np.testing.assert_allclose(model.training.covariance, expected.training.covariance, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    """Another process reads the part again and gives the same sums."""
+    request = write_parquet(tmp_path / "table", simulate_people(), 3)
+    with connect_partitions(tmp_path / "table", request, workers=2) as transport:
+        asked = Request(kinds.DESCRIBE, 1, {}, {})
+        first = transport.ask(asked)
+        pids = transport.client.run(os.getpid)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        second = transport.ask(asked)
+        assert [answer.encode() for answer in first] == [answer.encode() for answer in second]
+
+
+def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:
+    cohort = simulate_people()
+    request = write_parquet(tmp_path / "table", cohort, 2)
+    copy = pd.read_parquet(tmp_path / "table" / "part-0.parquet").iloc[:3]
+    copy.to_parquet(tmp_path / "table" / "part-2.parquet")
+    with (
+        pytest.raises(StudyError, match="3 rows with an id that another row has"),
+        open_in_threads(tmp_path / "table", request, 2),
+    ):
+        pass
+
+
+def test_command_fits_parquet_files(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    write_parquet(tmp_path / "table", simulate_people(), 3)
+    text = '[data]\ngroup = "group"\ncovariates = ["age", "sex", "icv"]\n'
+    (tmp_path / "study.toml").write_text(f'{text}[model]\nrecipe = "mean-difference"\nmembers = 2\n')
+    with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
+        words = ["federate", str(tmp_path / "study.toml"), "--parquet", str(tmp_path / "table")]
+        words += ["--scheduler", cluster.scheduler_address, "--out", str(tmp_path / "out"), "--json"]
+        result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["patients"] == 200
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
+    request = make_study({"data": {"volumes": ["x"], "group": "group"}}).data.request(Path())
+    with pytest.raises(StudyError, match="has no parquet files"), connect_partitions(tmp_path, request):
+        pass
+
+
+def test_limited_members_see_other_people() -> None:
+    cohort = simulate_people()
+    whole, limited = fit_memory(25_000).model, fit_memory(120).model
+    assert whole is not None
+    assert limited is not None
+    assert np.abs(whole.patterns - limited.patterns).max() > 1e-4
+    first, second = (model.apply(cohort)["r1"] for model in (whole, limited))
+    assert np.corrcoef(first, second)[0, 1] > 0.9
