@@ -116,7 +116,7 @@ def format_table(results: dict[str, Any]) -> str:
         "# Reports with many people",
         "Times in milliseconds, in a headless Chromium. First paint and ready (all controls work): wall-clock time "
         "from the start of loading, fastest of five. Inputs: processor time of the page until the next frame, "
-        "median of five; in brackets the wall-clock time, while other programs were running.",
+        "median of five; in brackets the wall-clock time.",
         "",
         f"| people | patterns | page | MB | first paint | ready | {' | '.join(columns)} | requests |",
         f"|{'---|' * (7 + len(columns))}",
