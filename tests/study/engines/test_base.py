@@ -13,19 +13,10 @@ from rindices.study.store import RunStore
 from tests.study.helpers import begin, newest_states, sets, wait_for
 
 
-@pytest.mark.parametrize(
-    ("engine", "victim"),
-    [
-        ("local", "training"),
-        pytest.param("dask", "worker", marks=pytest.mark.slow),
-        pytest.param("local", "worker", marks=pytest.mark.slow),
-        pytest.param("dask", "training", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "victim"), [("local", "training"), ("dask", "worker"), ("dask", "training")])
 def test_a_set_that_kills_its_process_is_given_up(long_folder: Path, tmp_path: Path, engine: str, victim: str) -> None:
     """Whoever begins one of the sets is killed, each time; the journal's file names tell who that is."""
-    if (engine, victim) == ("local", "worker"):
-        pytest.skip("the engine local has no workers beside the trainings")
     options = ["--patterns", 2, "--engine", engine, "--workers", 2 if engine == "local" else 1]
     process = begin("fit", long_folder / "study.toml", "--out", tmp_path, *options)
     dead: set[int] = set()

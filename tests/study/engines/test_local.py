@@ -22,7 +22,8 @@ def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) 
     assert outputs(folder / "two") == outputs(undisturbed)
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 4])
 def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path, workers: int) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
     X = ri.Preprocessing.fit(cohort).transform(cohort)

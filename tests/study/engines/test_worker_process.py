@@ -27,7 +27,7 @@ def order(tmp_path: Path) -> TrainingJob:
     return TrainingJob(work, tmp_path, RunStore(tmp_path).save_people(PreparedPeople(X, y)))
 
 
-@pytest.mark.parametrize("end", ["asked", "abandoned"])
+@pytest.mark.parametrize("end", [pytest.param("asked", marks=pytest.mark.slow), "abandoned"])
 def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) -> None:
     """SIGTERM at the end of the wall time, and the end of the worker that asked for it."""
     process, store, ended = TrainingProcess(), RunStore(order.folder), list[type]()
