@@ -53,3 +53,5 @@ def test_a_likely_number_on_which_halves_disagree_is_left_out() -> None:
     assert choose_grid_point([two, three, make(4, base + 0.05, 0.83)]).best == 1
     assert choose_grid_point([two, three, make(4, base + 0.05, 0.90)]).best == 2
     assert choose_grid_point([make(1, base - 0.2, 0.95), three]).best == 1  # a single pattern agrees more easily
+    assert choose_grid_point([make(1, base, 0.93), make(2, base - 0.2, 0.92)]).best == 0  # and may be the likely one
+    assert choose_grid_point([make(2, base, 0.70), make(3, base - 0.2, 0.93)]).best == 0  # smaller ones are kept

@@ -2,8 +2,9 @@
 
 A grid point is a number of patterns M and a weight of orthogonality lambda. Its members are trained alike, except for
 their random streams. If they agree, the result does not depend on chance in training: only such a grid point is
-stable. Of the stable ones that agree about as well as the best, the one under which people that members have not seen
-are most likely is chosen (`held_out_likelihood`); for learners without a likelihood, the one whose members agree best.
+stable. Of the stable ones, the one under which people that members have not seen are most likely is chosen
+(`held_out_likelihood`), unless a smaller number of patterns agrees better; for learners without a likelihood, the one
+whose members agree best.
 
 Shape letters: S members, N people, M patterns.
 """
@@ -24,9 +25,9 @@ SINGLE_PATTERN_ADVANTAGE = 0.10
 """What a single pattern must be ahead by to be chosen: fits agree on it more easily, since nothing can be rotated. With
 one true pattern it is ahead by 0.2, with two by 0.02 (``benchmarks/number_choice.py``)."""
 CONCORDANCE_MARGIN = 0.05
-"""A grid point that agrees less than the best one by more than this is not chosen, however likely. Noise within
-patterns makes a pattern too many more likely by 0.03 to 0.09 a patient, but fits on disjoint halves agree less on it,
-by 0.07 to 0.14 (thirteen cohorts of seeds from 400)."""
+"""A number of patterns that agrees less than a smaller one by more than this is not chosen, however likely. Noise
+within patterns makes a pattern too many more likely by 0.03 to 0.09 a patient, but fits on disjoint halves agree less
+on it, by 0.07 to 0.14 (thirteen cohorts of seeds from 400)."""
 AGREEMENT_MARGIN = 0.10
 """A member agrees if its mean concordance is at most this far below that of the best member."""
 _MIN_BOOTSTRAP_MEMBERS = 4
@@ -181,12 +182,17 @@ def choose_grid_point(
     stable = [k for k, evaluation in enumerate(evaluations) if evaluation.stable]
     if not stable:
         return SelectionResult(evaluations, None)
-    highest = max(_compute_rank_value(evaluations[k]) for k in stable)
-    agreeing = [k for k in stable if not _compute_rank_value(evaluations[k]) < highest - CONCORDANCE_MARGIN]
-    best, ties = _choose_by_likelihood(candidates, agreeing) or _choose_by_agreement(evaluations, bootstraps, stable)
+    kept = [k for k in stable if not any(_agrees_less(evaluations[k], evaluations[other]) for other in stable)]
+    best, ties = _choose_by_likelihood(candidates, kept) or _choose_by_agreement(evaluations, bootstraps, stable)
     agreement = agreements[best]
     per_member = None if agreement is None else agreement.per_member
     return SelectionResult(evaluations, best, ties, *find_agreeing_members(candidates[best].indices, per_member))
+
+
+def _agrees_less(candidate: CandidateEvaluation, other: CandidateEvaluation) -> bool:
+    """Return whether a candidate with more patterns than another agrees less by more than `CONCORDANCE_MARGIN`."""
+    has_more = candidate.point.n_patterns > other.point.n_patterns
+    return has_more and _compute_rank_value(candidate) < _compute_rank_value(other) - CONCORDANCE_MARGIN
 
 
 def _choose_by_agreement(
