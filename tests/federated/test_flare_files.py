@@ -65,6 +65,8 @@ def test_commands_need_a_folder_or_flare(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 2
     assert "--exchange" in refused.output
+    both = CliRunner().invoke(app, [*words, "--exchange", str(tmp_path), "--parquet", str(tmp_path)])
+    assert both.exit_code == 2  # one of them would have been ignored
     kit = make_kit(tmp_path / "server")
     job = ["--flare-job", str(tmp_path / "job"), "--flare-kit", str(kit)]
     assert CliRunner().invoke(app, [*words, *job]).exit_code == 0

@@ -59,6 +59,13 @@ def federate(
         return
     if out is None:
         raise typer.BadParameter("give the folder for the results", param_hint="--out")
+    ways = {"--exchange": exchange, "--flare-job": flare_job, "--parquet": parquet}
+    if sum(way is not None for way in ways.values()) != 1:
+        raise typer.BadParameter(
+            "say in one way where people are: the folder that all sites see (--exchange), a job for NVIDIA FLARE "
+            "(--flare-job), or one table of parquet files (--parquet)",
+            param_hint="--exchange",
+        )
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
     harmonise = _is_harmonised(study)
     if flare_job is not None:
@@ -67,8 +74,7 @@ def federate(
     if parquet is not None:
         _fit_partitions(parquet, study, workers, scheduler, out, not no_distances, as_json)
         return
-    if exchange is None:
-        raise typer.BadParameter("give the folder that all sites see", param_hint="--exchange")
+    assert exchange is not None
     names: list[str] = []
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
