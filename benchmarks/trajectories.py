@@ -99,6 +99,9 @@ def format_tables(rows: list[dict[str, Any]]) -> str:
             right = sum(row["shape"] == shape for row in group)
             chosen = " ".join(str(row["number"]) for row in group)
             lines.append(f"| {task} | {len(group)} | {number} | {right} | {chosen} |")
+    earlier = {row["task"] for row in rows if row["kind"] == "choice" and f"agreement {TRUE_NUMBER}" not in row}
+    if earlier:
+        lines += ["", f"By likelihood alone, before agreement was a criterion: {', '.join(sorted(earlier))}."]
     head = ("task", "people", "cohorts", "mean tau", "lowest tau", "onsets in their interval", "regions", "C-index")
     lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for kind, sizes in (("order", (TASKS["staged"].n_controls, TASKS["staged"].n_patients)), ("small order", SMALL)):
