@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
 import rindices as ri
@@ -227,6 +228,23 @@ def test_interrupted_training_keeps_its_state(folder: Path) -> None:
     assert process.returncode == 3, message
     assert time.monotonic() - start < 60  # the training would take far longer
     assert state.stat().st_mtime_ns > last
+
+
+def test_ctrl_c_in_a_terminal_leaves_no_traceback(folder: Path, tmp_path: Path) -> None:
+    """A terminal sends SIGINT to all processes of the group, also to workers that are still starting."""
+    process = subprocess.Popen(
+        command("fit", folder / "study.toml", "--out", tmp_path, "--workers", 2),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=restore_interrupts,
+        start_new_session=True,
+    )
+    wait_for(lambda: process.poll() is not None or psutil.Process(process.pid).children())
+    os.killpg(process.pid, signal.SIGINT)
+    message = process.communicate()[1]
+    assert process.returncode == 3, message
+    assert "run the same command again" in message
+    assert "Traceback" not in message
 
 
 def test_no_groups(tmp_path: Path) -> None:

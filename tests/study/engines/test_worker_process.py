@@ -1,5 +1,7 @@
 """The process that trains for a worker."""
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -52,6 +54,29 @@ def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) 
     assert ended == [TrainingPausedError]
     assert state.stat().st_mtime_ns > last
     assert 0 < store.sum_partial_progress([order.work]) < 0.5
+
+
+BOTH_SIGNALS = """
+import os, signal
+from rindices.study.engines.worker_process import _interrupt_training
+both = (signal.SIGINT, signal.SIGTERM)
+for number in both:
+    signal.signal(number, _interrupt_training)
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+for number in both:
+    os.kill(os.getpid(), number)
+try:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_two_signals_at_once_interrupt_without_a_traceback() -> None:
+    """Ctrl-C reaches all processes of a terminal, and the command then sends SIGTERM to its workers."""
+    done = subprocess.run([sys.executable, "-c", BOTH_SIGNALS], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
 def test_a_job_is_decoded_as_it_was_encoded(order: TrainingJob) -> None:

@@ -44,6 +44,7 @@ class TrainingProcess:
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | _ONE_THREAD_ENV,
+            process_group=0 if os.name == "posix" else None,  # Ctrl-C reaches the command alone, which then asks
         )
         self.folder: Path | None = None
 
@@ -129,10 +130,18 @@ def _forward_jobs(lines: "queue.SimpleQueue[str]", source: IO[str]) -> None:
 
 
 def _interrupt_training(*_: Any) -> None:
-    """Interrupt the training once; further signals must not disturb its checkpoint."""
+    """Interrupt the training once; further signals must not disturb its checkpoint.
+
+    They get a function that does nothing: with ``SIG_IGN``, Python reports a signal that has already arrived as an
+    error.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _do_nothing)
     raise KeyboardInterrupt
+
+
+def _do_nothing(*_: Any) -> None:
+    """Handle a signal that is not to interrupt anything any more."""
 
 
 def main() -> None:
