@@ -10,7 +10,8 @@ runs in a process of its own; its time and memory include the import of the pack
 
 - hydra: distances from the hyperplanes of the M subtypes (linear support vector machines), which are finer than the
   memberships; 5 repetitions for the consensus, else the defaults;
-- smile-gan: probabilities of the M subtypes by one model, at most ``--epochs`` epochs;
+- smile-gan: probabilities of the M subtypes by one model, trained with the settings and the length that its README
+  recommends (at most ``--epochs`` epochs; its stopping rule counts from 9/14 of them);
 - sustain: expected stage times probability of each of the M subtypes, z-scores 1, 2 and 3, maximum 5, 5 starting
   points, 1,000 samples. It cannot fit all regions in reasonable time: with ``--regions`` only the first regions of each
   pattern are given, and ``trajectory`` is measured on the same regions.
@@ -27,6 +28,7 @@ import tempfile
 import time
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ def main() -> None:
     parser.add_argument("--tasks", default="tiny,small,basic,mild")
     parser.add_argument("--cohorts", type=int, default=1)
     parser.add_argument("--regions", type=int, default=0)
-    parser.add_argument("--epochs", type=int, default=3000)
+    parser.add_argument("--epochs", type=int, default=14_000)
     parser.add_argument("--case", type=Path, help="used by the process of one fit")
     options = parser.parse_args()
     if options.case is not None:
@@ -152,19 +154,23 @@ def fit_hydra(z: FloatArray, patient: FloatArray, n_patterns: int, seed: int, fo
 def fit_smile_gan(
     z: FloatArray, patient: FloatArray, n_patterns: int, seed: int, folder: str, epochs: int
 ) -> FloatArray:
-    """Return the patients' probabilities of the subtypes, by the last model."""
+    """Return the patients' probabilities of the subtypes, by the model that converged or else by the last one."""
     import pandas as pd
+    import torch
     from SmileGAN.clustering import Smile_GAN_train  # type: ignore[import-not-found]
     from SmileGAN.Smile_GAN_clustering import clustering_result  # type: ignore[import-not-found]
 
+    torch.set_num_threads(1)
+    torch.load = partial(torch.load, weights_only=False)  # the package expects the default of older versions
     table = pd.DataFrame(z * 0.1 + 1.0, columns=[f"region{k}" for k in range(z.shape[1])])
     table.insert(0, "participant_id", [f"p{k}" for k in range(len(z))])
     table.insert(1, "diagnosis", np.where(patient, 1, -1))
     n_patients = int(patient.sum())
-    trainer = Smile_GAN_train(
-        n_patterns, epochs // 2, epochs, 0.12, n_patients // 20, 0.002, batchSize=max(n_patients // 10, 1)
-    )
+    settings = (n_patterns, epochs * 9 // 14, epochs, 0.12, n_patients // 20, 0.002)
+    torch.manual_seed(seed)
+    trainer = Smile_GAN_train(*settings, batchSize=max(n_patients // 10, 1))
     converged = trainer.train("model", table, None, folder, random_seed=seed, verbose=True)
+    print("smile-gan:", "converged" if converged else "not converged", file=sys.stderr, flush=True)
     model = str(Path(folder) / ("model" if converged else "latest"))
     return np.asarray(clustering_result([model], "highest_matching_clustering", table)[1])
 

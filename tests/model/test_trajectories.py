@@ -24,6 +24,7 @@ from rindices.model.trajectories import (
     TRAJECTORY_LEVELS,
     compute_onsets,
     compute_progress,
+    estimate_shrinkage,
     has_curved_patterns,
     make_course_table,
 )
@@ -120,6 +121,25 @@ def test_the_order_has_only_regions_that_clearly_change(model: ri.FittedModel) -
         assert rows["rank"].iloc[0] == 1
     assert ((order["onset_low"] >= 0) & (order["onset_high"] <= 1)).all()
     assert ((order["onset_low"] <= order["onset"]) & (order["onset"] <= order["onset_high"])).all()
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05, 0.1])
+def test_shrinkage_of_posterior_means_is_found(noise: float) -> None:
+    """Normal onsets with normal errors: what the posterior mean takes from the distance to the mean is known."""
+    rng = np.random.default_rng(0)
+    truth = 0.5 + 0.15 * rng.standard_normal(20_000)
+    kept = 0.15**2 / (0.15**2 + noise**2)
+    estimates = 0.5 + kept * (truth + noise * rng.standard_normal(len(truth)) - 0.5)
+    bias = estimate_shrinkage(estimates, np.full(len(truth), kept * noise), np.full(len(truth), True))
+    np.testing.assert_allclose(bias, (1 - kept) / kept * (0.5 - estimates), atol=0.002)
+    late = truth > 0.65
+    assert abs((estimates - truth)[late].mean() - bias[late].mean()) < (1 - kept) * 0.1
+
+
+def test_shrinkage_needs_regions_that_differ() -> None:
+    same = estimate_shrinkage(np.full(3, 0.4), np.full(3, 0.1), np.full(3, True))
+    np.testing.assert_allclose(same, 0.0, atol=1e-12)
+    assert not estimate_shrinkage(np.array([0.1, 0.6]), np.full(2, 0.1), np.array([True, False])).any()
 
 
 def test_progress_passes_a_quarter_at_the_onset(model: ri.FittedModel) -> None:

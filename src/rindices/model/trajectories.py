@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from rindices._typing import FloatArray
+from rindices._typing import BoolArray, FloatArray
 from rindices.errors import ModelError
 from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
 from rindices.learners.subsampling import SUBSAMPLE_SHARE
@@ -30,8 +30,11 @@ MIN_FINAL_CHANGE = 0.2
 """Final change, in control standard deviations, below which a region has no onset of its own. A region that hardly
 changes says little about its curve, which then follows the common course of its pattern."""
 _ONSET_RESOLUTION = 0.025
-"""Standard error of an onset that members share: curves have steps of 0.2, and the prior draws regions together. Chosen
-on simulated cohorts of seeds 500 to 504, so that 95 % intervals cover about 90 % at 150 controls and 200 patients."""
+"""Standard error of an onset that members share, since curves have steps of 0.2. Chosen on simulated cohorts of seeds
+500 to 504."""
+_MAX_SHRINKAGE = 0.5
+"""Largest share of the distance to the mean that `estimate_shrinkage` assumes to be taken: onsets that hardly differ by
+more than their errors do not say how much."""
 _STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
 
 _KEYS = {
@@ -213,9 +216,11 @@ def _make_onset_table(model: FittedModel) -> pd.DataFrame:
     (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
     member_onsets = compute_onsets(steps)
     onsets = member_onsets.mean(axis=0)
-    interval = compute_member_interval(model, member_onsets, onsets, _ONSET_RESOLUTION)
-    ends = tuple(np.clip(end, 0.0, 1.0) for end in interval)
     belongs = (np.abs(change) >= MIN_FINAL_CHANGE) & ~((low <= 0.0) & (high >= 0.0))
+    error = np.hypot(compute_member_error(model, member_onsets), _ONSET_RESOLUTION)
+    bias = np.stack([estimate_shrinkage(*each) for each in zip(onsets, error, belongs, strict=True)])
+    ends = compute_confidence_interval(onsets, error, len(member_onsets))
+    ends = np.clip(ends[0] - np.maximum(bias, 0.0), 0.0, 1.0), np.clip(ends[1] - np.minimum(bias, 0.0), 0.0, 1.0)
     index = pd.MultiIndex.from_product([model.index_names, model.regions], names=["pattern", "region"])
     columns = {"onset": onsets, "onset_low": ends[0], "onset_high": ends[1]}
     arrays = {name: np.where(belongs, array, np.nan).ravel() for name, array in columns.items()}
@@ -240,17 +245,45 @@ def _compute_changes(model: FittedModel, levels: FloatArray) -> tuple[FloatArray
 
 
 def compute_member_interval(
-    model: FittedModel, members: FloatArray, centre: FloatArray, shared_error: float = 0.0
+    model: FittedModel, members: FloatArray, centre: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member.
+    """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member."""
+    return compute_confidence_interval(centre, compute_member_error(model, members), len(members))
 
-    ``shared_error`` is a standard error that all members have in common.
-    """
+
+def compute_member_error(model: FittedModel, members: FloatArray) -> FloatArray:
+    """Return the standard error of a mean over members (S, ...); NaN for a single member."""
     if len(members) < 2:
-        return np.full_like(centre, np.nan), np.full_like(centre, np.nan)
+        return np.full(members.shape[1:], np.nan)
     share = SUBSAMPLE_SHARE if model.card.interval_over == "people" else 1.0
-    error = np.hypot(compute_standard_error(members, share), shared_error)
-    return compute_confidence_interval(centre, error, len(members))
+    return compute_standard_error(members, share)
+
+
+def estimate_shrinkage(onsets: FloatArray, error: FloatArray, belongs: BoolArray) -> FloatArray:
+    """Return by how much the onsets of one pattern are drawn towards their mean.
+
+    The prior of the curves is that of a normal mean: an onset is drawn towards the common one by a factor ``s``, the
+    share of the variance of the onsets that is not error. Among such estimates, the mean squared standard error is
+    ``1 - s`` times the variance of the onsets, and what was taken from their distance to the mean is ``(1 - s) / s``
+    times the distance that is left.
+
+    Parameters
+    ----------
+    onsets, error : (R,)
+        Onsets and their standard errors.
+    belongs : (R,)
+        The regions that have an onset. Others get no meaningful value.
+
+    Returns
+    -------
+    (R,)
+        Estimated bias: positive for an early region, whose onset is drawn to a later one.
+    """
+    if belongs.sum() < 2:
+        return np.zeros_like(onsets)
+    mean, variance = onsets[belongs].mean(), onsets[belongs].var(ddof=1)
+    taken = min(np.mean(error[belongs] ** 2), _MAX_SHRINKAGE * variance) / variance if variance > 0.0 else 0.0
+    return np.asarray((mean - onsets) * taken / (1.0 - taken))
 
 
 def _interpolate(values: FloatArray, levels: FloatArray) -> FloatArray:
