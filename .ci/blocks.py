@@ -34,6 +34,7 @@ REPLACEMENTS = (
     ("simulate --task small", "simulate --task tiny"),
     ("icv --out results", "icv --patterns 3 --members 2 --workers 1 --out results"),
     ("--recipe contrastive", "--recipe contrastive --members 2 --workers 1"),
+    ("--patterns 3 --members 2 --out", "--patterns 3 --members 2 --workers 1 --out"),
     ("--patterns 1,2,3,4", "--patterns 1,2"),
     ("--patterns 2,3", "--patterns 2"),
     ('ri.simulate_cohort("small"', 'ri.simulate_cohort("tiny"'),

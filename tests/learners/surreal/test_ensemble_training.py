@@ -84,7 +84,8 @@ def test_people_in_another_order_give_as_good_a_member() -> None:
     assert pattern_c_index(COHORT.z, member.head.infer(X[COHORT.y == 1])).mean > 0.8
 
 
-@pytest.mark.parametrize("bar", [0.01, 5.0])  # members that stop at their start, and members that train on
+# members that stop at their start, and members that train on
+@pytest.mark.parametrize("bar", [pytest.param(0.01, marks=pytest.mark.slow), 5.0])
 def test_threads_of_the_machine_change_no_byte(bar: float) -> None:
     many = LinearCohort(controls=492, patients=900, regions=139)  # enough for a second thread to be used
     recipe = BRIEF.replace(telling_bar=bar, start_steps=40, held_steps=10, max_steps=20)

@@ -44,14 +44,14 @@ def test_one_step_gives_autograds_gradients_and_losses(regions: int, patterns: i
             torch.testing.assert_close(getattr(terms, name)[member], term, rtol=0, atol=1e-10)
 
 
-def test_a_hundred_steps_equal_the_unstacked_reference() -> None:
+def test_forty_steps_equal_the_unstacked_reference() -> None:
     # From the paper's small start f first shrinks to the kink of the l1 losses, where any
     # rounding is amplified without bound; a larger start stays clear of it.
     recipe = PAPER.replace(init_sd=0.3)
     stack, work = make_stack(NetworkSizes(40, 3), 3, 30, recipe)
     plains = [make_reference(stack, member, recipe) for member in range(3)]
     generator = torch.Generator().manual_seed(2)
-    for _ in range(100):
+    for _ in range(40):
         fill_people(work, generator)
         step.take_step(stack, work)
         for member, plain in enumerate(plains):
