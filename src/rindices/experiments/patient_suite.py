@@ -205,7 +205,7 @@ def summarise(results: Sequence[PatientResult]) -> list[dict[str, Any]]:
             for figure in (*FIGURES, *COSTS):
                 values = [trial[method][figure] for trial in trials if figure in trial[method]]
                 row[figure] = float(np.mean(values)) if values else None
-            row["auc_sd"] = float(np.std([trial[method]["auc"] for trial in trials]))
+            row["auc_sd"] = float(np.std([trial[method]["auc"] for trial in trials])) if len(trials) > 1 else None
             rows.append(row)
     return rows
 
@@ -223,13 +223,15 @@ def format_markdown(results: Sequence[PatientResult], costs: bool = False) -> st
     ]
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     for row in summarise(results):
-        cells = [row["table"], row["method"], f"{row['auc']:.3f} ({row['auc_sd']:.3f})"]
+        spread = "" if row["auc_sd"] is None else f" ({row['auc_sd']:.3f})"
+        cells = [row["table"], row["method"], f"{row['auc']:.3f}{spread}"]
         cells += ["" if row[figure] is None else f"{row[figure]:.3f}" for figure in FIGURES[1:]]
         cells += ["" if row[cost] is None else f"{row[cost]:.3g}" for cost in COSTS] if costs else []
         lines.append(f"| {' | '.join(cells)} |")
     footnote = (
-        f"AUC: held-out people, {N_FOLDS} folds, mean over random splits and in brackets the standard deviation among "
-        "them. Second visit: correlation of held-out scores with those of the same people at their second visit. "
+        f"AUC: held-out people, {N_FOLDS} folds, mean over random splits and, if there are several, in brackets "
+        "the standard deviation among them. Second visit: correlation of held-out scores with those of the same people "
+        "at their second visit. "
         "Clinical score: correlation of held-out patients' scores with it. Halves: rank correlation of patients' "
         "scores between fits on disjoint halves of the people. Adjustment, scores and penalties are learnt inside the "
         "folds."
