@@ -97,15 +97,15 @@ def score_members(members: list[Member], patients: np.ndarray, truth: np.ndarray
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as Markdown."""
     lines = [
-        "| task | lambda | paper | mean member | standard error | consensus | agreement | steps |",
-        "|---|---|---|---|---|---|---|---|",
+        "| task | lambda | members | paper | mean member | standard error | consensus | agreement | steps |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         scores = np.array(row["members"])
         numbers = [SURREAL_GAN_SCORES[row["task"]], scores.mean(), scores.std(ddof=1) / len(scores) ** 0.5]
         numbers += [row["consensus"], row["agreement"]]
         shown = " | ".join(f"{number:.3f}" for number in numbers)
-        lines.append(f"| {row['task']} | {row['orthogonality']} | {shown} | {max(row['steps']):,} |")
+        lines.append(f"| {row['task']} | {row['orthogonality']} | {len(scores)} | {shown} | {max(row['steps']):,} |")
     return "\n".join(lines) + "\n"
 
 

@@ -60,7 +60,9 @@ def list_full_length() -> list[list[str]]:
     for row in read_result(HERE / "results" / "full_length.json")["rows"]:
         scores = np.array(row["members"])
         error = scores.std(ddof=1) / len(scores) ** 0.5
-        ours = f"{row['task']}, lambda {row['orthogonality']}: {scores.mean():.3f} +- {error:.3f}, "
+        ours = (
+            f"{row['task']}, lambda {row['orthogonality']}, {len(scores)} members: {scores.mean():.3f} +- {error:.3f}, "
+        )
         ours += f"consensus {row['consensus']:.3f}"
         steps = f"{max(row['steps']):,} steps"
         command = "`python benchmarks/paper/full_length.py`"
@@ -120,7 +122,7 @@ The sections on AD data (5.2, B.7 to B.9) need data that are not public.
 ## Notes on the rows
 - **surreal** is the recipe `adversarial` with ten members. All choices are made without the truth. **contrastive** is
   one closed-form fit. **Recipe paper** is the published training: random start, learning rate 2e-4, its stopping rule,
-  the lambda of the row, five members.
+  the lambda and the number of members of the row.
 - **Figure 2, B.2, B.3**: in the recipe `adversarial`, the discriminator D lets nearly all members stop before the
   transformation f has changed, so the weights of the objective have no effect. To show their effect, this stopping rule
   is switched off here (`telling_bar = 0`), and members take all their adversarial steps. B.3 is also run from a random
