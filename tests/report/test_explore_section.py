@@ -53,7 +53,9 @@ def tab(study: Path) -> Iterator[Tab]:
         pytest.skip("chromium is not installed")
     path = ri.write_report(study, with_ids=True)
     with Browser() as browser:
-        yield browser.open(path, ready=READY)
+        tab = browser.open(path, ready=READY)
+        tab.run("document.documentElement.style.scrollBehavior = 'auto'")  # clicks need places that do not move
+        yield tab
 
 
 @pytest.fixture(scope="module")
