@@ -141,12 +141,29 @@ def test_a_range_and_a_drag_select_the_same_people(tab: Tab, indices: pd.DataFra
     assert f"r1 {inside['r1'].median():.3g}"[:7] in text
     tab.run("document.getElementById('box-clear').click()")
     assert get_text(tab, "box-summary").startswith("Nobody")
-    field = "document.getElementById('x-low')"
-    tab.run(f"{field}.value = 0.5; {field}.dispatchEvent(new Event('change'))")
+    select_from_half(tab)
     assert get_text(tab, "box-summary").startswith(f"{(indices['r1'] >= 0.5).sum()} people")
 
 
+def select_from_half(tab: Tab) -> None:
+    field = "document.getElementById('x-low')"
+    tab.run(f"{field}.value = 0.5; {field}.dispatchEvent(new Event('change'))")
+
+
+def test_a_drag_may_end_outside_the_plot(tab: Tab, indices: pd.DataFrame) -> None:
+    left, top, width, height = place_of(tab, "scatter-overlay")
+    tab.drag((left + 0.5 * width, top + 0.1 * height), (left + width + 40, top + height + 40))
+    low, high = (float(tab.run(f"document.getElementById('{name}').value")) for name in ("x-low", "x-high"))
+    inside = indices["r1"].between(low, high).sum()
+    assert high >= indices["r1"].max()
+    assert 10 < inside < len(indices)
+    assert not get_text(tab, "box-summary").startswith("Nobody")
+    tab.run("document.getElementById('box-clear').click()")
+
+
 def test_the_selected_people_are_saved(tab: Tab, indices: pd.DataFrame, tmp_path: Path) -> None:
+    tab.run("document.getElementById('box-clear').click()")
+    select_from_half(tab)
     path = tab.download("#box-save", tmp_path / "selected.tsv")
     saved = pd.read_csv(path, sep="\t").set_index("participant_id")
     assert set(saved.index) == set(indices.index[indices["r1"] >= 0.5])

@@ -147,15 +147,20 @@ class Scatter {
       const [left, top] = [Math.min(from[0], to[0]), Math.min(from[1], to[1])];
       return { left, top, width: Math.abs(to[0] - from[0]), height: Math.abs(to[1] - from[1]) };
     };
-    const move = (next) => this.drawSelection(place(next));
-    const finish = (next) => {
-      this.overlay.removeEventListener("pointermove", move);
+    const ended = new AbortController();
+    const listen = (type, handle) => this.overlay.addEventListener(type, handle, { signal: ended.signal });
+    this.overlay.setPointerCapture(event.pointerId); // the pointer may be released outside
+    listen("pointermove", (next) => this.drawSelection(place(next)));
+    listen("pointerup", (next) => {
+      ended.abort();
       const drag = place(next);
       if (drag.width < 5 && drag.height < 5) this.pickNearest(...from);
       else this.finishBox(drag);
-    };
-    this.overlay.addEventListener("pointermove", move);
-    this.overlay.addEventListener("pointerup", finish, { once: true });
+    });
+    listen("pointercancel", () => {
+      ended.abort();
+      this.drawSelection();
+    });
   }
 
   finishBox({ left, top, width, height }) {
