@@ -4,8 +4,9 @@
 
 The suites paper and stress are adjusted for age, sex and head size, as users do; the suite patients needs the tables of
 real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages that are not dependencies of the project are measured
-on the same people by ``rivals_packages.py``; their committed results are added to the tables. Finished fits are not
-computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` and ``table.md``.
+on the same people by ``rivals_packages.py`` and ``upstream_sample.py``; their committed results are added to the
+tables. Finished fits are not computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` and
+``table.md``.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import numpy as np
 
 from rindices.experiments import patient_suite
 from rindices.experiments.benchmark import BenchmarkPlan, BenchmarkResult, results_to_json, run_benchmark
+from rindices.experiments.suites import get_suite_tasks
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "rivals"
@@ -48,7 +50,9 @@ LABELS = {
     "hydra": "HYDRA (mlni)",
     "smile-gan": "Smile-GAN",
     "sustain": "SuStaIn (pySuStaIn)",
+    "upstream": "SurrealGAN 0.1.1, 40,000 steps",
 }
+UPSTREAM_STEPS = 40_000
 FOOTNOTE = (
     "Mean pattern-c-index of the patients that a method was fitted on (1 is perfect, 0.5 is chance); n is the number "
     "of cohorts. A cell is empty where the method was not run. Seconds: processor time of one fit and of inference. "
@@ -96,7 +100,16 @@ def read_packages(suite: str) -> list[BenchmarkResult]:
     """Return the committed results of packages of others on the tasks of a suite."""
     path = OUT / "packages.json"
     rows = json.loads(path.read_text("utf-8"))["results"] if path.is_file() else []
-    return [BenchmarkResult(**row["result"]) for row in rows if row["suite"] == suite]
+    return [BenchmarkResult(**row["result"]) for row in rows if row["suite"] == suite] + read_upstream(suite)
+
+
+def read_upstream(suite: str) -> list[BenchmarkResult]:
+    """Return the committed results of the authors' package (``upstream_sample.py``) on the tasks of a suite."""
+    path = OUT.parent / "upstream_sample.json"
+    rows = json.loads(path.read_text("utf-8")) if path.is_file() else []
+    rows = [row for row in rows if row["data"] in get_suite_tasks(suite) and row["steps"] == UPSTREAM_STEPS]
+    scores = [(row["data"], row["pattern_c_index"], row["seconds"]) for row in rows]
+    return [BenchmarkResult(task, "upstream", 0, c, [], None, None, t, processor_seconds=t) for task, c, t in scores]
 
 
 def write_results(suite: str, values: dict[str, Any], table: str) -> None:
@@ -146,7 +159,7 @@ def average_by_task(results: Sequence[BenchmarkResult]) -> dict[str, float]:
 def format_cost(results: Sequence[BenchmarkResult], field: str) -> str:
     """Return the mean of a cost over results, empty where it was not measured."""
     values = [getattr(result, field) for result in results]
-    return "" if None in values else f"{np.mean(values):.3g}"
+    return "" if None in values else f"{float(f'{np.mean(values):.3g}'):g}"
 
 
 def print_progress(done: int, total: int, job: Any) -> None:

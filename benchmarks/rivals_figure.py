@@ -1,8 +1,8 @@
 """Draw the figure of README: accuracy of all methods against their processor time, and the theoretical limit.
 
-Usage: ``python benchmarks/rivals_figure.py``, after ``rivals.py`` and ``rivals_packages.py``. Reads their committed
-results on the paper's tasks and writes ``results/rivals/figure.png``. Packages that were run on some of the tasks only
-are placed at the same distance below the limit as on these tasks.
+Usage: ``python benchmarks/rivals_figure.py``, after the scripts whose results it shows (``rivals.py``). Reads their
+committed results on the paper's tasks and writes ``results/rivals/figure.png``. Packages that were run on some of the
+tasks only are placed at the same distance below the limit as on these tasks.
 """
 
 import json
@@ -18,7 +18,12 @@ HIDDEN = ("oracle", "cpca-bound")  # both use the truth
 COLOURS = {True: "#0072B2", False: "#767676"}
 # place of a label relative to its point, in points: left to right and upwards
 DEFAULT_OFFSET = (8.0, -3.5)
-OFFSETS = {"normative-ica": (4.0, -15.0), "deviation-nmf": (8.0, -6.0)}
+OFFSETS = {
+    "contrastive": (-55.0, -18.0),
+    "normative-ica": (4.0, -15.0),
+    "deviation-nmf": (8.0, -6.0),
+    "upstream": (-95.0, -18.0),
+}
 
 
 def main() -> None:
