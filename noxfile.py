@@ -8,7 +8,7 @@ import nox
 nox.options.sessions = ["lint", "tests"]
 TORCH = "torch==2.13.0"
 LOWEST_TESTS = ["tests/test_golden_outputs.py", "tests/preprocess", "tests/selection", "tests/tables"]
-LOWEST_TESTS += ["tests/model/test_measured.py", "tests/model/test_intervals.py", "tests/model/test_novelty.py"]
+LOWEST_TESTS += ["tests/model/test_measured.py", "tests/model/test_intervals.py", "tests/model/test_unusual.py"]
 LOWEST_TESTS += ["-m", "not slow and not slurm"]
 LOWEST_TESTS += [f"--ignore=tests/{name}.py" for name in ("preprocess/test_harmonise", "preprocess/test_modes")]
 LOWEST_TESTS += ["--ignore=tests/selection/test_group_difference.py"]  # they compare with other packages
@@ -115,11 +115,12 @@ def descriptors(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("extra", ["", "parquet", "cluster", "brain", "onnx", "federated", "all"])
+@nox.parametrize("extra", ["", "parquet", "excel", "cluster", "brain", "onnx", "federated", "gan", "all"])
 def install(session: nox.Session, extra: str) -> None:
     """Install the built wheel in a fresh environment, alone or with an extra, and use it."""
     (wheel,) = Path("dist").glob("*.whl")
-    session.install(TORCH)
+    if extra in ("gan", "all"):
+        session.install(TORCH)
     session.install("--constraint", "constraints.txt", f"rindices[{extra}] @ {wheel.resolve().as_uri()}")
     session.chdir(session.create_tmp())
     session.run("rindices", "simulate", "--task", "tiny", "--out", ".")
@@ -132,6 +133,8 @@ def install(session: nox.Session, extra: str) -> None:
         session.run(*apply, "--out", "r.parquet")
     if extra == "federated":
         session.run("python", "-c", "import rindices.federated.nvflare")
+    if extra in ("gan", "all"):
+        session.run("python", "-c", "import rindices.learners.gan.train")
     if extra in ("onnx", "all"):
         session.run("rindices", "model", "export", "study/model.safetensors", "--onnx", "model.onnx")
 
@@ -141,7 +144,7 @@ def mutants(session: nox.Session) -> None:
     """Run mutation testing: ``nox -s mutants -- --only selection/choose.py``."""
     _install(session)
     session.install("cosmic-ray==8.7.0")
-    session.run("python", "benchmarks/mutants.py", *session.posargs)
+    session.run("python", "-m", "benchmarks.mutants", *session.posargs)
 
 
 @nox.session
@@ -149,7 +152,7 @@ def coverage(session: nox.Session) -> None:
     """Measure the line coverage of the tests."""
     _install(session)
     session.install("pytest-cov==7.1.0")
-    session.run("python", "benchmarks/line_coverage.py", *session.posargs)
+    session.run("python", "-m", "benchmarks.line_coverage", *session.posargs)
 
 
 @nox.session

@@ -1,6 +1,6 @@
 """Altered tables: as many people come out of ``rindices apply`` and ``check`` as the file holds, or an error does.
 
-    python benchmarks/altered_tables.py [--tables 5000] [--first 0] [--out FILE]
+    python -m benchmarks.altered_tables [--tables 5000] [--first 0] [--out FILE]
 
 Alters small good tables of every format (csv, tsv, semicolons with decimal commas, blanks, parquet) in one to three
 places (``altered/``): bytes, quotation marks, separators, ends of lines, encodings, labels, numbers, repeated and
@@ -29,13 +29,13 @@ from unittest.mock import patch
 
 import pandas as pd
 import typer
-from altered.cases import ID, LAST_REGION, PEOPLE, SEPARATORS, Case, make_case, make_frame
 
 import rindices as ri
+from benchmarks.altered.cases import ID, LAST_REGION, PEOPLE, SEPARATORS, Case, make_case, make_frame
 from rindices.cli.main import app
 from rindices.errors import RindicesError
 from rindices.model import stream
-from rindices.tables.io.chunks import ChunkSize
+from rindices.tables.chunks import ChunkSize
 
 RESULTS = Path(__file__).parent / "results"
 PROGRAM = typer.main.get_command(app)
@@ -176,7 +176,7 @@ def run_cases(numbers: Iterable[int], seed: int = 0) -> tuple[Counter[tuple[str,
 
 
 TEXT = """# Altered tables
-`python benchmarks/altered_tables.py`. {tables:,} tables of {people} people, altered in one to three places. Accepted:
+`python -m benchmarks.altered_tables`. {tables:,} tables of {people} people, altered in one to three places. Accepted:
 as many people came out as the file holds, and their ids, groups and R-indices are those of a clean table with the
 content that an independent reader finds in the file. Refused: exit code 1 and messages of one line, nothing written.
 Failed: anything else. {failures} failures; {seconds:.0f} s of processor time.

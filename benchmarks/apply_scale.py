@@ -1,15 +1,15 @@
 """Rate and memory of ``rindices apply`` on ten million people, against a bare loop.
 
-    python benchmarks/apply_scale.py [--people 10000000] [--folder FOLDER]
+    python -m benchmarks.apply_scale [--people 10000000] [--folder FOLDER]
 
 Fits the default recipe (ten members) to a simulated cohort, writes a folder of parquet files with these people and 139
 regions (float32, 0.6 kB per person), and runs one after the other, each in a process of its own:
 
 - the bare loop: reads the regions, multiplies them by one matrix, writes the id and M columns, with the default threads
   of pyarrow and numpy. The matrix is as large as the model: 139 rows, one column for each pattern of each member and
-  for each of the 139 directions of novelty, in double precision as in apply. Runs before and after the next one, when
+  for each of the 139 directions of the distance, in double precision as in apply. Before and after the next one, when
   all files have been read once;
-- ``rindices apply`` to a folder: checks, preprocessing, members, intervals, novelty with reasons, repeated ids;
+- ``rindices apply`` to a folder: checks, preprocessing, members, intervals, distances with reasons, repeated ids;
 - the bare loop on as many processes as there are cores, one thread each, which share the files;
 - the barest loop: the matrix is 139 x M, in single precision.
 
@@ -181,7 +181,7 @@ def format_report(measured: dict[str, float]) -> str:
     bare_peak, apply_peak = measured["bare_peak_mb"], measured["apply_peak_mb"]
     volumes, results = measured["bytes_a_person"] / 1e3, measured["bytes_a_person_written"] / 1e3  # TB for a billion
     return f"""# Applying a model to {measured["people"]:,} people
-`python benchmarks/apply_scale.py`: {measured["regions"]} regions, {measured["members"]} members of the default recipe,
+`python -m benchmarks.apply_scale`: {measured["regions"]} regions, {measured["members"]} members of the default recipe,
 {measured["cores"]} cores, a folder of parquet files in, a folder of parquet files out.
 
 | | people per second | memory, MB |

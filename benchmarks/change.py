@@ -1,6 +1,6 @@
 """Change of R-indices: shrunken slopes, level and power of the comparison of groups, and real patients.
 
-    python benchmarks/change.py [--nulls 1000] [--by-hand 20] [--data DIR]
+    python -m benchmarks.change [--nulls 1000] [--by-hand 20] [--data DIR]
 
 Tables of real people are read from ``../shared/data`` or ``RINDICES_DATA``. Results: ``results/change.md``, ``.json``.
 """
@@ -99,7 +99,7 @@ def compare_with_statsmodels(number: int) -> dict[str, float]:
 
 
 def measure_psychosis(data: Path) -> dict[str, list[dict[str, object]]]:
-    """Fit the first visits of the early-psychosis study, apply the model to both, and compare the groups' change."""
+    """Fit the early-psychosis study, and compare the change of the groups by the cross-fitted indices of its visits."""
     covariates = ["age", "sex", "EstimatedTotalIntraCranialVol"]
     visits = read_cohort(
         data / "patients" / "psychosis" / "LNM_data.csv",
@@ -110,9 +110,9 @@ def measure_psychosis(data: Path) -> dict[str, list[dict[str, object]]]:
         patients="patient",
         covariates=covariates,
     )
-    first = visits.take((visits.people["session_id"].astype(str) == "1").to_numpy())
-    model = rindices.fit(first, patterns=2, recipe="contrastive", members=10, workers=1)
-    indices = model.apply(visits).reset_index(drop=True)
+    model = rindices.fit(visits, 1, recipe="mean-difference", workers=1)
+    indices = model.visit_indices
+    assert indices is not None
     frame = pd.concat(
         [
             indices[[name for name in indices if name not in ("group", *covariates)]],
@@ -158,7 +158,7 @@ def main() -> None:
     psychosis = measure_psychosis(options.data) if (options.data / "patients" / "psychosis").is_dir() else {}
     result = {"shrinkage": shrinkage, "groups": level, "statsmodels": by_hand, "psychosis": psychosis}
     (RESULTS / "change.json").write_text(json.dumps(result, indent=1).replace("NaN", "null") + "\n")
-    text = ["# Change of R-indices", "", "`python benchmarks/change.py`", ""]
+    text = ["# Change of R-indices", "", "`python -m benchmarks.change`", ""]
     text += ["## Slopes of 100 people: mean squared error, 20 cohorts", "", *format_rows(shrinkage)]
     text += ["## Comparison of two groups, adjusted for age", "", *format_rows(level)]
     text += ["## The same by statsmodels (60 people, 4 visits)", "", *format_rows([by_hand])]

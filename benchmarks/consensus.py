@@ -1,6 +1,6 @@
 """Accuracy of the consensus of agreeing members, compared with the best member that the paper chooses.
 
-Usage: ``python benchmarks/consensus.py [--steps 10000] [--members 10] [--cohorts 1]``
+Usage: ``python -m benchmarks.consensus [--steps 10000] [--members 10] [--cohorts 1]``
 
 Recipe paper with the learning rate of the authors' package and few steps, on the paper's five tasks; and the
 contrastive recipe on both suites. The truth is used for scoring only. Writes ``results/consensus.md``. Studies in
@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.experiments.suites import BenchmarkCase, get_suite_tasks
-from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS
+from benchmarks.paper.common import compute_consensus
+from benchmarks.suites.cases import STRESS_TASKS, BenchmarkCase, get_suite_tasks
+from benchmarks.suites.paper import PAPER_TASKS
 from rindices.learners.ensemble import Member, fit_linear_members
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.train import train_surreal_members
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
-from rindices.selection.choose import compute_consensus, find_agreeing_members
+from rindices.selection.choose import find_agreeing_members
 
 Train = Callable[[BenchmarkCase, Sequence[int], int], list[Member]]
 
@@ -49,14 +50,13 @@ def score_task(task: str, seed: int, train: Train, members: int) -> dict[str, fl
 
 def make_paper_trainer(steps: int) -> Train:
     """Train members by recipe paper for a fixed number of steps."""
-    recipe = get_recipe(
-        "paper", learning_rate=8e-4, min_steps=steps, max_steps=steps, reconstruction_bar=1.0, monotonicity_bar=1.0
+    recipe = Recipe().replace(
+        learning_rate=8e-4, min_steps=steps, max_steps=steps, reconstruction_bar=1.0, monotonicity_bar=1.0
     )
 
     def train(case: BenchmarkCase, numbers: Sequence[int], seed: int) -> list[Member]:
-        stacks = [numbers[start : start + 5] for start in range(0, len(numbers), 5)]
-        width, people = case.truth.shape[1], PreparedPeople(case.X, case.y)
-        return [m for stack in stacks for m in train_surreal_members(people, width, stack, seed, recipe)]
+        plan = TrainingPlan(case.truth.shape[1], recipe, seed, tuple(numbers))
+        return train_surreal_members(PreparedPeople(case.X, case.y), plan)
 
     return train
 
@@ -64,7 +64,7 @@ def make_paper_trainer(steps: int) -> Train:
 def make_contrastive_trainer() -> Train:
     """Fit contrastive members on four fifths of the people each."""
     return lambda case, numbers, seed: fit_linear_members(
-        PreparedPeople(case.X, case.y), case.truth.shape[1], numbers, seed, False
+        PreparedPeople(case.X, case.y).deal_to_members(numbers, seed), case.truth.shape[1], numbers, seed, False
     )
 
 

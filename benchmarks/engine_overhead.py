@@ -1,6 +1,6 @@
 """Overhead of the scheduler: many member sets whose training does nothing.
 
-    python benchmarks/engine_overhead.py [--sets 10000] [--workers 2]
+    python -m benchmarks.engine_overhead [--sets 10000] [--workers 2]
 
 Each set takes all steps but its training: a job for a Dask worker, a report back to the client. Writes
 ``results/engine_overhead.json``: milliseconds per set, and the largest growth of the client's memory.

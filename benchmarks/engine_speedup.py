@@ -1,6 +1,6 @@
 """Speed-up of two workers over one on each engine.
 
-    python benchmarks/engine_speedup.py [--engines local,dask] [--sets 12] [--task small]
+    python -m benchmarks.engine_speedup [--engines local,dask] [--sets 12] [--task small]
 
 Trains the member sets of recipe default at three patterns with one worker and with two, in turn, from the first job
 to the last report, including the start of the workers; the files must be equal. Writes
@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def time_training(engine: str, workers: int, sets: int, task: str) -> tuple[floa
     with tempfile.TemporaryDirectory() as folder:
         store = RunStore(Path(folder))
         start = time.perf_counter()
-        run_plan(plan, PreparedPeople(X, y), store, make_engine(RunConfig(engine=engine, workers=workers)))  # type: ignore[arg-type]
+        engine_ = make_engine(RunConfig(engine=engine, workers=workers))  # type: ignore[arg-type]
+        run_plan(plan, partial(PreparedPeople(X, y).deal_to_members, seed=0), store, engine_)
         seconds = time.perf_counter() - start
         return seconds, {path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")}
 

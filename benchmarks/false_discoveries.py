@@ -1,6 +1,6 @@
 """False discovery rate of `associate` and `compare` under the null hypothesis.
 
-Usage: ``python benchmarks/false_discoveries.py [--tables 1000]``
+Usage: ``python -m benchmarks.false_discoveries [--tables 1000]``
 
 R-indices are independent of clinical variables and of regions. Under this null hypothesis the false discovery rate is
 the share of tables with any q below 0.05. Writes

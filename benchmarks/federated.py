@@ -1,6 +1,6 @@
 """Studies across sites: equality with pooled people, rounds and bytes, accuracy, false positives, membership inference.
 
-Usage: ``python benchmarks/federated.py [--parts equality,unequal,accuracy,null,membership,harmonise]``
+Usage: ``python -m benchmarks.federated [--parts equality,unequal,accuracy,null,membership,harmonise]``
 
 - equality: the README's people (task basic, seed 0, 492 + 900) in four sites and in one, ten members.
 - unequal: the same people; one site has no patients, one has 25 people.
@@ -41,7 +41,7 @@ from rindices.federated.set_moments import ask_for_moments
 from rindices.federated.site import Site
 from rindices.federated.subsets import SubsetPlan
 from rindices.learners.normal_variation import shrink_scatter
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.unusual import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
 from rindices.tables.cohort import SITE, Cohort
@@ -179,7 +179,7 @@ def measure_membership() -> list[dict[str, Any]]:
             sums = ask_for_adjustment(rounds, None)
             preprocessing = sums.fit_preprocessing()
             prepared, others, sample = (preprocessing.transform(each) for each in (inside, outside, reference))
-            usual = TrainingDistribution.fit(sample)
+            usual = TrainingDistribution.fit(sample, range(len(sample)))
             training = sums.estimate_training_distribution(preprocessing)[0]
             for store, people in zip(scores["model file"], (prepared, others), strict=True):
                 ratio = compute_log_density(people, training.mean, training.covariance)
@@ -241,7 +241,7 @@ PARTS = {
 
 def format_page(results: dict[str, Any]) -> str:
     """Return the results as markdown."""
-    lines = ["# Studies across sites", "", "Written by `python benchmarks/federated.py`.", ""]
+    lines = ["# Studies across sites", "", "Written by `python -m benchmarks.federated`.", ""]
     for part in ("equality", "unequal", "null"):
         if part in results:
             lines += [f"## {part.capitalize()}", "", "| figure | value |", "|---|---|"]

@@ -1,6 +1,6 @@
 """Sites and centre of a federated study are killed at random moments: the result is that of an undisturbed run.
 
-Usage: ``python benchmarks/federated_kills.py [--kills 20]``
+Usage: ``python -m benchmarks.federated_kills [--kills 20]``
 
 Two sites and the centre are processes of the command line. One of the three, drawn at random, gets SIGKILL after 1 to
 8 seconds and is started again, until the wanted number of kills is reached. People are simulated (seed 0, 150 + 200, 12
@@ -95,7 +95,7 @@ def main() -> None:
     lines = [
         "# Kills of sites and centre",
         "",
-        "Written by `python benchmarks/federated_kills.py`.",
+        "Written by `python -m benchmarks.federated_kills`.",
         "",
         "| figure | value |",
         "|---|---|",

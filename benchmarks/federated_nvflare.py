@@ -1,6 +1,6 @@
 """A study in a provisioned deployment of NVIDIA FLARE, one client of which is killed: the result is that of memory.
 
-Usage: ``python benchmarks/federated_nvflare.py [--results FOLDER]``; needs the extra ``federated``.
+Usage: ``python -m benchmarks.federated_nvflare [--results FOLDER]``; needs the extra ``federated``.
 
 ``nvflare provision`` writes the start-up kits, with a certificate each, of a server, three clients and a person who
 submits jobs. Server and clients are processes of their own, started by the scripts of their kits. In the middle of the
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     folder = parser.parse_args().results
     facts = measure()
-    lines = ["# A deployment of NVIDIA FLARE", "", "Written by `python benchmarks/federated_nvflare.py`.", ""]
+    lines = ["# A deployment of NVIDIA FLARE", "", "Written by `python -m benchmarks.federated_nvflare`.", ""]
     lines += ["| figure | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
     (folder / "federated_nvflare.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
     (folder / "federated_nvflare.md").write_text("\n".join(lines), "utf-8")

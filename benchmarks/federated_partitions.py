@@ -1,6 +1,6 @@
 """A study over parquet partitions: processor seconds and memory, and how they grow with the number of people.
 
-Usage: ``python benchmarks/federated_partitions.py [--people 1000000] [--sums-of 100000]``
+Usage: ``python -m benchmarks.federated_partitions [--people 1000000] [--sums-of 100000]``
 
 People are simulated (task basic: 139 regions, three patterns), half of them controls, 50,000 a file. Two Dask workers
 on this machine read the files and answer with sums; the centre is a third process. Three patterns, ten members, both
@@ -125,7 +125,7 @@ def _format_value(value: Any) -> str:
 
 
 def format_page(rows: list[dict[str, Any]]) -> str:
-    lines = ["# Studies over parquet partitions", "", "Written by `python benchmarks/federated_partitions.py`.", ""]
+    lines = ["# Studies over parquet partitions", "", "Written by `python -m benchmarks.federated_partitions`.", ""]
     names = [name for name in rows[0] if name != "processor seconds by stage"]
     lines += ["| figure |" + " |" * len(rows), "|---|" + "---|" * len(rows)]
     lines += [f"| {name} | " + " | ".join(_format_value(row[name]) for row in rows) + " |" for name in names]

@@ -1,6 +1,6 @@
 """Loss of accuracy by site effects, with and without harmonisation.
 
-Usage: ``python benchmarks/harmonise.py [--cohorts 10]``
+Usage: ``python -m benchmarks.harmonise [--cohorts 10]``
 
 The contrastive learner on basic cohorts: without site effects; with site effects and no correction; with the site as a
 covariate; with ComBat estimated on controls and on all. Then new people of a site unseen in training, whose effect is

@@ -1,8 +1,8 @@
 """Altered model files and checkpoints: each is refused in one line, or gives finite numbers.
 
-    python benchmarks/hostile_models.py [--models 5000] [--checkpoints 500] [--subprocesses 50]
+    python -m benchmarks.hostile_models [--models 5000] [--checkpoints 500] [--subprocesses 50]
 
-Takes good models of every schema and kind and a good checkpoint (``hostile/``), alters each in one place (container,
+Takes good models of every kind and a good checkpoint (``hostile/``), alters each in one place (container,
 field of the metadata, values of an array), and runs ``rindices apply``, ``rindices model show`` and ``rindices model
 import``. Writes ``results/hostile_models.md``. A sample runs in the tests (``tests/model/test_hostile_models.py``).
 """
@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from hostile.alterations import Alteration
-from hostile.checkpoints import list_checkpoint_alterations
-from hostile.models import list_model_alterations
-from hostile.sources import ROOT, Source, make_checkpoint_source, make_model_sources
 from typer.testing import CliRunner
 
+from benchmarks.hostile.alterations import Alteration
+from benchmarks.hostile.checkpoints import list_checkpoint_alterations
+from benchmarks.hostile.models import list_model_alterations
+from benchmarks.hostile.sources import ROOT, Source, make_checkpoint_source, make_model_sources
 from rindices.cli.main import app
 from rindices.errors import RindicesError
 
@@ -58,7 +58,7 @@ def find_table_fault(path: Path) -> str:
     table = pd.read_csv(path, sep="\t", keep_default_na=False)
     if len(table) != 20:
         return f"{len(table)} people of 20"
-    columns = [name for name in table if name.startswith("r") or name == "novelty"]
+    columns = [name for name in table if name.startswith("r") or name == "unusual"]
     numbers = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
     return "" if columns and np.isfinite(numbers).all() else "numbers that are not finite"
 
@@ -185,7 +185,7 @@ def run_as_user(number: int) -> list[Outcome]:
 
 
 TEXT = """# Altered model files and checkpoints
-`python benchmarks/hostile_models.py`. Good files are altered in one place and read by `rindices apply` (models) and
+`python -m benchmarks.hostile_models`. Good files are altered in one place and read by `rindices apply` (models) and
 `rindices model import` (checkpoints); what can be read is also shown by `rindices model show`. A fault is a traceback,
 a warning of Python, a message of more than one line, a number that is not finite with exit 0, a person lost, a file
 written by a command that failed, or something executed.

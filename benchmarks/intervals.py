@@ -1,6 +1,6 @@
 """Coverage of 90 % intervals: simulated cohorts, recipe default, three patterns.
 
-``python benchmarks/intervals.py`` fits a model to each cohort and counts, among its patients and among those of a new
+``python -m benchmarks.intervals`` fits a model to each cohort and counts, among its patients and among those of a new
 cohort, how often r_low..r_high contains the true severity on the scale of R-indices: the R-index of the patients at the
 rank of the severity. ``--choose`` measures, on other cohorts, the coverage over a grid of the two constants of
 `rindices.model.intervals`.
@@ -14,9 +14,11 @@ import numpy as np
 from scipy.stats import norm
 
 import rindices as ri
+from benchmarks.suites.cases import STRESS_TASKS
+from benchmarks.suites.paper import PAPER_TASKS
 from rindices.experiments.simulate import SimulatedCohort
-from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS, TASKS
-from rindices.learners.subsampling import SUBSAMPLE_SHARE
+from rindices.experiments.tasks import TASKS
+from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 from rindices.model import intervals
 from rindices.selection.agreement import pattern_c_index
 
@@ -65,8 +67,8 @@ def measure_cohort(model: ri.FittedModel, simulated: SimulatedCohort) -> dict[st
 def compute_member_half_widths(model: ri.FittedModel, simulated: SimulatedCohort) -> np.ndarray:
     """Return the half widths (N, M) of intervals from the variance of members alone."""
     assert model.intervals is not None
-    values = model.preprocessing.transform(simulated.cohort)[simulated.cohort.is_patient]
-    return norm.ppf(0.95) * np.sqrt(model.intervals.members * model.infer_members(values).var(axis=0))
+    patients = simulated.cohort.take(simulated.cohort.is_patient)
+    return norm.ppf(0.95) * np.sqrt(model.intervals.members * model.infer_members(patients).var(axis=0))
 
 
 def run_tasks(tasks: list[str], cohorts: int, keep: Path | None, workers: int, out: Path) -> None:
@@ -87,7 +89,7 @@ def run_tasks(tasks: list[str], cohorts: int, keep: Path | None, workers: int, o
 def write_table(rows: list[dict], out: Path) -> None:
     lines = ["# Coverage of 90 % intervals", ""]
     lines += [
-        "Share of patients whose interval holds the true severity, rank-scaled. `python benchmarks/intervals.py`",
+        "Share of patients whose interval holds the true severity, rank-scaled. `python -m benchmarks.intervals`",
         "",
     ]
     head = ("its own patients", "new patients", "worst and best pattern", "members alone", "width / sd of the index")
@@ -109,7 +111,7 @@ def choose_constants(keep: Path | None, workers: int, out: Path) -> None:
     """Measure the coverage on the paper's tasks over a grid of the two constants."""
     models = {task: fit_or_load(task, CHOSEN_ON, keep, workers) for task in PAPER_TASKS}
     lines = ["# Where the two constants of the intervals come from", ""]
-    lines += ["Coverage of nominal 90 % on cohorts of seed 100. `python benchmarks/intervals.py --choose`", ""]
+    lines += ["Coverage of nominal 90 % on cohorts of seed 100. `python -m benchmarks.intervals --choose`", ""]
     lines += [f"| EXCESS | EXPRESSION | {' | '.join(PAPER_TASKS)} |", "|---" * (2 + len(PAPER_TASKS)) + "|"]
     for excess in (1.0, 1.1):
         for expression in (0.0, 0.05, 0.1, 0.15, 0.2):
@@ -124,14 +126,17 @@ def choose_constants(keep: Path | None, workers: int, out: Path) -> None:
 
 def recalibrate(model: ri.FittedModel, simulated: SimulatedCohort) -> list[float]:
     """Return the coverage with the current constants."""
-    values, patient = model.preprocessing.transform(simulated.cohort), simulated.cohort.is_patient
-    calibrated = intervals.calibrate_intervals(
-        model.infer, model.heads[0], model.patterns, values[~patient], values[patient], SUBSAMPLE_SHARE, seed=0
+    controls, patients = (
+        simulated.cohort.take(mask) for mask in (simulated.cohort.is_control, simulated.cohort.is_patient)
     )
-    members = model.infer_members(values[patient])
-    return compute_coverage(
-        simulated.truth, members.mean(axis=0), *calibrated.compute_bounds(members.mean(axis=0), members.var(axis=0))
-    )
+    members = [
+        intervals.MemberControls(head, order, pipeline.transform(controls))
+        for head, order, pipeline in zip(model.heads, model.orders, model.pipelines, strict=True)
+    ]
+    inferred = model.infer_members(patients)
+    mean, variance = inferred.mean(axis=0), inferred.var(axis=0)
+    calibrated = intervals.calibrate_intervals(members, model.patterns, mean, SUBSAMPLE_SHARE, seed=0)
+    return compute_coverage(simulated.truth, mean, *calibrated.compute_bounds(mean, variance))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Learning curve of recipe paper on the basic task: accuracy of each member over training steps.
 
-Usage: ``python benchmarks/learning_curve.py [--steps 45000] [--members 5] [--rate 8e-4]``
+Usage: ``python -m benchmarks.learning_curve [--steps 45000] [--members 5] [--rate 8e-4]``
 
 Writes ``results/learning_curve.json`` and ``.png``. The learning rate is that of the authors' package; stopping
 is off.
@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from rindices.experiments.paper import SURREAL_GAN_SCORES
-from rindices.experiments.suites import get_suite_tasks
-from rindices.learners.surreal import networks
-from rindices.learners.surreal.ensemble_training import extract_head
-from rindices.learners.surreal.recipe import get_recipe
-from rindices.learners.surreal.train import train_stack
-from rindices.learners.surreal.training_state import TrainingPlan, make_training_state
+from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.paper import SURREAL_GAN_SCORES
+from rindices.learners.gan import networks
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.state import make_training_state
+from rindices.learners.gan.train import extract_head, train_stack
 from rindices.selection.agreement import members_agreement, pattern_c_index
 
 
@@ -44,7 +43,7 @@ def main() -> None:
     torch.set_num_threads(1)
     case = get_suite_tasks("paper")[options.task](options.seed)
     x, y = (torch.as_tensor(case.X[case.y == label], dtype=torch.float32) for label in (0, 1))
-    recipe = get_recipe("paper", learning_rate=options.rate, min_steps=10**7, max_steps=10**7)
+    recipe = Recipe().replace(learning_rate=options.rate, min_steps=10**7, max_steps=10**7)
     plan = TrainingPlan(case.truth.shape[1], recipe, seed=options.seed, members=tuple(range(options.members)))
     state = make_training_state(plan.members, plan, x, y)
     curve: list[dict[str, Any]] = []

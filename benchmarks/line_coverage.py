@@ -1,6 +1,6 @@
 """Line coverage of the tests, by package.
 
-Usage: ``python benchmarks/line_coverage.py [--jobs 2] [pytest arguments]``
+Usage: ``python -m benchmarks.line_coverage [--jobs 2] [pytest arguments]``
 
 Runs the tests of CI and writes ``results/coverage.md``. Subprocesses of tests are included. Whether tests check the
 lines that they run is measured by ``mutants.py``. ``nox -s coverage`` runs this script.
@@ -62,7 +62,9 @@ def format_page(modules: dict[str, tuple[int, int]], summary: str) -> str:
     packages: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for name, counts in modules.items():
         packages[name.rsplit("/", 1)[0] if "/" in name else "(top)"].append(counts)
-    text = ["# Line coverage", f"Written by `python benchmarks/line_coverage.py` ({summary}).", ""]
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, text=True).strip()
+    written = f"Written by `python -m benchmarks.line_coverage` at commit {commit} ({summary})."
+    text = ["# Line coverage", written, ""]
     text += ["| package | lines | run by tests |", "|---|---|---|"]
     for name, counts in [*sorted(packages.items()), ("**all**", list(modules.values()))]:
         text.append(f"| {name} | {sum(lines for lines, _ in counts):,} | {compute_percentage(counts):.1f} % |")

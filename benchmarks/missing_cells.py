@@ -1,6 +1,6 @@
 """Missing cells and regions: accuracy, coverage and cost, compared with leaving people out and with mean imputation.
 
-Usage: ``python benchmarks/missing_cells.py [--cohorts 3] [--part accuracy | apply | cost]``. Task basic, adjusted for
+Usage: ``python -m benchmarks.missing_cells [--cohorts 3] [--part accuracy | apply | cost]``. Task basic, adjusted for
 age, sex and head size, recipe default with three patterns and five members, seeds 0 and up. Cells are removed at random
 (2, 10, 30 %), or a third of the people lack a lobe (28 neighbouring regions of 139). ``apply``: the model of the
 complete table is applied to a new cohort without 10, 30 or 60 regions. ``cost``: processor seconds of `rindices.fit`
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from intervals import compute_coverage
 
 import rindices as ri
+from benchmarks.intervals import compute_coverage
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import Cohort
@@ -129,7 +129,7 @@ PARTS = {
 
 def format_tables(rows: list[dict[str, Any]]) -> str:
     """Return all tables in markdown."""
-    lines = ["# Missing cells and regions", "`python benchmarks/missing_cells.py`", ""]
+    lines = ["# Missing cells and regions", "`python -m benchmarks.missing_cells`", ""]
     lines += ["Fits with missing cells: pattern C-index of the patients, means over cohorts, and its difference from "]
     lines += ["complete tables of the same cohorts.", ""]
     titles = ("likelihood of measured cells", "mean imputation", "people left out: in the others", "coverage")

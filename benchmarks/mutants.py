@@ -1,6 +1,6 @@
 """Mutation testing of the modules that compute results.
 
-Usage: ``python benchmarks/mutants.py [--only selection/choose.py ...] [--survivors] [--jobs 2]``
+Usage: ``python -m benchmarks.mutants [--only selection/choose.py ...] [--survivors] [--jobs 2]``
 
 Cosmic-ray lists every small change of a module (another operator, another number, a loop left out). A fixed sample, at
 most one per position, is tested in a copy of the project, each mutant against the tests of its module. Settings, and a
@@ -208,7 +208,7 @@ def make_mutant_name(module: str, new: str) -> str:
 def format_page(mutants: list[MutantRecord]) -> str:
     """Return the results as Markdown."""
     verdicts = {verdict["mutant"]: verdict["says"] for verdict in SETTINGS.get("verdicts", [])}
-    text = ["# Mutants", "Written by `python benchmarks/mutants.py`; settings and verdicts in `mutants.toml`.", ""]
+    text = ["# Mutants", "Written by `python -m benchmarks.mutants`; settings and verdicts in `mutants.toml`.", ""]
     text += [INTRODUCTION, ""]
     text += ["| module | tried | killed | of these by a test written for it | survived |", "|---|---|---|---|---|"]
     rows = [*dict.fromkeys(mutant["module"] for mutant in mutants), None]

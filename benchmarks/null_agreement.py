@@ -1,10 +1,9 @@
 """Agreement of members on cohorts with and without disease, from which the threshold of selection follows.
 
-Usage: ``python benchmarks/null_agreement.py [--cohorts 2] [--recipes default contrastive]``
+Usage: ``python -m benchmarks.null_agreement [--cohorts 2] [--recipes default contrastive]``
 
 Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, three sizes;
-the agreement of disjoint halves and of members that share people. Members of recipe default stay at their start, as
-nearly all do. Writes ``results/null_agreement.md``.
+the agreement of disjoint halves and of members that share people. Writes ``results/null_agreement.md``.
 """
 
 import argparse
@@ -19,8 +18,7 @@ from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.ensemble import fit_linear_members
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import get_recipe
+from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import members_agreement
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoint, choose_grid_point
@@ -28,17 +26,15 @@ from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoi
 SIZES = ((80, 100), (150, 200), (492, 900))
 WIDTHS = (1, 2, 3, 5)
 MEMBERS = 4
-AT_START = get_recipe("default", start_steps=1, held_steps=1, max_steps=1, check_every=1)
 
 
 def measure_agreement(kind: str, task: str, size: tuple[int, int], width: int, seed: int) -> tuple[float, float, bool]:
     """Return the agreement of disjoint halves, among members that share people, and whether it counts as stable."""
     cohort = simulate_cohort(replace(TASKS[task], n_controls=size[0], n_patients=size[1]), seed).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    if kind == "contrastive":
-        members = fit_linear_members(PreparedPeople(X, y), width, range(MEMBERS), seed)
-    else:
-        members = train_surreal_members(PreparedPeople(X, y), width, range(MEMBERS), seed, AT_START)
+    people = PreparedPeople(X, y).deal_to_members(range(MEMBERS), seed)
+    fit = fit_linear_members if kind == "contrastive" else fit_trajectory_members
+    members = fit(people, width, range(MEMBERS), seed)
     indices = np.stack([member.head.infer(X[y == 1]) for member in members])
     evidence = np.array([member.evidence for member in members])
     choice = choose_grid_point([Candidate(GridPoint(width), indices, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)

@@ -1,6 +1,6 @@
 """Which number of patterns `fit` ends with, where it is left to choose.
 
-Usage: ``python benchmarks/number_choice.py [--cohorts 10] [--workers 2]``. Task basic with 1, 2, 3 and 5 patterns that
+Usage: ``python -m benchmarks.number_choice [--cohorts 10] [--workers 2]``. Task basic with 1, 2, 3 and 5 patterns that
 take 30 % or 20 % of a region, adjusted for age, sex and head size; and patients who are all alike. Recipe contrastive,
 six members, seeds 3000 and up, which no choice was made on. Writes ``results/number_choice.json`` and ``.md``.
 """
@@ -15,8 +15,8 @@ from typing import Any
 from joblib import Parallel, delayed
 
 import rindices as ri
+from benchmarks.suites.trust_cohorts import PATTERN_COUNTS, make_pattern_task, simulate_alike_cohort
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.trust_cohorts import PATTERN_COUNTS, make_pattern_task, simulate_alike_cohort
 
 OUT = Path(__file__).parent / "results" / "number_choice.json"
 FIRST_SEED = 3000
@@ -43,7 +43,7 @@ def fit_one(rate: float, true: int, seed: int) -> dict[str, Any]:
 
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the table in markdown."""
-    lines = ["# What `fit` ends with", "`python benchmarks/number_choice.py`", ""]
+    lines = ["# What `fit` ends with", "`python -m benchmarks.number_choice`", ""]
     lines += [
         "| share lost | true patterns | right by the test | right in the end | ends with |",
         "|---|---|---|---|---|",

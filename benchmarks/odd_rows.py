@@ -1,6 +1,6 @@
 """Oddities in a large table: ``rindices apply`` reads each as it is meant or names it, in the time of a clean table.
 
-    python benchmarks/odd_rows.py [--rows 2000000] [--oddities 1000] [--folder FOLDER] [--out FILE]
+    python -m benchmarks.odd_rows [--rows 2000000] [--oddities 1000] [--folder FOLDER] [--out FILE]
 
 Writes a csv file of 20 regions (0.3 GB for two million people) and plants oddities in random lines: quotation marks,
 line breaks, repeated people, encodings, control characters, missing and superfluous cells. Three versions are applied:
@@ -231,7 +231,7 @@ def compare_people(out: Path, clean_out: Path, oddities: list[Oddity], rows: lis
 
 
 TEXT = """# Oddities in a large table
-`python benchmarks/odd_rows.py --rows {rows} --oddities {oddities}`. A csv file of {rows:,} people with {regions}
+`python -m benchmarks.odd_rows --rows {rows} --oddities {oddities}`. A csv file of {rows:,} people with {regions}
 regions; one process. {readable:,} oddities that can be read and {refused:,} that must be named, in random lines.
 
 | file | exit code | people out | errors | oddities named | processor seconds | of the clean file |

@@ -1,6 +1,6 @@
 """Largest difference between exported graphs and apply, in onnxruntime and in onnxruntime-web under Node.
 
-    python benchmarks/onnx_equality.py [--modules NODE_MODULES]
+    python -m benchmarks.onnx_equality [--modules NODE_MODULES]
 
 Exports a model of the default recipe, a contrastive one and, if the shared data are available, the two published ones
 (tests compare the networks of recipe paper with apply), runs each graph on simulated people in both runtimes, and
@@ -68,8 +68,8 @@ def compute_difference(outputs: dict[str, np.ndarray], applied: pd.DataFrame, n_
         for output, end in ends.items()
         if output in outputs
     ]
-    if "novelty" in outputs:
-        differences.append(np.abs(outputs["novelty"][:, 0] - applied["novelty"].to_numpy()).max())
+    if "unusual" in outputs:
+        differences.append(np.abs(outputs["unusual"][:, 0] - applied["unusual"].to_numpy()).max())
     return float(max(differences))
 
 
@@ -102,7 +102,7 @@ def main() -> None:
     note = f"Largest difference of any output from what `apply` gives, over {len(new)} people. Asked for: 1e-5."
     lines = [
         "# Exported graphs against apply",
-        f"`python benchmarks/onnx_equality.py`. {note}",
+        f"`python -m benchmarks.onnx_equality`. {note}",
         "",
         head,
         "|---|---|---|---|",

@@ -1,6 +1,6 @@
 """Outcomes: false positives of Cox and logistic regression, and held-out concordance of R-indices and raw regions.
 
-    python benchmarks/outcomes.py [--nulls 1000] [--cohorts 3]
+    python -m benchmarks.outcomes [--nulls 1000] [--cohorts 3]
 
 Results: ``results/outcomes.md``, ``.json``.
 """
@@ -81,7 +81,7 @@ def main() -> None:
     (RESULTS / "outcomes.json").write_text(
         json.dumps({"nulls": nulls, "concordance": concordance, "means": means}, indent=1) + "\n"
     )
-    text = ["# Outcomes", "", "`python benchmarks/outcomes.py`", "", "## False positives", "", *format_rows(nulls)]
+    text = ["# Outcomes", "", "`python -m benchmarks.outcomes`", "", "## False positives", "", *format_rows(nulls)]
     text += ["## Concordance on held-out people, mean of cohorts", ""]
     text += ["R-indices come from a model of as many other people with the same disease.", "", *format_rows(means)]
     text += ["## Each cohort", "", *format_rows(concordance)]

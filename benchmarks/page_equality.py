@@ -1,6 +1,6 @@
 """Largest difference between the exported page, in a headless Chromium, and ``rindices apply``.
 
-    python benchmarks/page_equality.py
+    python -m benchmarks.page_equality
 
 Fits models of every shape of the default recipe and one of the mean difference, writes a table of 1,000 new people of
 whom a quarter lack regions and some are unlike the training people, applies each model with the command and with its
@@ -10,7 +10,6 @@ measured again.
 
 import json
 import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scripts.chromium import Browser
 
 import rindices as ri
 from rindices.experiments.tasks import TASKS
@@ -25,8 +25,6 @@ from rindices.model.export_page import export_page
 from rindices.tables.cohort import Cohort
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-from scripts.chromium import Browser  # noqa: E402
 
 OUT = HERE / "results" / "page_equality.json"
 N_PEOPLE, TRAINING_SEED, NEW_SEED = 1_000, 0, 9
@@ -85,7 +83,7 @@ def compare(model: ri.FittedModel, folder: Path) -> dict[str, Any]:
         "novel": int(applied["novel"].sum()),
         "r_indices": float(np.abs(page[names] - applied[names]).to_numpy().max()),
         "intervals": float(np.abs(page[ends] - applied[ends]).to_numpy().max()),
-        "novelty": float(np.abs(page["novelty"] - applied["novelty"]).max()),
+        "unusual": float(np.abs(page["unusual"] - applied["unusual"]).max()),
         "other_reasons": int((page["novel_because"] != applied["novel_because"]).sum()),
         "requests": len(requests),
         "megabytes": (folder / "model.html").stat().st_size / 1e6,
@@ -98,15 +96,15 @@ def format_table(results: dict[str, Any]) -> str:
         f"Largest difference over {N_PEOPLE:,} new people with 139 regions, of whom a quarter lack 1 to 39 regions. "
         "The page was opened as a file in a headless Chromium; its results are the TSV file that it saves.",
         "",
-        "| model | people | novel | R-indices | intervals | novelty | other reasons | requests | page (MB) |",
+        "| model | people | novel | R-indices | intervals | unusual | other reasons | requests | page (MB) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for kind, row in results.items():
-        numbers = f"{row['r_indices']:.1e} | {row['intervals']:.1e} | {row['novelty']:.1e} | {row['other_reasons']}"
+        numbers = f"{row['r_indices']:.1e} | {row['intervals']:.1e} | {row['unusual']:.1e} | {row['other_reasons']}"
         lines.append(
             f"| {kind} | {row['people']:,} | {row['novel']} | {numbers} | {row['requests']} | {row['megabytes']:.1f} |"
         )
-    return "\n".join([*lines, "", "Written by `python benchmarks/page_equality.py`.", ""])
+    return "\n".join([*lines, "", "Written by `python -m benchmarks.page_equality`.", ""])
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """What the likelihood of held-out people says about real patients: number and shape of patterns.
 
-Usage: ``python benchmarks/patients_likelihood.py [--data ../shared/data/patients]``. Tables psychosis and autism, 1 to
+Usage: ``python -m benchmarks.patients_likelihood [--data ../shared/data/patients]``. Tables psychosis and autism, 1 to
 3 patterns, straight and curved, ten members that each see four fifths of the people. Also 0 patterns: all patients
 differ from controls by the same shift. Writes ``results/patients_likelihood.md``.
 """
@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from rindices.experiments.patients import list_patient_tables
+from benchmarks.suites.patients import list_patient_tables
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.normal_variation import estimate_covariance
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.subsampling import SUBSAMPLE_SHARE, draw_subsample
 from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.preprocess.pipeline import Preprocessing
 
@@ -27,8 +26,8 @@ def compute_mean_shift_likelihoods(people: PreparedPeople) -> np.ndarray:
     """Return the likelihood (S,) of held-out patients, if all patients differ from controls by the same shift."""
     shifts = initialise_contrastive_head(people.X, people.y == 1, 1, straighten=True).prepare(people.X)
     values = []
-    for number in range(MEMBERS):
-        subsample = draw_subsample(people.y, SUBSAMPLE_SHARE, np.random.default_rng([SEED, number]))
+    for each in people.deal_to_members(range(MEMBERS), SEED):
+        subsample = each.subsample
         seen, unseen = shifts[subsample.seen], shifts[subsample.unseen][people.y[subsample.unseen] == 1]
         patient = people.y[subsample.seen] == 1
         mean = seen[patient].mean(axis=0)
@@ -42,7 +41,8 @@ def measure(people: PreparedPeople) -> dict[str, np.ndarray]:
     """Return the likelihoods (S,) of held-out patients by model."""
     results = {"0, the same shift for all": compute_mean_shift_likelihoods(people)}
     for n_patterns in NUMBERS:
-        members = fit_trajectory_members(people, n_patterns, range(MEMBERS), SEED, evidence=False)
+        dealt = people.deal_to_members(range(MEMBERS), SEED)
+        members = fit_trajectory_members(dealt, n_patterns, range(MEMBERS), SEED, evidence=False)
         held_out = [member.held_out for member in members if member.held_out is not None]
         results[f"{n_patterns}, straight"] = np.array([each.straight for each in held_out], dtype=float)
         results[f"{n_patterns}, curved"] = np.array([each.curved for each in held_out], dtype=float)
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data/patients"))
     options = parser.parse_args()
     tables = list_patient_tables(options.data)
-    lines = ["# Held-out likelihood on real patients", "`python benchmarks/patients_likelihood.py`", ""]
+    lines = ["# Held-out likelihood on real patients", "`python -m benchmarks.patients_likelihood`", ""]
     lines += ["Mean log-likelihood of patients that members have not seen, and its distance from the best model with"]
     lines += ["the standard error over ten members.", ""]
     lines += ["| table | patterns | log-likelihood | below the best |", "|---|---|---|---|"]

@@ -1,6 +1,6 @@
 """Maps of the difference between patients and controls in the tables of ``docs/patients.md``.
 
-Usage: ``python benchmarks/patients_maps.py [--data ../shared/data/patients]``. Cohen's d of each region, adjusted as in
+Usage: ``python -m benchmarks.patients_maps [--data ../shared/data/patients]``. Cohen's d of each region, adjusted as in
 a study (`rindices.study.group_tests`). Writes ``docs/patients_maps.png`` and ``results/patients_effects.md``.
 """
 
@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from PIL import Image
 
-from rindices.experiments.patients import list_patient_tables
+from benchmarks.suites.patients import list_patient_tables
 from rindices.report import brain
 from rindices.report.region_names import label_regions
 from rindices.study.group_tests import run_group_tests
@@ -69,7 +69,7 @@ def draw_maps(effects: dict[str, pd.DataFrame]) -> None:
 
 def format_table(effects: dict[str, pd.DataFrame]) -> str:
     """Return the largest effects of each table as Markdown."""
-    lines = ["# Largest differences between patients and controls", "`python benchmarks/patients_maps.py`", ""]
+    lines = ["# Largest differences between patients and controls", "`python -m benchmarks.patients_maps`", ""]
     lines += ["| table | region | Cohen's d | 95 % interval |", "|---|---|---|---|"]
     for name, frame in effects.items():
         labels = label_regions(tuple(frame["region"]))

@@ -1,6 +1,6 @@
 """How often a difference is reported in real tables whose labels were exchanged.
 
-Usage: ``python benchmarks/patients_null.py [--draws 200] [--data ../shared/data/patients] [--workers 2]``
+Usage: ``python -m benchmarks.patients_null [--draws 200] [--data ../shared/data/patients] [--workers 2]``
 
 Labels are exchanged at random within each site, so the patients of a draw are no patients. A test at the level 0.05 may
 report a difference in about 5 % of the draws. The seeds of the draws (5000 and up) were used for no choice. Also writes
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from rindices.experiments.patients import list_patient_tables
+from benchmarks.suites.patients import list_patient_tables
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.tables.cohort import GROUP, SITE, Cohort
 
@@ -66,7 +66,7 @@ def format_table(results: dict[str, Any]) -> str:
     """Return the table in markdown."""
     lines = [
         "# Real tables, with true labels and with exchanged ones",
-        "`python benchmarks/patients_null.py`; level 0.05.",
+        "`python -m benchmarks.patients_null`; level 0.05.",
         "",
         "| table | controls + patients | regions | p, true labels | finding | smallest detectable d | draws "
         "| difference reported | patterns reported |",

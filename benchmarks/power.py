@@ -1,6 +1,6 @@
 """Accuracy that ``rindices power`` predicts, compared with the benchmark, at three sizes.
 
-Usage: ``python benchmarks/power.py [--cohorts 10] [--workers -1]``
+Usage: ``python -m benchmarks.power [--cohorts 10] [--workers -1]``
 
 Runs ``power`` on the sizes of the tasks tiny, small and basic, with other cohorts, and compares its accuracy with the
 committed results of the suites stress and paper (learner contrastive). Writes

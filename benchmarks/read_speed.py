@@ -1,6 +1,6 @@
 """Speed of reading and validating a table against plain pandas.
 
-Usage: ``python benchmarks/read_speed.py [--people 100000] [--out benchmarks/results/read_speed.json]``
+Usage: ``python -m benchmarks.read_speed [--people 100000] [--out benchmarks/results/read_speed.json]``
 
 Writes a CSV of MUSE volumes, then times ``pandas.read_csv`` and ``read_cohort`` of the same file alternately and takes
 the best of each, so that other load on the machine affects both.

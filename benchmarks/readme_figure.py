@@ -2,17 +2,17 @@
 
 The published training is included at full length.
 
-Usage: ``python benchmarks/readme_figure.py``, after ``benchmarks/accuracy`` and ``benchmarks/paper/full_length.py``.
+Usage: ``python -m benchmarks.readme_figure``, after ``benchmarks/accuracy`` and ``benchmarks/paper/full_length.py``.
 """
 
 import json
 from pathlib import Path
 
-from rindices.experiments.benchmark import BenchmarkResult
-from rindices.experiments.figures import plot_benchmark
+from benchmarks.suites.benchmark import BenchmarkResult
+from benchmarks.suites.figures import plot_benchmark
 
 HERE = Path(__file__).parent
-SHOWN = ("surreal", "surreal-paper", "contrastive", "nmf", "opnmf", "fa", "lda", "dnmf", "linear")
+SHOWN = ("surreal-paper", "contrastive", "nmf", "opnmf", "fa", "lda", "dnmf", "linear")
 SHOWN_ORTHOGONALITY = 0.2
 
 

@@ -1,6 +1,6 @@
 """What a reference population adds in small studies, and what a wrong one costs.
 
-    python benchmarks/reference.py [--cuts 20] [--data ../shared/data] [--workers 2]
+    python -m benchmarks.reference [--cuts 20] [--data ../shared/data] [--workers 2]
 
 Each cut takes 140 healthy people of a few sites of ``fcon1000``. Three fifths of them get three simulated patterns
 (rates 0.2 and 0.3), and the people of all other sites are the reference. The same study is fitted without a reference,
@@ -60,7 +60,8 @@ def measure_cut(healthy: Cohort, rate: float, seed: int) -> dict[str, Any]:
     order = rng.permutation(len(right))
     row: dict[str, Any] = {"rate": rate, "seed": seed, "people": reference.people, "sites": reference.sites}
     for kind, used in zip(KINDS, (None, right, right[np.ix_(order, order)]), strict=True):
-        members = fit_linear_members(PreparedPeople(X, y, used), PATTERNS, range(MEMBERS), seed, False, ContrastiveICA)
+        people = PreparedPeople(X, y, used).deal_to_members(range(MEMBERS), seed)
+        members = fit_linear_members(people, PATTERNS, range(MEMBERS), seed, False, ContrastiveICA)
         indices = np.stack([member.head.infer(X[y == 1]) for member in members])
         _, agreeing, orders = find_agreeing_members(indices)
         aligned = [indices[k][:, list(order)] for k, order in zip(agreeing, orders, strict=True)]
@@ -74,7 +75,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the result as Markdown."""
     lines = [
         "# A reference population in small studies",
-        "`python benchmarks/reference.py`: 56 controls and 84 patients of a few sites of fcon1000 with three simulated",
+        "`python -m benchmarks.reference`: 56 controls and 84 patients of a few sites of fcon1000 with three simulated",
         f"patterns, contrastive learner, {MEMBERS} members; the other sites are the reference. Mean c-index, and the",
         "standard error of the difference to no reference.",
         "",

@@ -1,6 +1,6 @@
 """Size and speed of reports with many people, in a headless Chromium.
 
-    python benchmarks/report_scale.py [--people 50000] [--patterns 3 5]
+    python -m benchmarks.report_scale [--people 50000] [--patterns 3 5]
 
 Fits a study, replaces its people by simulated ones, writes the report that may be passed on and the one with ids, and
 measures in the browser: the time from the start of loading to the first paint and until all controls work, and the
@@ -13,19 +13,18 @@ which does not depend on what else the machine does, and in wall-clock time. No 
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from scripts.chromium import Browser, Tab
 
 import rindices as ri
 from rindices.experiments.tasks import make_task_with_patterns
 from rindices.study.outputs import write_study
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-from scripts.chromium import Browser, Tab  # noqa: E402
 
 OUT = HERE / "results" / "report_scale.json"
 REPEATS = 5
@@ -56,9 +55,9 @@ def write_reports(folder: Path, people: int, patterns: int) -> dict[str, Path]:
     if (folder / "model.safetensors").is_file():
         return {"passed on": ri.write_report(folder), "with ids": ri.write_report(folder, with_ids=True)}
     task = make_task_with_patterns(patterns)
-    model = ri.fit(ri.simulate_cohort(task, seed=0).cohort, patterns, members=3, workers=1, out=folder)
+    model = ri.fit(ri.simulate_cohort(task, seed=0).cohort, patterns, members=3, workers=1, out=folder, with_ids=True)
     many = replace(task, n_controls=people * 2 // 5, n_patients=people - people * 2 // 5)
-    write_study(folder, model, ri.simulate_cohort(many, seed=1).cohort, [])
+    write_study(folder, model, ri.simulate_cohort(many, seed=1).cohort, [], with_ids=True)
     return {"passed on": ri.write_report(folder), "with ids": ri.write_report(folder, with_ids=True)}
 
 
@@ -127,7 +126,7 @@ def format_table(results: dict[str, Any]) -> str:
             sizes = f"{page['megabytes']:.1f} | {page['first_paint_ms']:.0f} | {page['ready_ms']:.0f}"
             row = f"{entry['people']:,} | {entry['patterns']} | {name} | {sizes} | {' | '.join(times)}"
             lines.append(f"| {row} | {len(page['requests'])} |")
-    return "\n".join([*lines, "", "Written by `python benchmarks/report_scale.py`.", ""])
+    return "\n".join([*lines, "", "Written by `python -m benchmarks.report_scale`.", ""])
 
 
 def format_times(times: dict[str, float] | None) -> str:

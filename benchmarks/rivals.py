@@ -1,6 +1,6 @@
 """Accuracy, processor time and memory of all methods on the same people.
 
-    python benchmarks/rivals.py [--cohorts 3] [--splits 2] [--suites paper,stress,patients] [--learners ...]
+    python -m benchmarks.rivals [--cohorts 3] [--splits 2] [--suites paper,stress,patients] [--learners ...]
 
 The suites paper and stress are adjusted for age, sex and head size, as users do; the suite patients needs the tables of
 real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages that are not dependencies of the project are measured
@@ -21,20 +21,20 @@ from typing import Any
 
 import numpy as np
 
-from rindices.experiments import patient_suite
-from rindices.experiments.benchmark import BenchmarkPlan, BenchmarkResult, results_to_json, run_benchmark
-from rindices.experiments.suites import get_suite_tasks
+from benchmarks.suites import patient_suite
+from benchmarks.suites.benchmark import BenchmarkPlan, BenchmarkResult, results_to_json
+from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.runner import run_jobs
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "rivals"
 DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data"))
-OURS = ("trajectory", "surreal", "contrastive")
+OURS = ("trajectory", "contrastive")
 RIVALS = ("deviation-nmf", "normative-ica", "normative-pca", "cpca", "cvae", "nmf", "opnmf", "fa", "lda", "dnmf")
-LEARNERS = ("oracle", "contrastive", *RIVALS, "cpca-bound", "trajectory", "surreal")
+LEARNERS = ("oracle", "contrastive", *RIVALS, "cpca-bound", "trajectory")
 LABELS = {
     "oracle": "theoretical limit",
     "trajectory": "rindices, default",
-    "surreal": "rindices, adversarial",
     "contrastive": "rindices, contrastive",
     "deviation-nmf": "CCL-NMF, one visit",
     "normative-ica": "normative ICA",
@@ -82,7 +82,7 @@ def run_simulated(suite: str, learners: Sequence[str], cohorts: int, workers: in
     results: list[BenchmarkResult] = []
     for n_cohorts in range(1, cohorts + 1):
         plan = BenchmarkPlan(suite, tuple(learners), n_cohorts, folds=0, adjusted=True)
-        results = run_benchmark(plan, OUT / suite / "runs", workers, print_progress)
+        results = run_jobs(plan.jobs(), OUT / suite / "runs", workers, print_progress)
         write_results(suite, results_to_json(results), format_table([*results, *read_packages(suite)]))
 
 
@@ -90,7 +90,7 @@ def run_patients(tables: Sequence[str], splits: int, workers: int) -> None:
     """Measure all methods on real patients, split by split, and write the table."""
     for n_splits in range(1, splits + 1):
         trials = patient_suite.list_patient_trials(DATA / "patients", n_splits, tables)
-        results = patient_suite.run_patient_suite(trials, OUT / "patients" / "runs", workers, print_progress)
+        results = run_jobs(trials, OUT / "patients" / "runs", workers, print_progress)
         write_results(
             "patients", patient_suite.results_to_json(results), patient_suite.format_markdown(results, costs=True)
         )
@@ -115,7 +115,7 @@ def read_upstream(suite: str) -> list[BenchmarkResult]:
 def write_results(suite: str, values: dict[str, Any], table: str) -> None:
     """Write ``results.json`` and ``table.md`` with the command and the commit."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
-    origin = {"command": shlex.join(["python", "benchmarks/rivals.py", *sys.argv[1:]]), "commit": commit.strip()}
+    origin = {"command": shlex.join(["python", "-m", "benchmarks.rivals", *sys.argv[1:]]), "commit": commit.strip()}
     folder = OUT / suite
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(origin | values, indent=1) + "\n", "utf-8")

@@ -1,6 +1,6 @@
 """Draw the figure of README: accuracy of all methods against their processor time, and the theoretical limit.
 
-Usage: ``python benchmarks/rivals_figure.py``, after the scripts whose results it shows (``rivals.py``). Reads their
+Usage: ``python -m benchmarks.rivals_figure``, after the scripts whose results it shows (``rivals.py``). Reads their
 committed results on the paper's tasks and writes ``results/rivals/figure.png``. Packages that were run on some of the
 tasks only are placed at the same distance below the limit as on these tasks.
 """
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from rivals import LABELS, OURS, OUT, average_by_task, group_by_learner, read_packages
 
-from rindices.experiments.benchmark import BenchmarkResult
+from benchmarks.rivals import LABELS, OURS, OUT, average_by_task, group_by_learner, read_packages
+from benchmarks.suites.benchmark import BenchmarkResult
 
 HIDDEN = ("oracle", "cpca-bound")  # both use the truth
 COLOURS = {True: "#0072B2", False: "#767676"}

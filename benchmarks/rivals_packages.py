@@ -1,7 +1,7 @@
 """Accuracy, processor time and memory of packages of others, on the people of ``rivals.py``.
 
-    python benchmarks/rivals_packages.py --python ENVIRONMENT/bin/python --methods hydra --tasks tiny,small,basic,mild
-    python benchmarks/rivals_packages.py --python ENVIRONMENT/bin/python --methods sustain --tasks small --regions 12
+    python -m benchmarks.rivals_packages --python ENVIRONMENT/bin/python --methods hydra --tasks tiny,small,basic,mild
+    python -m benchmarks.rivals_packages --python ENVIRONMENT/bin/python --methods sustain --tasks small --regions 12
 
 The packages are no dependencies of the project. They are installed into an environment of their own, whose interpreter
 is given: ``mlni`` 0.1.5.1 (HYDRA; it imports torchvision, but HYDRA does not use it), ``SmileGAN`` 0.1.4 without its
@@ -59,7 +59,7 @@ def main() -> None:
 
 def measure_method(options: argparse.Namespace, method: str, task: str, seed: int) -> None:
     """Measure one method on one cohort, unless it is done, and add it to the results."""
-    from rindices.experiments.tasks import PAPER_TASKS
+    from benchmarks.suites.paper import PAPER_TASKS
     from rindices.selection.agreement import pattern_c_index
 
     rows = json.loads(OUT.read_text("utf-8"))["results"] if OUT.is_file() else []
@@ -197,7 +197,7 @@ def fit_rindices(
     z: FloatArray, patient: FloatArray, n_patterns: int, seed: int, folder: str, epochs: int
 ) -> FloatArray:
     """Return the R-indices of the default learner."""
-    from rindices.experiments.entrants import get_entrant
+    from benchmarks.suites.entrants import get_entrant
 
     make = get_entrant("trajectory").make
     assert make is not None

@@ -1,6 +1,6 @@
 """Write ``docs/scale.md``: the cost of a study at any size, from committed measurements.
 
-    python benchmarks/scale.py
+    python -m benchmarks.scale
 
 Fills ``scale_template.md`` from ``results/step_scaling.json``, ``engine_overhead.json``, ``engine_speedup.json`` and
 ``apply_scale.json``, and counts the tensor operations of a training step. Assumed numbers are constants below, and
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rindices.learners.surreal import step
-from rindices.learners.surreal.recipe import DEFAULT_RECIPE
+from benchmarks.step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make_state
+from rindices.learners.gan import train
 from rindices.study.engines.base import MAX_RETRIES
 from rindices.study.plan import STACK_SIZE
 
@@ -80,9 +79,9 @@ def count_operations() -> int:
     """Return the number of tensor operations of one step, which does not depend on the size of the stack."""
     group = make_state(**(BASE | {"members": STACK_SIZE}))
     group.batches.fill(group.work.people, group.stack.streams)
-    step.take_step(group.stack, group.work)
+    train.take_step(group.stack, group.work)
     with _OperationCounter() as counted:
-        step.take_step(group.stack, group.work)
+        train.take_step(group.stack, group.work)
     return counted.number
 
 
@@ -154,7 +153,6 @@ def format_page() -> str:
         "members": STUDY_MEMBERS,
         "sets": STUDY_MEMBERS // STACK_SIZE,
         "steps": STUDY_STEPS,
-        "default_steps": DEFAULT_RECIPE.max_steps,
         "retries": MAX_RETRIES,
         "wide": REGIONS[1],
         "most": PEOPLE[-1],

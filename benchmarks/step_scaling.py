@@ -1,6 +1,6 @@
 """Growth of the cost of a training step with people, regions, patterns and members.
 
-    python benchmarks/step_scaling.py
+    python -m benchmarks.step_scaling
 
 Seconds per step of one stack (processor time, one thread, minimum of several), the memory of its weights, moments and
 buffers, and the exponent of each growth. Writes ``results/step_scaling.json``, ``.md`` (with the cost of studies) and
@@ -22,9 +22,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from rindices.learners.surreal import step
-from rindices.learners.surreal.recipe import get_recipe
-from rindices.learners.surreal.training_state import TrainingPlan, TrainingState, make_training_state
+from rindices.learners.gan import train
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.state import TrainingState, make_training_state
 
 BASE = {"people": 1392, "regions": 139, "patterns": 3, "members": 1, "cap": None}
 STUDY_MEMBERS, STUDY_STEPS = 150, 100_000
@@ -42,7 +42,7 @@ def make_state(people: int, regions: int, patterns: int, members: int, cap: int 
     controls = int(people * 492 / 1392)
     x = 1 + 0.1 * torch.randn(controls, regions)
     y = 0.9 + 0.1 * torch.randn(people - controls, regions)
-    plan = TrainingPlan(patterns, get_recipe("paper", max_batch=cap), members=tuple(range(members)), stack=members)
+    plan = TrainingPlan(patterns, Recipe().replace(max_batch=cap), members=tuple(range(members)), stack=members)
     return make_training_state(plan.members, plan, x, y)
 
 
@@ -54,7 +54,7 @@ def time_step(state: TrainingState, budget: float) -> float:
     while taken < 3 or time.monotonic() < end:
         start = time.process_time()
         state.batches.fill(state.work.people, state.stack.streams)
-        step.take_step(state.stack, state.work)
+        train.take_step(state.stack, state.work)
         best, taken = min(best, time.process_time() - start), taken + 1
     return best
 

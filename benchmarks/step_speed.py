@@ -1,6 +1,6 @@
 """Time of a training step: its bare matrix products, rindices, and the authors' package.
 
-    python benchmarks/step_speed.py [--threads 1 2] [--members 1 5 10] [--json]
+    python -m benchmarks.step_speed [--threads 1 2] [--members 1 5 10] [--json]
 
 Times are milliseconds per member and step, the minimum of many short, interleaved bursts: processor time with one
 thread (other work on the machine does not count), elapsed time with two. The products of a real step are recorded with
@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rindices.learners.surreal import step
-from rindices.learners.surreal.recipe import get_recipe
-from rindices.learners.surreal.training_state import TrainingPlan, TrainingState, make_training_state
+from rindices.learners.gan import train
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.state import TrainingState, make_training_state
 
 REGIONS, PATTERNS, CONTROLS, PATIENTS = 139, 3, 492, 900
 Burst = Callable[[], None]
@@ -53,7 +53,7 @@ class ProductRecorder(TorchDispatchMode):
 def make_states(members: int, stack: int) -> list[TrainingState]:
     """Return members at their start on random people."""
     x, y = torch.randn(CONTROLS, REGIONS), torch.randn(PATIENTS, REGIONS)
-    rec = get_recipe("paper", learning_rate=8e-4)
+    rec = Recipe().replace(learning_rate=8e-4)
     plan = TrainingPlan(PATTERNS, rec, members=tuple(range(members)), stack=stack)
     starts = range(0, members, stack)
     return [
@@ -69,7 +69,7 @@ def record_products(state: TrainingState) -> list[tuple[Tensor, Tensor, Tensor]]
     """Return operands and result of each product of a step, in new buffers."""
     log = ProductRecorder(len(state.stack.members))
     with log, torch.no_grad():
-        step.take_step(state.stack, state.work)
+        train.take_step(state.stack, state.work)
     buffers = [(make_buffer(left), make_buffer(right)) for left, right in log.seen]
     return [(left, right, torch.bmm(left, right)) for left, right in buffers]
 
@@ -84,7 +84,7 @@ def run_products(state: TrainingState, steps: int) -> None:
 def run_steps(state: TrainingState, steps: int) -> None:
     for _ in range(steps):
         state.batches.fill(state.work.people, state.stack.streams)
-        step.take_step(state.stack, state.work)
+        train.take_step(state.stack, state.work)
 
 
 def make_burst(

@@ -1,6 +1,6 @@
 """Processor seconds and memory of ``rindices fit`` with the default recipe.
 
-Usage: ``python benchmarks/study_cost.py [--studies NAME ...] [--against COMMIT]``. Each study is one command with one
+Usage: ``python -m benchmarks.study_cost [--studies NAME ...] [--against COMMIT]``. Each study is one command with one
 worker: all numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and
 report. Simulated cohorts of the task basic: that of the README
 (1,392 people), 50,000 people, 10 regions, and 1,000 regions, of which most are copies of others plus noise. With
@@ -84,7 +84,7 @@ def check_out(commit: str, folder: Path) -> Path:
 
 def format_table(results: dict[str, Any]) -> str:
     """Return the results as a page."""
-    lines = ["# Cost of a study with the default recipe", "`python benchmarks/study_cost.py --against 88cba9a`", ""]
+    lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost --against 88cba9a`", ""]
     lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
     lines += ["| study | processor seconds | peak memory, MB |", "|---|---|---|"]
     for name, text in STUDIES.items():

@@ -1,6 +1,6 @@
 """Thickness and volumes together and alone, on real patients: AUC of held-out people.
 
-Usage: ``python benchmarks/thickness_and_volumes.py [--data ../shared/data/patients] [--repeats 30] [--table NAME]``.
+Usage: ``python -m benchmarks.thickness_and_volumes [--data ../shared/data/patients] [--repeats 30] [--table NAME]``.
 Tables psychosis, schizophrenia and autism (a tenth of the repeats, at least 3). The index is that of a study that ends
 with a mean difference: ten members, each on four fifths of the training people. Five folds, repeated with other random
 splits. Adjustment, standardisation, shrinkage and the weights of both kinds are learnt inside the training folds.
@@ -22,7 +22,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from rindices.experiments.patient_methods import fit_default
+from benchmarks.suites.patient_methods import fit_default
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.measures import encode_measures, find_thickness
 from rindices.preprocess.pipeline import Preprocessing
@@ -191,7 +191,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     results: dict[str, Any] = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else {"tables": {}}
-    results |= {"command": "python benchmarks/thickness_and_volumes.py", "commit": commit.strip()}
+    results |= {"command": "python -m benchmarks.thickness_and_volumes", "commit": commit.strip()}
     for name in options.table or READERS:
         repeats = max(3, options.repeats // 10) if name == "autism" else options.repeats
         results["tables"][name] = measure_table(READERS[name](options.data), repeats)

@@ -1,6 +1,6 @@
 """Time to a result: ten members at one setting with selection, compared with the authors' package.
 
-    python benchmarks/time_to_result.py [--upstream FOLDER] [--task basic]
+    python -m benchmarks.time_to_result [--upstream FOLDER] [--task basic]
 
 Times `fit` of recipe default (M = 3, ten members with the agreement of disjoint halves, two workers) from the cohort in
 memory to the model; one member, until its accuracy exceeds the paper's; and the authors' training step on the same
@@ -16,18 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from step_speed import install_upstream, upstream_burst
 
-from rindices.experiments.paper import SURREAL_GAN_SCORES
+import rindices as ri
+from benchmarks.step_speed import install_upstream, upstream_burst
+from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.paper import SURREAL_GAN_SCORES
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import DEFAULT_RECIPE
+from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.cohort_fit import fit_cohort
-from rindices.study.config import ModelConfig
-from rindices.study.store import RunStore
 
 OUT = Path(__file__).parent / "results" / "time_to_result.json"
 MEMBERS, WORKERS, BURST = 10, 2, 40
@@ -53,17 +50,14 @@ def main() -> None:
 def measure_rindices(task: str) -> dict[str, Any]:
     """Return the seconds of a fit and of one member, with their accuracy."""
     simulated = simulate_cohort(task, 0)
-    with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
-        model = fit_cohort(
-            simulated.cohort, ModelConfig(patterns=(3,), members=MEMBERS), 0, RunStore(Path(folder)), WORKERS
-        )
-        fit_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    model = ri.fit(simulated.cohort, 3, members=MEMBERS, workers=WORKERS)
+    fit_seconds = time.perf_counter() - start
     r = model.apply(simulated.cohort).filter(regex=r"^r\d+$").to_numpy()[simulated.cohort.is_patient]
     case = get_suite_tasks("paper")[task](0)
     start = time.perf_counter()
-    people, width = PreparedPeople(case.X, case.y), case.truth.shape[1]
-    (member,) = train_surreal_members(people, width, (0,), 0, DEFAULT_RECIPE, evidence=False)
+    people = PreparedPeople(case.X, case.y).deal_to_members((0,), 0)
+    (member,) = fit_trajectory_members(people, case.truth.shape[1], (0,), 0, evidence=False)
     member_seconds = time.perf_counter() - start
     return {
         "task": task,

@@ -1,6 +1,6 @@
 """Precision of the strongest regions of each pattern, and calibration of their standard errors.
 
-    python benchmarks/top_regions.py
+    python -m benchmarks.top_regions
 
 Simulated basic cohorts. Precision: the share of true regions among the 14 strongest regions of each pattern (recipe
 default). Standard errors: the stated error of true regions relative to the spread of their effects over independent

@@ -1,6 +1,6 @@
 """Number, shape and order of regions by the default learner, where all three are known.
 
-Usage: ``python benchmarks/trajectories.py [--cohorts 5] [--workers 2] [--kinds choice order "small order"]
+Usage: ``python -m benchmarks.trajectories [--cohorts 5] [--workers 2] [--kinds choice order "small order"]
 [--tasks noise mild]``. Simulated cohorts, adjusted for age, sex and head size, seeds 0 and up; constants were chosen
 on seeds 400 and up. Members see four fifths of the people; five members a setting.
 
@@ -50,8 +50,9 @@ def choose(task: str, seed: int) -> dict[str, Any]:
     cohort = simulate_cohort(task, seed).cohort
     people = PreparedPeople(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp))
     patients = people.X[people.y == 1]
-    members = {number: fit_trajectory_members(people, number, range(MEMBERS), seed) for number in NUMBERS}
-    candidates = [make_candidate(GridPoint(number), members[number], patients) for number in NUMBERS]
+    dealt = people.deal_to_members(range(MEMBERS), seed)
+    members = {number: fit_trajectory_members(dealt, number, range(MEMBERS), seed) for number in NUMBERS}
+    candidates = [make_candidate(GridPoint(number), members[number], lambda _: patients) for number in NUMBERS]
     result = choose_grid_point(candidates, seed)
     row = {"kind": "choice", "task": task, "seed": seed, "number": 0, "shape": ""}
     if result.best is not None:
@@ -89,7 +90,7 @@ def order(task: str, seed: int, sizes: tuple[int, int] | None = None) -> dict[st
 
 def format_tables(rows: list[dict[str, Any]]) -> str:
     """Return both tables in markdown."""
-    lines = ["# Number, shape and order by the default learner", "`python benchmarks/trajectories.py`", ""]
+    lines = ["# Number, shape and order by the default learner", "`python -m benchmarks.trajectories`", ""]
     lines += ["| task | cohorts | right number | right shape | numbers |", "|---|---|---|---|---|"]
     for task in CHOICE_TASKS:
         group = [row for row in rows if row["kind"] == "choice" and row["task"] == task]

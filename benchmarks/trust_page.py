@@ -1,6 +1,6 @@
 """Write ``docs/trust.md`` from the committed results.
 
-Usage: ``python benchmarks/trust_page.py``, after ``benchmarks/trust``, ``scripts/make_power.py`` and
+Usage: ``python -m benchmarks.trust_page``, after ``benchmarks/trust``, ``scripts/make_power.py`` and
 ``benchmarks/power.py``.
 """
 
@@ -8,9 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rindices.experiments.trust_cohorts import PATIENT_SPREAD
-from rindices.selection.dimensions import N_PERMUTATIONS, SIGNIFICANCE_LEVEL
-from rindices.selection.group_difference import N_PERMUTATIONS as DIFFERENCE_PERMUTATIONS
+from benchmarks.suites.trust_cohorts import PATIENT_SPREAD
+from rindices.selection.dimensions import SIGNIFICANCE_LEVEL
 from rindices.study.group_tests import MAX_PARTICIPANTS_PER_GROUP
 from rindices.study.sample_size import MIN_RECOVERY_RATE
 
@@ -54,12 +53,9 @@ def main() -> None:
     """Write the page."""
     missing, slots = count_lost_patterns()
     values = {
-        "relabellings": N_PERMUTATIONS,
         "level": SIGNIFICANCE_LEVEL,
         "wider": PATIENT_SPREAD - 1,
-        "difference": DIFFERENCE_PERMUTATIONS,
         "null": format_null_table(),
-        "alike": read_table("alike"),
         "number": read_table("number"),
         "stress": read_table("stress"),
         "nuisance": read_table("nuisance"),

@@ -1,6 +1,6 @@
 """Accuracy and time of rindices and of the authors' package on the authors' sample data and on simulated tasks.
 
-    python benchmarks/upstream_sample.py [--upstream FOLDER] [--steps 4000] [--data sample basic mild staged]
+    python -m benchmarks.upstream_sample [--upstream FOLDER] [--steps 4000] [--data sample basic mild staged]
 
 Simulated tasks: the cohort of seed 0, adjusted for age, sex and head size. ``sample`` reads ``sample_roi.csv`` and
 ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or ``RINDICES_DATA``. rindices: the
@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from step_speed import install_upstream
 
 import rindices as ri
+from benchmarks.step_speed import install_upstream
 from rindices._typing import FloatArray
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index

@@ -1,6 +1,6 @@
 """What is gained by learning from repeat visits: accuracy and order of regions.
 
-Usage: ``python benchmarks/visits.py [--cohorts 3] [--tasks basic mild staged] [--sizes 80 150 492]``. Simulated visits
+Usage: ``python -m benchmarks.visits [--cohorts 3] [--tasks basic mild staged] [--sizes 80 150 492]``. Simulated visits
 (`rindices.experiments.visits`: retest noise as measured, a tenth of the people leave before each later visit, visits
 about a year apart), adjusted for age, sex and head size. Severities grow by up to ``growth`` from the first to the last
 visit. Cohort seeds are 0 and up; constants were chosen on seeds 900 and up.
@@ -37,7 +37,8 @@ from rindices.model.trajectories import ONSET_SHARE
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
 from rindices.selection.choose import find_agreeing_members
-from rindices.study.visits import prepare_first_visits, reduce_to_visits
+from rindices.study.config import StudyConfig
+from rindices.study.people import StudyPeople
 from rindices.tables.cohort import ID
 from rindices.tables.sessions import attach_visits
 from rindices.threads import limit_blas_threads
@@ -52,14 +53,22 @@ GRID = np.linspace(0, 1, 201)[1:]
 def fit_methods(people: dict[str, PreparedPeople], shape: str, seed: int) -> dict[str, list[Member]]:
     """Return the members of each method."""
     methods = {
-        name: fit_trajectory_members(people[name], PATTERNS, range(MEMBERS), seed, shape, evidence=False)
-        for name in ("first", "mean", "all")
+        name: fit_trajectory_members(
+            each.deal_to_members(range(MEMBERS), seed), PATTERNS, range(MEMBERS), seed, shape, evidence=False
+        )
+        for name, each in people.items()
     }
     methods["chosen"] = methods.pop("all")
     methods["coupled"] = methods["chosen"]
     if shape == "straight" and not is_coupled(methods["chosen"]):
         methods["coupled"] = fit_trajectory_members(
-            people["all"], PATTERNS, range(MEMBERS), seed, shape, evidence=False, coupled=True
+            people["all"].deal_to_members(range(MEMBERS), seed),
+            PATTERNS,
+            range(MEMBERS),
+            seed,
+            shape,
+            evidence=False,
+            coupled=True,
         )
     return methods
 
@@ -111,10 +120,10 @@ def run(task: str, size: int, n_visits: int, growth: float, seed: int) -> dict[s
     visits = simulate_visits(spec, seed, VisitPlan(visits=n_visits, uniform_growth=growth))
     cohort = attach_visits(visits.simulated.cohort)[0]
     preprocessing = Preprocessing.fit(cohort)
-    first = prepare_first_visits(cohort, preprocessing)
-    people = {name: reduce_to_visits(first, cohort, preprocessing, name) for name in ("first", "mean", "all")}
+    study = StudyPeople(cohort, StudyConfig(), preprocessing)
+    people = {name: study.prepare(visits=name) for name in ("first", "mean", "all")}
     methods = fit_methods(people, "curved" if spec.last_onset else "straight", seed)
-    scores = {name: score_members(methods[name], visits, first) for name in METHODS}
+    scores = {name: score_members(methods[name], visits, people["first"]) for name in METHODS}
     gains = [member.held_out.coupling_gain for member in methods["chosen"] if member.held_out is not None]
     key = {"task": task, "size": size, "visits": n_visits, "growth": growth, "seed": seed}
     facts = {"is_coupled": is_coupled(methods["chosen"]), "gain": float(np.mean([gain or 0.0 for gain in gains]))}
@@ -123,7 +132,7 @@ def run(task: str, size: int, n_visits: int, growth: float, seed: int) -> dict[s
 
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the table in markdown."""
-    lines = ["# Learning from repeat visits", "`python benchmarks/visits.py`", ""]
+    lines = ["# Learning from repeat visits", "`python -m benchmarks.visits`", ""]
     lines += [
         "C-index of R-indices at the first visit, mean of cohorts. Severities of rows with different growth differ."
     ]

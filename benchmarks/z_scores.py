@@ -1,6 +1,6 @@
 """What is lost where a table holds z-scores of a normative model instead of volumes.
 
-Usage: ``python benchmarks/z_scores.py [--cohorts 3]``. Simulated cohorts of the tasks basic and mild, seeds 0 and up.
+Usage: ``python -m benchmarks.z_scores [--cohorts 3]``. Simulated cohorts of the tasks basic and mild, seeds 0 and up.
 Each cohort is given to the default learner with three patterns in three forms:
 
 - log: volumes, adjusted for age, sex and head size on the log scale (the default of ``fit``);
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rindices.experiments.oracle import compute_oracle_severities
+from benchmarks.suites.oracle import compute_oracle_severities
 from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.trajectory.estimator import DiseaseTrajectories
@@ -89,7 +89,7 @@ def format_page(results: list[dict[str, object]]) -> str:
         loss = rows["log"] - rows["z"]
         means = " | ".join(f"{rows[form].mean():.3f}" for form in FORMS)
         lines.append(f"| {task} | {len(rows)} | {means} | {loss.mean():.4f} ± {loss.sem():.4f} |")
-    return "\n".join([*lines, "", "By `python benchmarks/z_scores.py`.", ""])
+    return "\n".join([*lines, "", "By `python -m benchmarks.z_scores`.", ""])
 
 
 if __name__ == "__main__":

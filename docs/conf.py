@@ -4,6 +4,7 @@ The source folder is the whole project, so that a relative link in a Markdown pa
 hosting site: files in ``docs``, results in ``benchmarks``, CHANGELOG and others are all pages of the build.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,11 +105,21 @@ def write_pages(app: Any) -> None:
     command = [sys.executable, "-m", "typer", "rindices.cli.main", "utils", "docs", "--name", "rindices"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (HERE / "generated").mkdir(exist_ok=True)
-    (HERE / "generated" / "commands.md").write_text(text.replace("# `rindices`", "# Commands", 1), "utf-8")
+    shown = "".join(f"```text\n$ {line} --help\n{show_help(line)}\n```\n" for line in ("rindices", "rindices fit"))
+    (HERE / "generated" / "commands.md").write_text(text.replace("# `rindices`", f"# Commands\n{shown}", 1), "utf-8")
     scripts = HERE.parent / "scripts"
     figures = subprocess.run([sys.executable, scripts / "code_figures.py"], check=True, capture_output=True, text=True)
     (HERE / "generated" / "code_figures.txt").write_text(figures.stdout, "utf-8")
     subprocess.run([sys.executable, scripts / "draw_layers.py"], check=True)
+
+
+def show_help(command: str) -> str:
+    """Return the help of a command as a window of 100 columns shows it."""
+    code = "import sys; from rindices.cli.main import run; sys.argv = sys.argv[1:]; run()"
+    arguments = [sys.executable, "-c", code, *command.split(), "--help"]
+    window = {**os.environ, "COLUMNS": "100"}
+    text = subprocess.run(arguments, check=True, capture_output=True, text=True, env=window).stdout
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
 def write_math(self: Any, node: nodes.math | nodes.math_block) -> None:

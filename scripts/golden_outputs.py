@@ -35,12 +35,13 @@ def simulate(seed: int) -> Cohort:
 
 def compute_outputs() -> dict[str, Any]:
     """Return the numbers of this installation."""
-    model = ri.fit(simulate(0), 2, members=3, workers=1, seed=0)
-    people, new = simulate(0), simulate(1).take(np.arange(0, 180, 9))
+    model = ri.fit(simulate(0), 3, members=5, workers=1, seed=0)
+    new = simulate(1).take(np.arange(0, 180, 9))
     volumes = new.volumes.to_numpy(copy=True)
     volumes[::3, ::5] = np.nan
     new = replace(new, volumes=pd.DataFrame(volumes, columns=new.volumes.columns))
-    indices, new_indices = model.apply(people), model.apply(new)
+    indices, new_indices = model.indices, model.apply(new)
+    assert indices is not None
     numbers = [name for name in indices if name.startswith("r")]
     agreement = model.card.agreement
     return {

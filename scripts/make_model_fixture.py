@@ -1,6 +1,6 @@
 """Write test fixtures of model files: one small model of each kind, and its R-indices.
 
-Usage: ``python scripts/make_model_fixture.py tests/model/fixtures`` once per schema, never again for an old one.
+Usage: ``python scripts/make_model_fixture.py tests/model/fixtures`` where the file format changes.
 """
 
 import sys
@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 import rindices as ri
-from rindices.model.schemas import SCHEMA_VERSION
 from rindices.tables.cohort import Cohort
 
 REGIONS = 12
@@ -33,12 +32,12 @@ def small_cohort() -> Cohort:
 def main(folder: Path) -> None:
     """Write a model of each kind and its R-indices."""
     folder.mkdir(parents=True, exist_ok=True)
-    for recipe, changes in (("contrastive", {}), ("paper", BRIEF)):
-        members = 2 if recipe == "contrastive" else 1
+    for recipe, changes in (("default", {}), ("contrastive", {}), ("paper", BRIEF)):
+        members = 1 if recipe == "paper" else 2
         weight = 0.2 if recipe == "paper" else None
         model = ri.fit(small_cohort(), 2, recipe=recipe, members=members, orthogonality=weight, recipe_changes=changes)
-        model.save(folder / f"schema{SCHEMA_VERSION}-{recipe}.safetensors")
-        model.apply(small_cohort()).to_csv(folder / f"schema{SCHEMA_VERSION}-{recipe}.csv", index=False)
+        model.save(folder / f"{recipe}.safetensors")
+        model.apply(small_cohort()).to_csv(folder / f"{recipe}.csv", index=False)
 
 
 if __name__ == "__main__":

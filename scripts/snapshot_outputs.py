@@ -160,7 +160,10 @@ def _simulated_study() -> list[tuple[str, list[str]]]:
         ("power", ["power", "--people", "80+100", "--rates", "0.3", "--cohorts", "2", "--out", "powered"]),
         ("score", ["score", *indices, "demo/truth.tsv"]),
         ("score_json", ["score", *indices, "demo/truth.tsv", "--json"]),
-        ("benchmark", ["benchmark", "--suite", "paper", "--learners", "contrastive,nmf,fa", "--cohorts", "1"]),
+        (
+            "benchmark",
+            ["benchmarks", "suite", "--suite", "paper", "--learners", "contrastive,nmf,fa", "--cohorts", "1"],
+        ),
     ]
     rest = {
         "fit_sites": ["--site", "site", *quick, "--out", "fitted_sites", "--json"],
@@ -220,12 +223,14 @@ def run_commands(folder: Path, source: Path | None, only: str) -> None:
     (folder / "printed").mkdir()
     environment = os.environ | {"COLUMNS": "120", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
     if source is not None:
-        environment["PYTHONPATH"] = str(source.resolve())
+        source = source.resolve()
+        environment["PYTHONPATH"] = os.pathsep.join([str(source), str(source.parent)])  # the benchmarks are beside src
     for name, arguments in list_commands(SHARED):
         if only and not re.search(only, name):
             continue
         prepare_inputs(name, folder)
-        command = [sys.executable, "-c", PROGRAM, *arguments]
+        program = ["-m"] if arguments[0] == "benchmarks" else ["-c", PROGRAM]
+        command = [sys.executable, *program, *arguments]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         (folder / "printed" / f"{name}.stdout").write_text(done.stdout)
         (folder / "printed" / f"{name}.stderr").write_text(done.stderr)

@@ -27,7 +27,7 @@ def list_declared_packages() -> tuple[set[str], set[str]]:
     """Return the packages of the core, and those of the extras for users."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    users = [text for name in ("parquet", "cluster", "brain", "onnx", "federated") for text in extras[name]]
+    users = [text for name in ("parquet", "cluster", "brain", "onnx", "federated", "gan") for text in extras[name]]
     lists = (project["dependencies"], users)
     core, optional = ({re.split(r"[<>=~!;\[ ]", text)[0].lower() for text in texts} for texts in lists)
     return core, optional
@@ -43,6 +43,31 @@ def test_every_imported_package_is_declared() -> None:
 
 def test_the_report_needs_the_core_alone() -> None:
     assert "pillow" in list_declared_packages()[0]
+
+
+def test_the_core_has_no_torch() -> None:
+    core, optional = list_declared_packages()
+    assert "torch" in optional - core
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    uses = [
+        line.strip()
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+        for line in path.read_text("utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert uses
+    assert [line for line in uses if not re.fullmatch(r"- uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+", line)] == []
+
+
+def test_image_and_gate_install_by_hash() -> None:
+    for name in ("Dockerfile", ".ci/run"):
+        text = (ROOT / name).read_text("utf-8").replace("\\\n", "")
+        commands = re.findall(r"pip (?:install|wheel) [^&\n]*", text)
+        allowed = ("--require-hashes", "--no-index", "torch==", "--upgrade pip", "--no-build-isolation .")
+        assert commands
+        assert [command for command in commands if not any(words in command for words in allowed)] == []
 
 
 def test_hashes_are_known_of_every_pinned_package() -> None:

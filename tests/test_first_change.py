@@ -25,8 +25,9 @@ COMMANDS = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PA
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy of the project with the changes of the page."""
     folder = tmp_path_factory.mktemp("project")
-    for name in ("src", "tests", "scripts", "docs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "_build"))
+    for name in ("src", "tests", "benchmarks", "scripts", "docs"):
+        ignored = shutil.ignore_patterns("__pycache__", "_build", "results")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     changes = CHANGE.findall(PAGE)
     assert len(changes) == PAGE.count("```python") + PAGE.count("```diff")
@@ -54,7 +55,7 @@ def list_words(command: str) -> list[str]:
     words = command.split()
     if words[:2] == ["rindices", "fit"]:
         return [sys.executable, "-c", FIT_WITHOUT_PICTURES, *words[1:], "--members", "4", "--workers", "1"]
-    return [*words, "--workers", "1"] if words[:2] == ["rindices", "benchmark"] else words
+    return [*words, "--workers", "1"] if words[:3] == ["python", "-m", "benchmarks"] else words
 
 
 def run_command(command: str, project: Path) -> subprocess.CompletedProcess[str]:

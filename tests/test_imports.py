@@ -1,4 +1,4 @@
-"""Importing is cheap: nothing heavy until it is needed, and torch not even for applying a model."""
+"""Importing is cheap: nothing heavy until it is needed, and torch for the GAN of the paper alone."""
 
 import resource
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import rindices
 from rindices.cli.main import app
@@ -16,6 +17,12 @@ from tests.cohorts import simulate_few_regions
 HEAVY = ("torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "distributed")
 SMALL_APP = "import typer; app = typer.Typer(); app.command('a')(lambda: 0); app.command('b')(lambda: 0); app()"
 RUN = "from rindices.cli.main import run; run()"
+HIDE_TORCH = """
+from importlib.machinery import PathFinder
+
+find_all = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == "torch" else find_all(name, *rest)
+"""
 COMMANDS = [str(command.name) for command in app.registered_commands]
 SHOW_HELP = f"""
 import sys
@@ -53,6 +60,13 @@ def test_import_loads_nothing_heavy() -> None:
     assert loaded_after("import rindices") == set()
 
 
+def test_functions_of_the_analysis_are_found_on_first_use() -> None:
+    assert loaded_after("import rindices; rindices.analysis") == set()
+    for name in rindices.analysis.__all__:
+        assert callable(getattr(rindices.analysis, name))
+    assert not hasattr(rindices.analysis, "associate_index")
+
+
 def test_help_loads_nothing_heavy() -> None:
     """One process shows the help of all commands; each is reported with what was loaded up to then."""
     done = subprocess.run([sys.executable, "-c", SHOW_HELP, *COMMANDS], capture_output=True, text=True, check=True)
@@ -67,18 +81,50 @@ def test_import_and_help_are_quick() -> None:
     assert processor_seconds("-c", RUN, "--help") < 2.0 * processor_seconds("-c", SMALL_APP, "--help")
 
 
-def test_apply_needs_no_torch(tmp_path: Path) -> None:
-    made = simulate_few_regions("tiny")
-    write_cohort(made, tmp_path)
-    model = rindices.fit(made.cohort, 2, members=2, recipe="contrastive", workers=1)
-    model.save(tmp_path / "m.safetensors")
-    program = f"import sys; sys.modules['torch'] = None; {RUN}"  # whoever imports it now fails
-    tables = [str(tmp_path / "volumes.csv"), "--participants", str(tmp_path / "participants.tsv")]
-    command = [sys.executable, "-c", program, "apply", str(tmp_path / "m.safetensors"), *tables]
-    done = subprocess.run([*command, "--out", str(tmp_path / "r.csv")], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = pd.read_csv(tmp_path / "r.csv")
-    np.testing.assert_allclose(found["r1"], model.apply(made.cohort)["r1"], atol=1e-6)
+def run_without_torch(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a fresh Python that does not find torch."""
+    command = [sys.executable, "-c", f"{HIDE_TORCH}\n{program}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments of a command that name the tables of a small study."""
+    folder = tmp_path_factory.mktemp("tables")
+    write_cohort(simulate_few_regions("tiny"), folder)
+    return [str(folder / "volumes.csv"), "--participants", str(folder / "participants.tsv")]
+
+
+def test_fit_and_apply_need_no_torch(tables: list[str], tmp_path: Path) -> None:
+    options = ["--recipe", "contrastive", "--patterns", "2", "--members", "5", "--workers", "1"]
+    fitted = run_without_torch(RUN, "fit", *tables, "--group", "group", *options, "--out", str(tmp_path / "study"))
+    assert fitted.returncode == 0, fitted.stderr
+    assert (tmp_path / "study" / "report.html").exists()
+    model = tmp_path / "study" / "model.safetensors"
+    applied = run_without_torch(RUN, "apply", str(model), *tables, "--out", str(tmp_path / "r.csv"))
+    assert applied.returncode == 0, applied.stderr
+    found, cohort = pd.read_csv(tmp_path / "r.csv"), rindices.read_cohort(tables[0], tables[2])
+    np.testing.assert_allclose(found["r1"], rindices.load(model).apply(cohort)["r1"], atol=1e-6)
+
+
+def test_the_gan_names_its_extra_where_torch_is_missing(tables: list[str], tmp_path: Path) -> None:
+    study = ["--group", "group", "--recipe", "paper", "--out", str(tmp_path / "study")]
+    published = ["model", "import", "file", "--as", "ad_2rindices", "--out", str(tmp_path / "m.safetensors")]
+    for what, arguments in {
+        "the recipe paper": ["fit", *tables, *study],
+        "the import of a checkpoint": published,
+    }.items():
+        done = run_without_torch(RUN, *arguments)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == f"error: {what} needs torch: pip install 'rindices[gan]'."
+
+
+def test_the_estimator_of_the_paper_names_its_extra_where_torch_is_missing() -> None:
+    people = "[[0, 1], [1, 0], [1, 1], [2, 1]], [0, 0, 1, 1]"
+    done = run_without_torch(f"import rindices; rindices.SurrealGAN(1).fit({people})")
+    assert done.returncode == 1
+    message = "rindices.errors.InputError: SurrealGAN needs torch: pip install 'rindices[gan]'."
+    assert done.stderr.splitlines()[-1] == message
 
 
 def test_every_public_name_is_there() -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from altered.alterations import PARQUET_ALTERATIONS, TEXT_ALTERATIONS, Random, alter_byte, cut_file, delete_bytes
+
+from benchmarks.altered.alterations import (
+    PARQUET_ALTERATIONS,
+    TEXT_ALTERATIONS,
+    Random,
+    alter_byte,
+    cut_file,
+    delete_bytes,
+)
 
 PEOPLE, REGIONS = 24, 8
 SEPARATORS = {"csv": ",", "tsv": "\t", "semicolon": ";", "blanks": " ", "parquet": ""}

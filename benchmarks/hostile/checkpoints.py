@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile.alterations import (
+
+from benchmarks.hostile.alterations import (
     ARRAY_CHANGES,
     HOSTILE_VALUES,
     Alteration,
@@ -19,7 +20,7 @@ from hostile.alterations import (
     list_paths,
     set_path,
 )
-from hostile.sources import PATTERNS, REGIONS, Source, make_checkpoint, save_checkpoint
+from benchmarks.hostile.sources import PATTERNS, REGIONS, Source, make_checkpoint, save_checkpoint
 
 
 def make_hostile_objects(marker: Path) -> dict[str, Any]:

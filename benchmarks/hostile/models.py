@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile.alterations import (
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+
+from benchmarks.hostile.alterations import (
     ARRAY_CHANGES,
     HOSTILE_VALUES,
     Alteration,
@@ -20,9 +23,8 @@ from hostile.alterations import (
     list_paths,
     set_path,
 )
-from hostile.sources import Source
-from safetensors.numpy import load as from_bytes
-from safetensors.numpy import save as to_bytes
+from benchmarks.hostile.sources import Source
+from rindices.model.safetensors_io import compute_content_digest
 
 HEADER_VALUES = (None, -1, 10**6, 10**15, "F64", "F16", "BF16", "I64", "BOOL", [], [10**8, 10**8], [0, 8], [1.0], {})
 
@@ -31,7 +33,9 @@ def split_model(content: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
     """Return header, metadata and arrays of a model file."""
     length = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8 : 8 + length])
-    return header, json.loads(header["__metadata__"]["rindices"]), content[8 + length :]
+    metadata = json.loads(header["__metadata__"]["rindices"])
+    del metadata["sha256"]
+    return header, metadata, content[8 + length :]
 
 
 def join_model(header: dict[str, Any], data: bytes) -> bytes:
@@ -42,8 +46,13 @@ def join_model(header: dict[str, Any], data: bytes) -> bytes:
 def change_metadata(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
     header, metadata, data = split_model(content)
     change(metadata)
-    header["__metadata__"]["rindices"] = json.dumps(metadata)
+    header["__metadata__"]["rindices"] = sign_metadata(metadata, from_bytes(content))
     return join_model(header, data)
+
+
+def sign_metadata(metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """Return metadata with the digest of the altered content, so that the other checks are reached."""
+    return json.dumps(metadata | {"sha256": compute_content_digest(metadata, arrays)})
 
 
 def change_header(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
@@ -57,7 +66,7 @@ def change_array(content: bytes, name: str, change: Callable[[np.ndarray], np.nd
     arrays = {key: np.array(array) for key, array in from_bytes(content).items()}
     with np.errstate(all="ignore"):
         arrays[name] = np.ascontiguousarray(change(arrays[name]))
-    return to_bytes(arrays, {"rindices": json.dumps(metadata)})
+    return to_bytes(arrays, {"rindices": sign_metadata(metadata, arrays)})
 
 
 def list_container_alterations(content: bytes, marker: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:

@@ -86,7 +86,7 @@ def save_checkpoint(content: Any) -> bytes:
 
 
 def make_model_sources(folder: Path) -> list[Source]:
-    """Return models of both schemas, of each kind, with sites and with sums of regions."""
+    """Return models of each kind, with sites and with sums of regions."""
     table, path = write_table(folder), folder / "good.safetensors"
     files = {file.stem: (file.read_bytes(), ()) for file in sorted(FIXTURES.glob("*.safetensors"))}
     with warnings.catch_warnings():

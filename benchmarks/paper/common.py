@@ -1,4 +1,4 @@
-"""Shared functions of the scripts in this folder: train members of a recipe on a task and score them."""
+"""Shared functions of the scripts in this folder: train members of the recipe paper on a task and score them."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from rindices.experiments.suites import get_suite_tasks
-from rindices.learners.ensemble import Member
+from benchmarks.suites.cases import get_suite_tasks
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.train import train_surreal_members
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.surreal.ensemble_training import train_surreal_members
-from rindices.learners.surreal.recipe import get_recipe
 from rindices.selection.agreement import members_agreement, pattern_c_index
-from rindices.selection.choose import compute_consensus, find_agreeing_members
+from rindices.selection.choose import find_agreeing_members
 
 RESULTS = Path(__file__).parent / "results"
-MEMBERS, MEMBERS_WITH_EVIDENCE = 6, 3
-JUDGE_OFF = {"telling_bar": 0.0}
-"""Changes of recipe default by which members take all their adversarial steps; otherwise D stops them early."""
+MEMBERS, STEPS = 4, 10_000
+SHORT = {
+    "learning_rate": 8e-4,
+    "min_steps": STEPS,
+    "max_steps": STEPS,
+    "reconstruction_bar": 1.0,
+    "monotonicity_bar": 1.0,
+}
+"""Changes of the published training: a tenth of its steps, at the learning rate of the authors' package."""
+NOTE = f"Recipe paper, {STEPS:,} steps at rate 8e-4, {MEMBERS} members, one cohort."
 
 
-def measure_recipe(
-    label: str, task: str, seed: int, changes: dict[str, Any], evidence: bool = False, members: int = MEMBERS
-) -> dict[str, Any]:
-    """Train members of recipe default with changes on one cohort and score them."""
-    case = get_suite_tasks("stress" if task not in get_suite_tasks("paper") else "paper")[task](seed)
-    recipe = get_recipe("default", **changes)
+def measure_recipe(label: str, task: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Train members of the recipe paper with few steps and with changes on the first cohort of a task, and score them.
+
+    Returns the accuracy of the mean member and of the consensus, and the agreement among the members.
+    """
+    case = get_suite_tasks("paper")[task](0)
+    plan = TrainingPlan(
+        case.truth.shape[1], Recipe().replace(**SHORT, **changes), members=tuple(range(MEMBERS)), stack=MEMBERS
+    )
     start = time.perf_counter()
-    stacks = [(range(MEMBERS_WITH_EVIDENCE), evidence), (range(MEMBERS_WITH_EVIDENCE, members), False)]
-    people, width = PreparedPeople(case.X, case.y), case.truth.shape[1]
-    trained = [
-        member
-        for numbers, with_evidence in stacks
-        for member in train_surreal_members(people, width, numbers, seed, recipe, evidence=with_evidence)
-    ]
+    members = train_surreal_members(PreparedPeople(case.X, case.y), plan)
+    seconds = round(time.perf_counter() - start, 1)
+    indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in members])
+    _, agreeing, orders = find_agreeing_members(indices)
     return {
         "label": label,
         "task": task,
-        "seed": seed,
-        "seconds": round(time.perf_counter() - start, 1),
-    } | score_members(trained, case.X[case.y == 1], case.truth)
-
-
-def score_members(members: Sequence[Member], patients: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    """Return the accuracy of members and of their consensus, and their agreement."""
-    indices = np.stack([member.head.infer(patients) for member in members])
-    _, agreeing, orders = find_agreeing_members(indices)
-    halves = [member.evidence[0] for member in members if member.evidence is not None]
-    return {
-        "mean_member": float(np.mean([pattern_c_index(truth, r).mean for r in indices])),
-        "consensus": pattern_c_index(truth, compute_consensus(indices, agreeing, orders)).mean,
+        "seconds": seconds,
+        "mean_member": float(np.mean([pattern_c_index(case.truth, r).mean for r in indices])),
+        "consensus": pattern_c_index(case.truth, compute_consensus(indices, agreeing, orders)).mean,
         "agreement": members_agreement(indices).concordance,
-        "halves": float(np.mean(halves)) if halves else None,
-        "steps": [member.steps for member in members],
     }
+
+
+def compute_consensus(indices: np.ndarray, agreeing: Sequence[int], orders: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the mean of the aligned, agreeing members: (S, N, M) -> (N, M)."""
+    aligned = [indices[member][:, order] for member, order in zip(agreeing, orders, strict=True)]
+    return np.asarray(np.mean(aligned, axis=0))
 
 
 def run_all(

@@ -1,6 +1,6 @@
 """Recipe paper at full length: the published training with its learning rate, steps and stopping rule.
 
-Usage: ``python benchmarks/paper/full_length.py [--tasks basic mild] [--members 5] [--orthogonality 0.2 0.4]``
+Usage: ``python -m benchmarks.paper.full_length [--tasks basic mild] [--members 5] [--orthogonality 0.2 0.4]``
 
 Writes ``results/full_length.json`` and ``.md`` in this folder after each row. Takes core-hours; an interrupted run
 resumes, and rows of earlier runs stay.
@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from rindices.experiments.paper import SURREAL_GAN_SCORES
-from rindices.experiments.suites import get_suite_tasks
+from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.paper import SURREAL_GAN_SCORES
 from rindices.learners.ensemble import Member
-from rindices.learners.surreal.ensemble_training import make_member
-from rindices.learners.surreal.recipe import get_recipe
-from rindices.learners.surreal.train import train_stacks
-from rindices.learners.surreal.training_state import TrainingPlan
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.train import train_surreal_members
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.selection.agreement import align_columns, members_agreement, pattern_c_index
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,7 +43,7 @@ def parse_options() -> argparse.Namespace:
 def main() -> None:
     """Train, score and write."""
     options = parse_options()
-    settings = {"learning_rate": get_recipe("paper").learning_rate, "max_steps": options.max_steps}
+    settings = {"learning_rate": Recipe().learning_rate, "max_steps": options.max_steps}
     rows = {(row["task"], row["orthogonality"]): row for row in read_earlier_rows(settings)}
     RESULTS.mkdir(exist_ok=True)
     for key in product(options.tasks, options.orthogonality):
@@ -66,15 +65,13 @@ def measure_task(task: str, orthogonality: float, options: argparse.Namespace) -
     """Train the members of one task with one lambda and score them."""
     case = get_suite_tasks("paper")[task](options.seed)
     changes = {"orthogonality": orthogonality, "max_steps": options.max_steps}
-    recipe = get_recipe("paper").replace(**changes, min_steps=min(100_000, options.max_steps))
+    recipe = Recipe().replace(**changes, min_steps=min(100_000, options.max_steps))
     plan = TrainingPlan(case.truth.shape[1], recipe, seed=options.seed, members=tuple(range(options.members)))
-    controls, patients = case.X[case.y == 0], case.X[case.y == 1]
     path = options.keep / f"full_length_{task}_{orthogonality}_{options.members}_{options.max_steps}.pt"
     start = time.process_time()
-    trained = train_stacks(controls, patients, plan, path=path, save_every=5_000, workers=options.workers)
-    members = [make_member(member, controls) for member in trained]
+    members = train_surreal_members(PreparedPeople(case.X, case.y), plan, path, options.workers)
     row = {"task": task, "orthogonality": orthogonality, "cpu_seconds": round(time.process_time() - start)}
-    row |= score_members(members, patients, case.truth)
+    row |= score_members(members, case.X[case.y == 1], case.truth)
     print(row, flush=True)
     return row
 

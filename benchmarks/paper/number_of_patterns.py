@@ -1,22 +1,17 @@
 """Section 4.3 on simulated people: number of patterns chosen by agreement if there are two or three.
 
-Usage: ``python benchmarks/paper/number_of_patterns.py [--cohorts 2]``. Recipe default, six members, M = 2, 3, 4; task
+Usage: ``python -m benchmarks.paper.number_of_patterns [--cohorts 2]``. Recipe default, six members, M = 2, 3, 4; task
 basic with its three patterns, and with the first two of them.
 """
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from common import RESULTS, run_all, write_table
-
+import rindices as ri
+from benchmarks.paper.common import RESULTS, run_all, write_table
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.study.cohort_fit import fit_cohort
-from rindices.study.config import ModelConfig
-from rindices.study.store import RunStore
 
 WIDTHS = (2, 3, 4)
 
@@ -42,8 +37,7 @@ def choose_number(n_true: int, seed: int) -> dict[str, Any]:
     basic = TASKS["basic"]
     simulated = simulate_cohort(replace(basic, patterns=basic.patterns[:n_true]), seed)
     cohort = replace(simulated.cohort, covariates=simulated.cohort.covariates.iloc[:, :0])
-    with TemporaryDirectory() as folder:
-        model = fit_cohort(cohort, ModelConfig(patterns=WIDTHS, members=6), seed, RunStore(Path(folder)), workers=1)
+    model = ri.fit(cohort, WIDTHS, members=6, seed=seed, workers=1)
     selection = model.selection
     assert selection is not None
     agreement = {str(g["setting"]["n_patterns"]): g["agreement"]["concordance"] for g in selection["grid"]}

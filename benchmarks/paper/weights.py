@@ -1,11 +1,10 @@
 """Section B.2: each weight of the objective at 50 % and at 150 % of its value, on the tasks basic and mild.
 
-Usage: ``python benchmarks/paper/weights.py``. Recipe default with the judge off, four members.
+Usage: ``python -m benchmarks.paper.weights``. The recipe paper with few steps (`common.SHORT`).
 """
 
-from common import JUDGE_OFF, RESULTS, mean_of, run_all, write_table
-
-from rindices.learners.surreal.recipe import LossWeights
+from benchmarks.paper.common import NOTE, RESULTS, mean_of, run_all, write_table
+from rindices.learners.gan.recipe import LossWeights
 
 SYMBOLS = {
     "change": "gamma",
@@ -15,16 +14,15 @@ SYMBOLS = {
     "near_zero": "eta",
 }
 SHARES = (0.5, 1.5)
-MEMBERS = 4
 TASKS = ("basic", "mild")
 
 
 def main() -> None:
     """Train and write."""
     preset = LossWeights()
-    work = [("as preset", task, 0, JUDGE_OFF, False, MEMBERS) for task in TASKS]
+    work: list[tuple[str, str, dict[str, float]]] = [("as preset", task, {}) for task in TASKS]
     work += [
-        (f"{name} {share:g}", task, 0, {**JUDGE_OFF, name: share * getattr(preset, name)}, False, MEMBERS)
+        (f"{name} {share:g}", task, {name: share * getattr(preset, name)})
         for task in TASKS
         for name in SYMBOLS
         for share in SHARES
@@ -38,7 +36,7 @@ def main() -> None:
             shown = [f"{value:.3f}" for value in (cells[0], base, cells[1])]
             lines.append([task, f"{symbol} ({name})", *shown, f"{max(abs(value - base) for value in cells):.3f}"])
     head = ["task", "weight", "50 %", "100 %", "150 %", "largest change"]
-    write_table(RESULTS / "weights.md", head, lines, "Pattern-c-index of the consensus of four members, one cohort.")
+    write_table(RESULTS / "weights.md", head, lines, f"Pattern-c-index of the consensus. {NOTE}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ r_indices <- function(path, people) { # people: a data.frame with the columns th
     feeds[[input$name]] <- np$array(values, dtype = kind)$reshape(-1L, 1L)
   }
   names <- vapply(session$get_outputs(), function(output) output$name, "")
-  setNames(session$run(NULL, feeds), names) # r_indices, low, high (people x patterns), novelty (people x 1)
+  setNames(session$run(NULL, feeds), names) # r_indices, low, high (people x patterns), unusual (people x 1)
 }
 
 people <- read.csv("people.csv", check.names = FALSE)

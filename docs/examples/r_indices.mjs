@@ -15,7 +15,7 @@ export async function rIndices(session, columns) {
         ? new ort.Tensor("string", values.map(String), [values.length, 1])
         : new ort.Tensor("float64", Float64Array.from(values), [values.length, 1]);
   }
-  const results = await session.run(feeds); // r_indices, low, high (people x patterns), novelty (people x 1)
+  const results = await session.run(feeds); // r_indices, low, high (people x patterns), unusual (people x 1)
   return Object.fromEntries(Object.entries(results).map(([name, t]) => [name, { dims: t.dims, data: [...t.data] }]));
 }
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rindices._version import __version__
 
 if TYPE_CHECKING:
+    from rindices import analysis
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
     from rindices.federated.run import fit_federated
     from rindices.learners.contrastive.estimator import ContrastiveICA
-    from rindices.learners.surreal.estimator import SurrealGAN
+    from rindices.learners.gan.estimator import SurrealGAN
     from rindices.learners.trajectory.estimator import DiseaseTrajectories
     from rindices.model.fitted import FittedModel, load
     from rindices.model.normal_reference import NormalReference
@@ -38,7 +39,7 @@ _HOMES = {
     "StudyError": "rindices.errors",
     "StudyStoppedError": "rindices.study.exceptions",
     "StudyWarning": "rindices.study.exceptions",
-    "SurrealGAN": "rindices.learners.surreal.estimator",
+    "SurrealGAN": "rindices.learners.gan.estimator",
     "TableError": "rindices.errors",
     "fit": "rindices.study.fit",
     "fit_federated": "rindices.federated.run",
@@ -65,6 +66,7 @@ __all__ = [
     "SurrealGAN",
     "TableError",
     "__version__",
+    "analysis",
     "fit",
     "fit_federated",
     "load",
@@ -76,6 +78,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
+    if name == "analysis":
+        return import_module("rindices.analysis")
     if name not in _HOMES:
         raise AttributeError(f"module 'rindices' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -12,7 +12,8 @@ LARGEST_NUMBER = 1e30
 SMALLEST_SCALE = 1e-30
 """No standard deviation is smaller, because values are divided by it."""
 _SCALES = frozenset({"sd", "scale", "control_scale", "shift_scale", "error", "cn_std"})
-_NOT_NEGATIVE = frozenset({"patterns_se", "distances", "members", "share"})
+_NOT_NEGATIVE = frozenset({"patterns_se", "distances", "members", "share", "limit"})
+_COVARIANCES = frozenset({"covariance", "precision", "correlation"})
 _ASCENDING = frozenset({"distances", "knots"})
 _TOLERANCE = 1e-8  # relative to the largest variance; an empirical covariance may be singular
 
@@ -45,9 +46,9 @@ def find_array_fault(name: str, array: AnyArray) -> str:
         return f"should not be negative, but its smallest value is {low:g}"
     if field in _ASCENDING and (np.diff(array, axis=-1) < 0).any():
         return "should be in ascending order"
-    if field == "share" and high > 1:
+    if field in ("share", "limit") and high > 1:
         return f"should be at most 1, but is {high:g}"
-    return _find_covariance_fault(array) if field == "covariance" else ""
+    return _find_covariance_fault(array) if field in _COVARIANCES else ""
 
 
 def find_interval_fault(low: AnyArray, middle: AnyArray, high: AnyArray) -> str:

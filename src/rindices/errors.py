@@ -1,7 +1,9 @@
 """Problems and errors: each has a code, names its offenders and says what to do."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, NoReturn, TypedDict, Unpack
@@ -26,29 +28,33 @@ ProblemCode = StrEnum(
     ERROR UNKNOWN_OPTION WRONG_OPTION MISSING_PACKAGE
     DAMAGED_FILE UNSAFE_FILE NEWER_FILE
     FILE_MISSING FILE_UNREADABLE FILE_EMPTY NOT_A_TABLE NO_ROWS TOO_MANY_COLUMNS TOO_FEW_COLUMNS
-    BAD_ROWS OPEN_QUOTES CONTROL_CHARACTERS LONG_CELLS LONG_ROWS
+    BAD_ROWS OPEN_QUOTES CONTROL_CHARACTERS LONG_CELLS LONG_ROWS SHORT_ROWS NO_LINE_END SHEET_CHOSEN
     DUPLICATE_COLUMNS UNKNOWN_COLUMN ENCODING_GUESSED NO_SUBJECT_FOLDERS EMPTY_STATS_FILES STATS_FILE_CHOSEN
     MISSING_IDS UNPRINTABLE_IDS DUPLICATE_IDS EQUAL_ROWS NO_ID_COLUMN ID_COLUMN_GUESSED ID_COLUMN_UNCLEAR
     ROW_COUNTER_DROPPED ROW_COUNTER_IDS
     SESSION_IN_ID SESSION_UNCLEAR INEXACT_IDS AMBIGUOUS_IDS NO_COMMON_IDS UNMATCHED_IDS UNUSED_PARTICIPANTS
     NO_GROUPS GROUP_COLUMN_GUESSED GROUP_COLUMN_POSSIBLE GROUP_COLUMN_EMPTY GROUP_COLUMN_MISSING LABELS_UNCLEAR
-    LABELS_GUESSED UNKNOWN_LABEL SIMILAR_LABELS LABEL_IN_BOTH_GROUPS OTHER_LABELS EMPTY_GROUP SMALL_GROUP
-    SITE_COLUMN_POSSIBLE
+    LABELS_GUESSED LABELS_FOLDED MIXED_SCRIPTS UNKNOWN_LABEL SIMILAR_LABELS LABEL_IN_BOTH_GROUPS OTHER_LABELS
+    EMPTY_GROUP SITES_USED SITES_NOT_USED SITES_LEFT_OUT SITE_SEPARATES_GROUPS COVARIATES_USED SESSIONS_USED
     NO_REGIONS COLUMNS_NOT_USED DUPLICATE_REGIONS UNKNOWN_REGION ONE_HEMISPHERE WRONG_MEASURE
     MISSING_VALUES NOT_A_NUMBER INFINITE_VALUES NEGATIVE_VALUES ZERO_VOLUMES EMPTY_REGIONS CONSTANT_REGIONS
+    PEOPLE_WITHOUT_INDEX
     MIXED_UNITS MIXED_MEASURES OUTLYING_VALUES UNIT_MISMATCH UNIT_UNKNOWN STANDARDISED_VALUES NORMALISED_VALUES
     SKEWED_FEATURES CENTILES ADJUSTED_TWICE
     COVARIATE_IS_TEXT COVARIATE_IS_CONSTANT COVARIATES_REDUNDANT IMPOSSIBLE_VALUES CODES_FOR_MISSING SMALL_HEAD_SIZES
     MANY_CATEGORIES SIMILAR_CATEGORIES UNKNOWN_CATEGORY OUTSIDE_TRAINING_RANGE UNKNOWN_SITE SMALL_SITES
+    MISSING_BY_GROUP UNEQUAL_SEXES CONTRADICTORY_VISITS CONTRADICTORY_COLUMNS
     NO_ONE_LEFT REPEATED_SCANS SINGLE_VISITS INCOMPLETE_VISITS FEW_VISITS SMALL_COHORT
-    NOVEL_TABLE MISSING_OUTPUTS SUMMED_REGIONS WEAK_PATTERNS UNSTABLE_PATTERNS N_PATTERNS_UNCLEAR
+    UNUSUAL_TABLE MISSING_OUTPUTS SUMMED_REGIONS WEAK_PATTERNS UNSTABLE_PATTERNS N_PATTERNS_UNCLEAR
     GROUPS_NOT_COMPARABLE FEW_CARRIERS NOT_REPRODUCED MODEL_NOT_FITTED
+    REPRODUCTION_NOT_KNOWN MEMBERS_ROUNDED TRAINING_PEOPLE
     """,
 )
 """What kind of problem it is. Code decides by this, never by the text of a message."""
 
 OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW SITE")
 """What the names of a problem's offenders are names of."""
+_OPTION_REGEX = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _PRIVATE_KINDS = (OffenderKind.PARTICIPANT, OffenderKind.SITE)
 
 
@@ -282,6 +288,25 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
 def describe_os_error(error: OSError) -> str:
     """Return the reason that the system gives for an error."""
     return error.strerror or str(error) or type(error).__name__
+
+
+@contextmanager
+def name_arguments() -> Iterator[None]:
+    """Name arguments of Python in the errors of a function that a user calls: ``missing_codes``, not an option."""
+    try:
+        yield
+    except RindicesError as error:
+        error.problems = tuple(name_problem_arguments(problem) for problem in error.problems)
+        error.args = ("\n".join(map(str, error.problems)),)
+        raise
+
+
+def name_problem_arguments(problem: Problem) -> Problem:
+    """Return a problem that names arguments of Python instead of command-line options."""
+    what, cure = (
+        _OPTION_REGEX.sub(lambda match: match[1].replace("-", "_"), text) for text in (problem.what, problem.cure)
+    )
+    return replace(problem, what=what, cure=cure)
 
 
 def capitalise_first(text: str) -> str:

@@ -53,7 +53,7 @@ def lock_folder(folder: Path, error_type: type[RindicesError] = StudyError) -> I
     try:
         lock.acquire()
     except (Timeout, RuntimeError):  # RuntimeError: another lock of this very thread
-        raise error_type(_format_in_use_message(record)) from None
+        raise error_type(f"{_describe_use(record)}: wait for it, or end it.") from None
     except OSError as error:
         raise error_type(_format_unwritable_message(system_lock, error)) from error
     try:
@@ -71,7 +71,7 @@ def _write_record(path: Path, error_type: type[RindicesError]) -> None:
     """Record this process as the holder; refuse if the record of another machine is there."""
     holder = read_holder(path)
     if holder is not None and holder.host != socket.gethostname():
-        raise error_type(_format_in_use_message(path))
+        raise error_type(f"{_describe_use(path)}: wait for it, or delete {path} if that process is gone.")
     since = datetime.now().astimezone().isoformat(timespec="seconds")
     record = LockHolder(socket.gethostname(), os.getpid(), since)._asdict()
     try:
@@ -111,11 +111,12 @@ def _delete_lock_file(path: Path) -> None:
             path.unlink()
 
 
-def _format_in_use_message(path: Path) -> str:
+def _describe_use(path: Path) -> str:
+    """Return who works in the folder of a record."""
     holder = read_holder(path) or LockHolder()
     process = f"process {holder.pid or '?'} on {holder.host or 'an unknown machine'}"
     since = f"since {holder.since or 'an unknown time'}"
-    return f"{path.parent} is in use by {process} {since}: wait for it, or delete {path} if that process is gone."
+    return f"{path.parent} is in use by {process} {since}"
 
 
 def _format_unwritable_message(path: Path, error: OSError) -> str:

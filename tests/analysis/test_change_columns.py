@@ -1,6 +1,6 @@
 """Every column of change.tsv is described once per R-index."""
 
-from rindices.analysis.change_columns import describe_people_columns
+from rindices.analysis.change_models import describe_people_columns
 
 
 def test_each_index_has_its_columns() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib.image import imread
 
 from rindices.analysis.change import change_per_year
-from rindices.analysis.change_figure import _MAX_PEOPLE, _space_evenly, plot_change
+from rindices.analysis.change_figures import _MAX_PEOPLE, _space_evenly, plot_change
 from tests.analysis.helpers import make_visits
 
 

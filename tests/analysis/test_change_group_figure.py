@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from rindices.analysis.change_group_figure import plot_group_change
+from rindices.analysis.change_figures import plot_group_change
 from rindices.analysis.change_models import model_change
 from tests.analysis.test_change_models import make_group_visits
 

@@ -4,14 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rindices.analysis.change_columns import (
+from rindices.analysis.change_models import (
     GROUP_COLUMNS,
     RETEST_COLUMNS,
     TRIAL_COLUMNS,
+    TrialDesign,
+    compute_trial_size,
     describe_people_columns,
+    model_change,
 )
-from rindices.analysis.change_models import TrialDesign, model_change
-from rindices.analysis.trial_size import compute_trial_size
 from rindices.errors import AnalysisError
 from tests.analysis.helpers import make_visits
 

@@ -63,13 +63,13 @@ def test_derivatives_are_those_of_the_likelihood() -> None:
         np.testing.assert_allclose(hessian[k], (high[1] - low[1]) / (2 * step), atol=1e-6)
 
 
-def test_a_ridge_penalty_shrinks_and_separated_groups_do_not_converge() -> None:
+def test_a_ridge_penalty_shrinks_and_separated_groups_are_not_estimable() -> None:
     outcome, design = simulate_survival()
     free, ridge = (fit_outcome(outcome, design, np.full(3, penalty)) for penalty in (0.0, 50.0))
     assert np.abs(ridge.coefficients).sum() < 0.8 * np.abs(free.coefficients).sum()
     separated = Outcome(design[:, 0] > 0)
-    assert not fit_outcome(separated, design).converged
-    assert fit_outcome(separated, design, np.ones(3)).converged
+    assert not fit_outcome(separated, design).is_estimable.any()
+    assert fit_outcome(separated, design, np.ones(3)).is_estimable.all()
 
 
 def test_the_check_finds_a_hazard_ratio_that_fades() -> None:
@@ -81,3 +81,20 @@ def test_the_check_finds_a_hazard_ratio_that_fades() -> None:
     p = check_proportional_hazards(outcome, design, fit_outcome(outcome, design))
     assert p[0] < 1e-4
     assert p[1] > 0.01
+
+
+@pytest.mark.parametrize("is_survival", [True, False])
+def test_columns_of_any_scale_and_a_category_without_events(is_survival: bool) -> None:
+    """The other coefficients are those without the people of the category, who tell nothing of them."""
+    survival, design = simulate_survival(180)
+    rare, icv = np.arange(180) < 6, 1.5e6 + 1e5 * design[:, 2]
+    event = survival.event & ~rare
+    outcome = Outcome(event, survival.time if is_survival else None)
+    fit = fit_outcome(outcome, np.column_stack([design[:, :2], icv, rare]))
+    without = fit_outcome(outcome.take(~rare), np.column_stack([design[:, :2], icv])[~rare])
+    assert fit.is_estimable.tolist() == [True, True, True, False]
+    np.testing.assert_allclose(fit.coefficients[:3] * [1, 1, 1e5], without.coefficients * [1, 1, 1e5], atol=1e-6)
+    errors = [np.sqrt(np.diag(each.covariance)[:3]) * [1, 1, 1e5] for each in (fit, without)]
+    np.testing.assert_allclose(*errors, atol=1e-6)
+    collinear = fit_outcome(outcome, np.column_stack([design, design[:, 2]]))
+    assert collinear.is_estimable.tolist() == [True, True, False, False]

@@ -76,9 +76,9 @@ def test_separation_is_said_and_gives_no_numbers() -> None:
     indices, outcomes = make_outcomes(60)
     outcomes["converted"] = (indices["r1"] > indices["r1"].median()).astype(int)
     result = predict_outcome(indices, outcomes, event="converted")
-    assert result.effects.loc[0, "note"].startswith("did not converge")
+    assert result.effects.loc[0, "note"].startswith("not estimable: separates")
     assert np.isnan(result.effects.loc[0, "ratio"])
-    assert any("did not converge: r1" in str(problem) for problem in result.problems)
+    assert any("r1, r2 cannot be estimated" in str(problem) for problem in result.problems)
 
 
 def test_events_are_encoded_by_their_meaning() -> None:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rindices.analysis.retest import estimate_retest_error
-from rindices.analysis.slopes import IndexVisits
+from rindices.analysis.slopes import IndexVisits, estimate_retest_error
 
 
 def simulate_stable_people(n_people: int, n_visits: int, seed: int = 0) -> IndexVisits:

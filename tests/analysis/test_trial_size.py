@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from rindices.analysis.trial_size import compute_trial_size
+from rindices.analysis.change_models import compute_trial_size
 from rindices.errors import AnalysisError
 
 SCHEDULE = np.linspace(0, 2, 5)

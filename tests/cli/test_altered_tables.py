@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
+
+
+def run_benchmark(name: str, tmp_path: Path, *options: str) -> str:
+    """Run a benchmark with its table in ``tmp_path``; return what it prints."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options, "--out", str(tmp_path / "table.md")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    return done.stdout
 
 
 def run_sample(tmp_path: Path, tables: int) -> None:
-    script = BENCHMARKS / "altered_tables.py"
-    if not script.is_file():
-        pytest.skip("the benchmarks are not beside the tests")
-    command = [sys.executable, str(script), "--tables", str(tables), "--out", str(tmp_path / "table.md")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-5000:]
-    result = json.loads(done.stdout)
+    result = json.loads(run_benchmark("altered_tables", tmp_path, "--tables", str(tables)))
     assert result["failures"] == 0
     assert result["accepted"] > tables / 5
     assert result["refused"] > tables / 5
@@ -28,6 +30,20 @@ def test_a_sample_of_altered_tables(tmp_path: Path) -> None:
     run_sample(tmp_path, 30)
 
 
+def run_misleading_tables(tmp_path: Path, tables: int) -> None:
+    printed = run_benchmark("misleading_tables", tmp_path, "--tables", str(tables))
+    assert json.loads(printed) == {"tables": tables, "people": 60, "silent": 0}
+
+
+def test_no_misleading_table_is_used_in_silence(tmp_path: Path) -> None:
+    run_misleading_tables(tmp_path, 16)
+
+
+@pytest.mark.slow
+def test_no_misleading_table_of_many_is_used_in_silence(tmp_path: Path) -> None:
+    run_misleading_tables(tmp_path, 2_000)
+
+
 @pytest.mark.slow
 def test_many_altered_tables(tmp_path: Path) -> None:
     run_sample(tmp_path, 5_000)
@@ -35,11 +51,6 @@ def test_many_altered_tables(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_oddities_in_a_larger_table(tmp_path: Path) -> None:
-    script = BENCHMARKS / "odd_rows.py"
-    if not script.is_file():
-        pytest.skip("the benchmarks are not beside the tests")
     sizes = ["--rows", "12000", "--oddities", "100", "--max-ratio", "inf"]
-    command = [sys.executable, str(script), *sizes, "--folder", str(tmp_path), "--out", str(tmp_path / "table.md")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    run_benchmark("odd_rows", tmp_path, *sizes, "--folder", str(tmp_path))
     assert "Every oddity was read as it is meant or named" in (tmp_path / "table.md").read_text("utf-8")

@@ -73,6 +73,43 @@ def test_a_stray_quotation_mark_is_refused_in_linear_time(
     assert not (tmp_path / "out.csv").exists()
 
 
+@pytest.mark.parametrize("text_bytes", [300_000, 16_000_000])
+def test_short_rows_and_a_cut_file_are_refused_in_all_chunks(
+    text_bytes: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = stream.ChunkSize(text_bytes=text_bytes)
+    monkeypatch.setattr(stream, "ChunkSize", lambda: size)
+    table = write_lines(folder, tmp_path, {30: (f",{COMMENT}", ""), 5_500: (f",{COMMENT}", "")})
+    table.write_text(table.read_text()[:-20])
+    result, _ = apply(folder, table)
+    assert isinstance(result.exception, RindicesError)
+    (problem,) = result.exception.problems
+    assert problem.offenders == ("30", "5500", f"{PEOPLE + 1}")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_volume_of_zero_is_refused_by_its_person(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "people.csv")
+    frame.iloc[5_700, -1] = 0.0
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    result, _ = apply(folder, tmp_path / "people.csv")
+    assert isinstance(result.exception, RindicesError)
+    problems = [problem for problem in result.exception.problems if "values of 0 in 1 region" in problem.what]
+    assert [problem.offenders for problem in problems] == [(frame["participant_id"][5_700],)]
+
+
+def test_an_excel_table_is_applied(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "people.csv").head(60)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    frame.to_excel(tmp_path / "people.xlsx", index=False)
+    tables = []
+    for name in ("people.csv", "people.xlsx"):
+        result, _ = apply(folder, tmp_path / name)
+        assert result.exit_code == 0, result.output
+        tables.append(pd.read_csv(tmp_path / "out.csv").set_index("participant_id").sort_index())
+    pd.testing.assert_frame_equal(*tables)
+
+
 @pytest.mark.parametrize("lines", [(20, 40), (20, 21), (2_900, 2_950)])
 def test_two_stray_quotation_marks_do_not_lose_the_people_between_them(
     lines: tuple[int, int], folder: Path, tmp_path: Path

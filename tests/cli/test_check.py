@@ -53,8 +53,8 @@ def thickness(frame: pd.DataFrame) -> pd.DataFrame:
 
 TABLES: dict[str, tuple[Change, list[str], str, str]] = {
     # name: (change, options, offender in the message, cure in the message)
-    "duplicate ids": (volumes_are(lambda v: pd.concat([v, v.iloc[:2]])), [], "sub-000", "Keep one row"),
-    "duplicate participants": (people_are(lambda p: pd.concat([p, p.iloc[:2]])), [], "sub-000", "Keep one row"),
+    "duplicate ids": (volumes_are(lambda v: pd.concat([v, v.iloc[:2]])), [], "sub-000", "make the ids unique"),
+    "duplicate participants": (people_are(lambda p: pd.concat([p, p.iloc[:2]])), [], "sub-000", "make the ids unique"),
     "empty id": (volumes_are(cell("ID", None)), [], "line 5", "Fill the id"),
     "no controls left": (people_are(lambda p: p.assign(diagnosis="AD")), GROUP, "'CN'", "there is: AD"),
     "one group only": (people_are(lambda p: p.assign(diagnosis="AD")), ["--group", "diagnosis"], "AD", "--controls"),
@@ -109,6 +109,30 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
     ),
     "negative volumes": (volumes_are(cell("47", -12.0)), [], "MUSE_47 of sub-003", "cannot be negative"),
     "infinite volume": (volumes_are(cell("47", "inf")), [], "MUSE_47", "Mend"),
+    "volumes of 0": (
+        volumes_are(cell("47", 0)),
+        [],
+        "values of 0 in 1 region: MUSE_47 of sub-003",
+        "--missing-codes 0",
+    ),
+    "an age of 0 among adults": (
+        people_are(cell("age", 0)),
+        ["--covariates", "age"],
+        "covariate age cannot be: 0 for sub-003",
+        "--missing-codes 0",
+    ),
+    "an ICV of 0 in the table of regions": (
+        volumes_are(cell("702", 0)),
+        ["--covariates", "icv"],
+        "v.csv: covariate icv cannot be: 0 for sub-003",
+        "--missing-codes 0",
+    ),
+    "an ICV of another unit": (
+        volumes_are(cell("702", 1215.979)),
+        ["--covariates", "icv"],
+        "v.csv: covariate icv cannot be: 1215.98 for sub-003",
+        "Mend these cells.",
+    ),
     "litres and mm3 mixed": (volumes_are(scaled(slice(0, 5), 1e-6)), [], "sub-000", "one unit"),
     "ml and mm3 mixed": (volumes_are(scaled(slice(0, 5), 1e-3)), [], "sub-000", "one unit"),
     "one region in ml": (volumes_are(lambda v: v.assign(**{"47": v["47"] / 1000})), [], "Hippocampus_R", "unit"),
@@ -163,6 +187,14 @@ FILES: dict[str, tuple[bytes, str, str]] = {
         "1 line has 7 values, the header 5 names: line 4",
         "write.csv",
     ),
+    "row too short": (HEADER + b"a,1,2,3\n", "1 line has 4 values, the header 5 names: line 2", "an empty cell"),
+    "a cell lost in two rows": (
+        HEADER + ROWS + b"c,3000,3100,900\n" + ROWS.upper() + b"d,3000,900,950\n",
+        "2 lines have fewer values than the header names (5): line 4, 7",
+        "an empty cell",
+    ),
+    "rows of blanks too short": (b"ID 47 48\na 1 2\nb 1\n", "1 line has 2 values, the header 3 names: line 3", "cell"),
+    "cut within a number": (HEADER + ROWS + b"c,3000,31", "1 line has 3 values", "it may be cut"),
     "row names of R": (b"47 48 31 32 35\na 1 2 3 4 5\nb 1 2 3 4 5\n", "more values", "row.names"),
     "Excel": (b"PK\x03\x04rest", "Excel", "Export it as CSV"),
     "gzip": (b"\x1f\x8b\x08rest", "gzip", "Export it as CSV"),
@@ -176,6 +208,24 @@ def test_a_wrong_file_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_bytes(content)
     assert_refused(["check", str(path)], offender, cure)
+
+
+def test_participants_with_a_lost_cell_are_refused(tmp_path: Path) -> None:
+    muse_volumes().to_csv(tmp_path / "v.csv", index=False)
+    text = participants_of(muse_volumes()).to_csv(sep="\t", index=False).splitlines()
+    text[5] = "\t".join(text[5].split("\t")[:-1])
+    (tmp_path / "p.tsv").write_text("\n".join(text) + "\n")
+    arguments = ["check", str(tmp_path / "v.csv"), "--participants", str(tmp_path / "p.tsv")]
+    assert_refused(arguments, "p.tsv: 1 line has", "an empty cell")
+
+
+def test_a_file_without_a_last_line_end_is_read_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text(muse_volumes().to_csv(index=False)[:-3])  # the last number loses two digits
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "v.csv")])
+    assert result.exit_code == 0, result.output
+    assert (
+        "note: v.csv: the last line has no line end. If the file was cut, the last cell is incomplete" in result.output
+    )
 
 
 def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
@@ -202,6 +252,40 @@ def test_a_byte_order_mark_and_doubled_line_ends_are_read(tmp_path: Path) -> Non
     result = CliRunner().invoke(app, ["check", str(path)])
     assert result.exit_code == 0, result.output
     assert "dlmuse" in result.output
+
+
+def test_zeros_that_are_named_are_missing_and_a_sex_of_zero_is_not(tmp_path: Path) -> None:
+    volumes = cell("47", 0)(muse_volumes())
+    people = cell("age", 0)(participants_of(muse_volumes())).assign(sex=[0, 1] * 20)
+    arguments = ["check", *write_people(tmp_path, volumes, people), "--covariates", "age,sex", "--missing-codes", "0"]
+    assert_refused(arguments, "1 person has no age: sub-003", "--on-missing drop")
+    done = CliRunner().invoke(app, [*arguments, "--on-missing", "drop"])
+    assert done.exit_code == 0, done.output
+    assert "1 person has no age: sub-003; left out" in done.output
+    assert "no sex" not in done.output
+
+
+def test_lesions_may_be_zero_and_zeros_of_freesurfer_are_missing_with_a_note(tmp_path: Path) -> None:
+    table = aseg().assign(**{"Left-WM-hypointensities": np.arange(30) // 15 * 12.5})
+    table.loc[4, "Left-Thalamus"] = 0.0
+    path = write_table(table, tmp_path / "aseg.txt", "\t")
+    done = CliRunner().invoke(app, ["check", str(path), "--include", "Left-WM-hypointensities", "--covariates", "none"])
+    assert done.exit_code == 0, done.output
+    assert "1 cell of 0 in 1 region is missing: FreeSurfer writes 0 for what it did not find: sub-04." in done.output
+    assert "1 person has a missing region" in done.output
+    generic = table.rename(columns={name: f"roi {k}" for k, name in enumerate(table.columns[1:7])})
+    path = write_table(generic.drop(columns="Left-Lateral-Ventricle"), tmp_path / "table.txt", "\t")
+    options = ["--include", "Left-WM-hypointensities", "--covariates", "none", "--missing-codes", "0"]
+    assert_refused(["check", str(path), *options[:4]], "values of 0 in 1 region: roi 0 of sub-04", "--missing-codes 0")
+    assert CliRunner().invoke(app, ["check", str(path), *options]).exit_code == 0
+
+
+@pytest.mark.parametrize("columns", [["702", "47", "48", "31", "32", "51"], ["702", "47", "48"]])
+def test_muse_codes_mean_the_same_in_a_small_table(columns: list[str], tmp_path: Path) -> None:
+    path = write_table(muse_volumes()[["ID", *columns]], tmp_path / "v.csv")
+    result = json.loads(CliRunner().invoke(app, ["check", str(path), "--json"]).stdout)
+    assert (result["format"], result["icv"]) == ("dlmuse", "702")
+    assert set(result["region_names"]) == {f"MUSE_{code}" for code in columns[1:] if code != "51"}  # 51: a ventricle
 
 
 def test_all_problems_are_printed_at_once(tmp_path: Path) -> None:
@@ -315,7 +399,7 @@ def three_regions(volumes: pd.DataFrame) -> pd.DataFrame:
 NOT_READY: dict[str, tuple[Change, list[str], str]] = {
     "missing covariate": (people_are(cell("age", None)), ["--covariates", "age"], "sub-003"),
     "site without controls": (
-        people_are(lambda p: p.assign(site=["A", "B"] * 20)),
+        people_are(lambda p: p.assign(site=["A"] * 39 + ["B"])),
         ["--site", "site"],
         "no control was measured at B",
     ),

@@ -49,6 +49,24 @@ def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
     assert "regions adjusted for age on" in seen.output
     assert "The AUC is too high for people that the model was fitted on" in seen.output
     (folder / "study.toml").unlink()
-    raw = CliRunner().invoke(app, ["classify", str(folder), *how])
+    raw = CliRunner().invoke(app, ["classify", str(folder), *how, "--covariates", "none"])
     assert "139 regions not adjusted" in raw.output
     assert "name them with --covariates" in raw.output
+
+
+def test_regions_are_adjusted_with_the_settings_of_the_study(tmp_path: Path) -> None:
+    """Covariates came from the study file, the scale of the adjustment did not."""
+    simulated = ri.simulate_cohort("tiny", 0)
+    write_cohort(simulated, tmp_path)
+    indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
+    indices.to_csv(tmp_path / "r_indices.tsv", sep="\t", index=False)
+    how = [str(tmp_path / "volumes.csv"), "--repeats", "1", "--workers", "1", "--out", str(tmp_path / "out")]
+    how += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
+    columns, outputs = '[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n', []
+    for adjust in ('adjust = "rank"\n', 'adjust = "none"\n'):
+        (tmp_path / "study.toml").write_text(columns + adjust)
+        done = CliRunner().invoke(app, ["classify", str(tmp_path / "r_indices.tsv"), *how])
+        assert done.exit_code == 0, done.output
+        outputs.append((tmp_path / "out/classification.tsv").read_text())
+    assert "139 regions not adjusted" in done.output
+    assert outputs[0] != outputs[1]

@@ -186,7 +186,7 @@ def labelled(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("options", [("--patients", "*"), ("--patients", "AD"), ()])
 def test_labels_that_differ_by_case_or_blanks_are_refused_or_joined(options: tuple[str, ...], labelled: Path) -> None:
-    arguments = ["check", labelled, "--group", "group", *options, "--json"]
+    arguments = ["check", labelled, "--group", "group", *options, "--covariates", "none", "--json"]
     code, stdout, _ = run(*arguments, "--controls", "control")
     assert code == 1
     (problem,) = (item for item in json.loads(stdout)["problems"] if item["severity"] == "error")
@@ -266,7 +266,7 @@ def test_input_that_vanishes_is_not_an_output_that_cannot_be_written(model: Path
     make_frame(6000).to_csv(tmp_path / "t.csv", index=False)
     program = (
         "import sys, pathlib\n"
-        "from rindices.tables.io.chunks import OpenedTable\n"
+        "from rindices.tables.chunks import OpenedTable\n"
         "table, opened = pathlib.Path(sys.argv[3]), OpenedTable.open.__func__\n"
         "def open_and_lose(cls, *arguments):\n"
         "    try:\n"

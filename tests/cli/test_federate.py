@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,11 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
+from rindices.errors import StudyError
 from rindices.federated.exceptions import WaitingError
 from rindices.federated.folder import FolderTransport, make_run_name, read_key
 from rindices.federated.messages import Answer, Request
 from rindices.federated.site import Site
 from rindices.federated.site_service import SiteService
+from rindices.model.fitted import FittedModel
 from rindices.tables.cohort import Cohort
 from tests.federated.sites import simulate_people, split_cohort
 
@@ -52,16 +55,19 @@ def test_centre_runs_a_study_with_keys(tmp_path: Path) -> None:
     assert (result["controls"], result["patients"], result["rounds"]) == (150, 200, 6)
     for name in ("model.safetensors", "selection.json", "effects.tsv", "patterns.tsv", "federation.json"):
         assert (tmp_path / "out" / name).is_file()
-    assert (
-        run(
-            "apply",
-            exchange / "model.safetensors",
-            *write_tables(tmp_path, simulate_people())[:3],
-            "--out",
-            tmp_path / "r.tsv",
-        )[0]
-        == 0
-    )
+    model = FittedModel.load(exchange / "model.safetensors")
+    assert model.preprocessing.harmoniser is not None  # the default of fit where a site is named
+    assert model.preprocessing.harmoniser.sites == ("site-0", "site-1")
+    people = split_cohort(simulate_people(), 2)["site-1"]
+    tables = write_tables(tmp_path, replace(people, people=people.people.assign(hospital="site-1")))[:3]
+    words = [exchange / "model.safetensors", *tables, "--site", "hospital", "--out", tmp_path / "r.tsv"]
+    assert run("apply", *words)[0] == 0
+
+
+def test_parquet_tables_with_sites_are_not_silently_left_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text('[data]\nsite = "scanner"\n')
+    with pytest.raises(StudyError, match="harmonise"):
+        run("federate", tmp_path / "study.toml", "--parquet", tmp_path, "--out", tmp_path / "out")
 
 
 def test_centre_names_missing_sites(tmp_path: Path) -> None:
@@ -94,3 +100,24 @@ def test_a_site_without_a_name_gets_one_that_says_nothing(tmp_path: Path, monkey
     names = {json.loads(run("site", *words, "--json")[1])["site"] for _ in range(2)}
     assert len(names) == 1
     assert names.pop().startswith("site-")
+
+
+def test_site_follows_no_link_and_believes_no_forged_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else writes to the folder: a link that leads out of it, and an end without the key of the centre."""
+    monkeypatch.chdir(tmp_path)
+    exchange, outside, name = tmp_path / "exchange", tmp_path / "outside", make_run_name({})
+    (tmp_path / "a.key").write_text("00" * 32)
+    transport = FolderTransport(exchange, name, ["a"], {"a": read_key(tmp_path / "a.key")}, patience=0.0, poll=0.0)
+    transport.begin()
+    with pytest.raises(WaitingError):
+        transport.ask(Request("describe", 1))
+    (outside / "a").mkdir(parents=True)
+    (outside / "a" / "0001.json").write_text("{}")
+    (exchange / "answers").mkdir()
+    (exchange / "answers" / name).symlink_to(outside, target_is_directory=True)
+    words = [*write_tables(tmp_path, simulate_people()), "--exchange", exchange, "--name", "a", "--wait", 0]
+    assert run("site", *words, "--key", tmp_path / "a.key")[0] == 3
+    assert (outside / "a" / "0001.json").read_text() == "{}"
+    state = json.loads((exchange / "run.json").read_text())
+    (exchange / "run.json").write_text(json.dumps(state | {"state": "done"}))
+    assert run("site", *words, "--key", tmp_path / "a.key")[0] == 3

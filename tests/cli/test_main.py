@@ -22,6 +22,18 @@ def test_version_and_help() -> None:
         assert "Example: rindices" in invoke(command, "--help").stdout
 
 
+def test_the_help_of_fit_fits_on_one_screen_and_begins_with_what_most_people_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = invoke("fit", "--help").stdout.splitlines()
+    assert len(lines) <= 60
+    first, *_ = "\n".join(lines).partition("Options")[2].partition("╰")
+    words = {word for word in first.split() if word.startswith("--")}
+    needed = "--out --participants --group --controls --patients --covariates --site --patterns --seed --dry-run"
+    assert words == {*needed.split(), "--help"}
+
+
 def test_wrong_usage_is_2() -> None:
     assert invoke("check").exit_code == 2
     assert invoke("simulate", "--seed", "x", "--out", "y").exit_code == 2

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 import rindices as ri
 from rindices.cli.main import app
+from rindices.errors import ProblemCode
 from rindices.experiments.simulate import write_cohort
 from rindices.selection.agreement import pattern_c_index
 from tests.cohorts import simulate_few_regions
@@ -47,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         covariates=["age", "sex", "icv"],
     )
     assert (len(cohort), cohort.volumes.isna().to_numpy().any()) == (349, True)
-    model = ri.fit(cohort, 3, members=2, workers=1)
+    model = ri.fit(cohort, 3, members=5, workers=1)
     model.save(folder / "model.safetensors")
     indices = model.apply(cohort)
     everyone = simulated.cohort.people.participant_id[simulated.cohort.is_patient]
@@ -62,12 +63,12 @@ def test_check_and_fit_use_the_cells_that_people_have(folder: Path, tmp_path: Pa
     assert checked.exit_code == 0
     assert "cells are missing" in checked.output
     assert "1 person has fewer than half of the regions: sub-008; left out" in checked.output
-    words = ["fit", "holes.csv", *READ, *GROUP, "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
+    words = ["fit", "holes.csv", *READ, *GROUP, "--recipe", "contrastive", "--patterns", "3", "--members", "5"]
     fitted = run(folder, *words, "--workers", 1, "--no-report", "--out", tmp_path / "study")
     assert fitted.exit_code == 0, fitted.output
     indices = pd.read_csv(tmp_path / "study" / "r_indices.tsv", sep="\t")
     assert len(indices) == 349
-    assert np.isfinite(indices[["r1", "r2", "r1_low", "r1_high", "novelty"]]).all(axis=None)
+    assert np.isfinite(indices[["r1", "r2", "r1_low", "r1_high", "unusual"]]).all(axis=None)
     stopped = run(folder, *words, "--on-missing", "error", "--out", tmp_path / "other")
     assert stopped.exit_code == 1
     assert "people have a missing region" in str(stopped.exception)
@@ -89,40 +90,72 @@ def test_intervals_are_wider_where_regions_are_missing(folder: Path, tmp_path: P
     assert "5 regions are missing" in str(refused.exception)
 
 
-def test_people_with_too_few_regions_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+def test_people_with_too_few_regions_are_named_and_the_others_written(folder: Path, tmp_path: Path) -> None:
     words = ["apply", "model.safetensors", "holes.csv", *READ[:2], "--workers", 1, "--out", tmp_path / "out.csv"]
-    result = run(folder, *words)
+    message = "1 person lacks too many regions: the others determine less than 50% of an R-index: sub-008."
+    for more in ([], ["--plink", tmp_path / "gwas"]):  # in chunks, and at once
+        result = run(folder, *words, *more)
+        assert result.exit_code == 0, result.output
+        assert f"warning: {message} They are left out of the results" in result.output
+        assert "349 people written" in result.output
+        indices = pd.read_csv(tmp_path / "out.csv")
+        assert len(indices) == 349
+        assert "sub-008" not in set(indices["participant_id"])
+        assert np.isfinite(indices["r1"]).all()
+    assert "sub-008" not in (tmp_path / "gwas.phe").read_text() + (tmp_path / "gwas.cov").read_text()
+    covariates = pd.read_csv(tmp_path / "gwas.cov", sep="\t").set_index("IID")
+    people = pd.read_csv(folder / "participants.tsv", sep="\t").set_index("participant_id")
+    np.testing.assert_allclose(covariates["age"], people.loc[covariates.index, "age"])
+    (tmp_path / "out.csv").unlink()
+    result = run(folder, *words, "--on-missing", "error")
     assert result.exit_code == 1
-    assert "1 person lacks too many regions: the others determine less than 50% of an R-index: sub-008" in str(
-        result.exception
-    )
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_plink_files_hold_the_first_session(folder: Path, tmp_path: Path) -> None:
+    table = pd.read_csv(folder / "volumes.csv")
+    later = table.set_index("participant_id").mul(0.99).reset_index()
+    visits = pd.concat([table.assign(session_id="ses-1"), later.assign(session_id="ses-2")])
+    visits.to_csv(tmp_path / "visits.csv", index=False)
+    words = ["apply", "model.safetensors", tmp_path / "visits.csv", *READ[:2], "--out", tmp_path / "out.tsv"]
+    result = run(folder, *words, "--plink", tmp_path / "gwas")
+    assert result.exit_code == 0, result.output
+    assert "gwas.phe has the first session of each person" in result.output
+    written = pd.read_csv(tmp_path / "out.tsv", sep="\t")
+    first = written[written["session_id"] == "ses-1"].set_index("participant_id")
+    phenotypes = pd.read_csv(tmp_path / "gwas.phe", sep="\t").set_index("IID")
+    assert len(written) == 2 * len(phenotypes) == 2 * len(table)
+    np.testing.assert_allclose(phenotypes["r1"], first.loc[phenotypes.index, "r1"], rtol=1e-6)
 
 
 def test_chunks_of_people_with_holes_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     from rindices.model.stream import apply_stream
-    from rindices.tables.io.chunks import ChunkSize
+    from rindices.tables.chunks import ChunkSize
     from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest
+    from rindices.tables.validate import TableRequest
 
-    table = pd.read_csv(folder / "holes.csv").drop(index=7)
+    table = pd.read_csv(folder / "holes.csv").iloc[[*range(7), *range(8, 40), 7]]  # who is left out is a chunk alone
     table.to_csv(tmp_path / "holes.csv", index=False)
     roles = ColumnRoles(covariates=("age", "sex", "icv"))
     request = TableRequest(
         (tmp_path / "holes.csv",), folder / "participants.tsv", roles, on_missing="model", find_groups=False
     )
     outs = []
-    for rows in (349, 50):
+    for rows in (40, 13):
         out = tmp_path / f"{rows}.csv"
-        apply_stream(folder / "model.safetensors", request, out, 1, ChunkSize(rows, 1_000_000, 20_000), schema_rows=40)
+        size = ChunkSize(rows, 1_000_000, 20_000)
+        result = apply_stream(folder / "model.safetensors", request, out, 1, size, schema_rows=20)
         outs.append(out.read_bytes())
+        (warning,) = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
+        assert warning.offenders == ("sub-008",)
+        assert result.people == 39
     assert outs[0] == outs[1]
 
 
 def test_a_linear_model_fills_missing_regions_by_the_others(folder: Path) -> None:
     simulated = simulate_few_regions("small", seed=3)
     cohort = simulated.cohort
-    model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1)
+    model = ri.fit(cohort, 3, members=5, recipe="contrastive", workers=1)
     complete = model.apply(cohort)
     rng = np.random.default_rng(1)
     holes = replace(cohort, volumes=cohort.volumes.mask(rng.random(cohort.volumes.shape) < 0.1))

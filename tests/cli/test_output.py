@@ -19,7 +19,6 @@ FILES = {
     "classify": ["classification.tsv", "summary.tsv"],
     "change": ["change.tsv", "change.json", "change.png"],
     "power": ["power.json", "power.md", "power.png"],
-    "benchmark": ["results.json", "table.md", "figure.png"],
 }
 
 
@@ -52,21 +51,6 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             "--workers",
             "1",
         ],
-        "benchmark": [
-            "benchmark",
-            "--suite",
-            "stress",
-            "--tasks",
-            "tiny",
-            "--learners",
-            "nmf",
-            "--cohorts",
-            "1",
-            "--folds",
-            "0",
-            "--workers",
-            "1",
-        ],
     }
 
 
@@ -94,9 +78,6 @@ def test_unwritable_out_is_one_line(
         (out / FILES[name][-1]).mkdir(parents=True)
     code = call(monkeypatch, commands[name], out)
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    if name == "benchmark" and kind == "a file":
-        assert code == 2
-        return
     assert code == 1
     assert len(errors) == 1
     assert str(out) in errors[0]

@@ -45,7 +45,7 @@ def test_autism_has_another_id_column_codes_and_a_faulty_head_size(patients: Pat
     assert "column 'FILE_ID' holds the ids" in text
     assert "227 of 1,035 people have an ICV below SupraTentorialVol" in text
     assert "35 cells of covariate FIQ may hold codes for missing" in text
-    options += ["--missing-codes", "-9999", "--on-missing", "drop", "--covariates", "AGE_AT_SCAN,FIQ"]
+    options += ["--missing-codes", "-9999", "--on-missing", "drop", "--covariates", "AGE_AT_SCAN,FIQ", "--site", "none"]
     value, text = check(patients / "autism/stats/aseg_table.tsv", *options)
     assert (value["ready"], value["people"]) == (True, 966)
     assert "69 people have no FIQ" in text

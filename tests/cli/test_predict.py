@@ -43,3 +43,25 @@ def test_tables_are_joined_by_id_and_written_with_dictionaries(tmp_path: Path) -
     assert done.exit_code == 0, done.output
     assert "R-indices predict converted" in done.stdout
     assert not (tmp_path / "out" / "outcome_survival.tsv").exists()
+
+
+def test_head_size_in_mm3_and_a_rare_category_do_not_stop_the_regression(tmp_path: Path) -> None:
+    """The regression of covariates as they are in tables was said to be collinear, and gave no numbers."""
+    rng = np.random.default_rng(1)
+    indices, outcomes = make_outcomes(180)
+    outcomes["icv"] = rng.normal(1.5e6, 1.2e5, 180)
+    outcomes["scanner"] = np.repeat(["a", "b", "c"], [90, 84, 6])
+    for n_events in (1, 0):
+        outcomes.loc[174:, "converted"] = [n_events, 0, 0, 0, 0, 0]
+        outcomes.to_csv(tmp_path / "o.tsv", sep="\t", index=False)
+        indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+        arguments = ["predict", str(tmp_path / "r.tsv"), str(tmp_path / "o.tsv"), "--event", "converted"]
+        arguments += ["--covariates", "age,sex,icv,scanner", "--out", str(tmp_path / "out"), "--json"]
+        for time in ([], ["--time", "years"]):
+            done = CliRunner().invoke(app, [*arguments, *time])
+            assert done.exit_code == 0, done.output
+            effects = json.loads(done.stdout)["effects"]
+            assert all(row["ratio"] is not None and 0 < row["error"] < 1 for row in effects)
+            assert all(
+                ("1 column of the covariates has no finite effect" in row["note"]) == (not n_events) for row in effects
+            )

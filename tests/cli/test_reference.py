@@ -48,7 +48,9 @@ def fit(folder: Path, reference: object, out: str, *more: object, code: int = 0)
 
 def test_a_reference_is_a_small_file_without_people(folder: Path) -> None:
     file = folder / "healthy.safetensors"
-    shown = json.loads(invoke("reference", folder / "healthy.csv", *COVARIATES, "--out", file, "--json"))
+    shown = json.loads(
+        invoke("reference", folder / "healthy.csv", *COVARIATES, "--site", "site", "--out", file, "--json")
+    )
     assert (shown["people"], shown["sites"], shown["regions"], shown["adjust"]) == (300, 3, 36, "log")
     assert b"healthy-" not in file.read_bytes()
     assert "300" in invoke("reference", folder / "healthy.csv", *COVARIATES, "--out", file)

@@ -27,3 +27,16 @@ def test_files_are_written_and_a_second_run_resumes(tmp_path: Path) -> None:
     assert list(unseen.columns) == ["participant_id", "group", "r1", "r2"]
     assert ri.load(tmp_path / "out/half1.safetensors").n_patterns == 2
     assert json.loads(CliRunner().invoke(app, arguments).stdout)["results"] == value["results"]  # resumed
+
+
+def test_halves_are_fitted_with_the_reference_of_the_study(tmp_path: Path) -> None:
+    write_cohort(simulate_few_regions("small", 0), tmp_path)
+    (tmp_path / "study.toml").write_text(
+        '[data]\nvolumes = "volumes.csv"\nparticipants = "participants.tsv"\ngroup = "group"\nreference = "muse"\n'
+        '[model]\nrecipe = "mean-difference"\npatterns = [1]\nmembers = 2\n[run]\nworkers = 1\n'
+    )
+    done = CliRunner().invoke(app, ["reproduce", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    reference = ri.load(tmp_path / "out/half1.safetensors").card.reference
+    assert reference is not None
+    assert reference.name == "muse"

@@ -57,3 +57,13 @@ def test_check_says_how_kinds_are_treated(table: Path) -> None:
     assert "Thickness is adjusted for head size only with --icv-for all" in text
     wrong = CliRunner().invoke(app, ["check", str(table), *READ, "--icv-for", "everything"])
     assert wrong.exit_code == 2
+
+
+def test_halves_adjust_the_same_measures_for_head_size(table: Path, tmp_path: Path) -> None:
+    fit_model(table, tmp_path / "study", "--icv-for", "all")
+    study = str(tmp_path / "study" / "study.toml")
+    result = CliRunner().invoke(app, ["reproduce", study, "--out", str(tmp_path / "halves")])
+    assert result.exit_code == 0, result.output
+    model = ri.load(tmp_path / "halves" / "half1.safetensors")
+    thickness = [model.regions.index(name) for name in THICKNESS]
+    assert (model.preprocessing.residualiser.coefficients[1, thickness] != 0).all()

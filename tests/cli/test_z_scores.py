@@ -42,7 +42,7 @@ def run_check(frame: pd.DataFrame, folder: Path, *options: str) -> tuple[int, di
 
 @pytest.mark.parametrize("id_column", ["observations", "subject_ids", "subjects"])
 def test_z_scores_of_pcntoolkit_are_ready_without_covariates(tmp_path: Path, people: list[str], id_column: str) -> None:
-    code, values, problems = run_check(make_z_table(id_column=id_column), tmp_path, *people)
+    code, values, problems = run_check(make_z_table(id_column=id_column), tmp_path, *people, "--covariates", "none")
     assert code == 0, problems
     assert (values["unit"], values["regions"]) == ("standardised", 2 * len(PARCELS))
     assert "look standardised already" in problems
@@ -81,7 +81,7 @@ def test_harmonised_volumes_are_volumes(tmp_path: Path, people: list[str]) -> No
 
 def test_values_are_only_scaled(tmp_path: Path, people: list[str]) -> None:
     path = write_table(make_z_table(), tmp_path / "Z_test.csv")
-    cohort = ri.read_cohort(path, people[1], group="group")
+    cohort = ri.read_cohort(path, people[1], group="group", covariates="none")
     preprocessing = ri.Preprocessing.fit(cohort)
     assert (preprocessing.adjust, preprocessing.residualiser.codings) == ("linear", ())
     controls = cohort.volumes[cohort.is_control]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rindices.errors import SimulationError
-from rindices.experiments.effect_sizes import convert_d_to_rates, convert_rate_to_d, estimate_relative_sd
+from rindices.experiments.power import convert_d_to_rates, convert_rate_to_d, estimate_relative_sd
 from rindices.experiments.reference import load_reference
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import SimulationTask, make_task_with_patterns

@@ -2,16 +2,15 @@
 
 import numpy as np
 
-from rindices.experiments.oracle import compute_oracle_severities
+from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.oracle import compute_oracle_severities, recover_logs
 from rindices.experiments.organs import (
     ORGAN_PATTERNS,
     express_features,
     list_features,
     load_organ_reference,
-    recover_logs,
 )
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.suites import get_suite_tasks
 from rindices.experiments.tasks import TASKS
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.selection.agreement import pattern_c_index

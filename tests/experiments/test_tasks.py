@@ -1,7 +1,7 @@
 """Tasks have the regions of the paper."""
 
 import rindices as ri
-from rindices.experiments.tasks import PAPER_TASKS, STRESS_TASKS, TASKS, make_task_with_patterns
+from rindices.experiments.tasks import TASKS, make_task_with_patterns
 from rindices.tables.layout.muse import region_label
 
 
@@ -22,7 +22,6 @@ def test_patterns_have_the_sizes_and_overlaps_of_table_5() -> None:
 
 
 def test_small_and_null_tasks_have_their_sizes() -> None:
-    assert set(STRESS_TASKS) | set(PAPER_TASKS) | {"null"} == set(TASKS)
     small, tiny = ri.simulate_cohort("small").cohort, ri.simulate_cohort("tiny").cohort
     assert (small.n_controls, small.n_patients, tiny.n_controls, tiny.n_patients) == (150, 200, 80, 100)
     null = ri.simulate_cohort("null")

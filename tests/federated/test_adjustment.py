@@ -5,8 +5,8 @@ import numpy as np
 from rindices.federated.adjustment import SHARES, ask_for_adjustment, ask_for_transform
 from rindices.federated.rounds import Rounds
 from rindices.federated.subsets import SubsetPlan
-from rindices.learners.log_transform import fit_log_transform
-from rindices.model.novelty import TrainingDistribution
+from rindices.learners.inference import fit_log_transform
+from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.group_difference import estimate_region_effects
 from tests.federated.sites import make_transport, simulate_people, split_cohort
@@ -52,7 +52,7 @@ def test_transform_is_that_of_pooled_people() -> None:
 def test_training_distribution_is_that_of_pooled_people() -> None:
     preprocessing = SUMS.fit_preprocessing()
     distribution, number, own_share = SUMS.estimate_training_distribution(preprocessing)
-    expected = TrainingDistribution.fit(preprocessing.transform(COHORT))
+    expected = TrainingDistribution.fit(preprocessing.transform(COHORT), range(len(COHORT)))
     assert number == len(COHORT)
     assert 0.5 < own_share <= 1.0
     np.testing.assert_allclose(distribution.mean, expected.mean, atol=1e-9)

@@ -13,6 +13,7 @@ from rindices.federated.folder import FolderTransport, MessageFile, check_site_n
 from rindices.federated.messages import Request
 from rindices.federated.rounds import RoundRecord
 from rindices.federated.run import FederatedResult, run_federated_study
+from rindices.federated.shared_folder import SharedFolder
 from rindices.federated.site import Site
 from rindices.federated.site_service import LOG_COLUMNS, SiteService
 from rindices.study.config import ModelConfig
@@ -115,7 +116,9 @@ def test_a_repeated_request_is_refused(tmp_path: Path) -> None:
     exchange, run = tmp_path / "exchange", make_run_name({})
     transport = FolderTransport(exchange, run, ["site-0"], {}, patience=0.0, poll=0.0)
     transport.begin()
-    MessageFile(exchange / "requests" / run, 1).write(Request("describe", 7).encode(), {"kind": "describe"})
+    MessageFile(SharedFolder(exchange, f"requests/{run}"), 1).write(
+        Request("describe", 7).encode(), {"kind": "describe"}
+    )
     service = make_service("site-0", exchange, tmp_path / "private")
     service.serve(0.0)
     assert "repeated or forged" in (tmp_path / "private" / "site-0" / "log.tsv").read_text()

@@ -12,7 +12,8 @@ from rindices.federated.messages import Request
 
 def test_documentation_has_the_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "federated.md").read_text("utf-8")
-    assert kinds.format_kinds_table() in page
+    rows = [f"| `{name}` | {kind.purpose} | {kind.leaves} | {kind.people} |" for name, kind in kinds.KINDS.items()]
+    assert "\n".join(["| round | for | what leaves a site | over whom |", "|---|---|---|---|", *rows]) in page
 
 
 def test_unknown_kinds_are_refused() -> None:

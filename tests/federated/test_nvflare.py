@@ -16,7 +16,7 @@ from rindices.federated.messages import Answer, Request
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 pytest.importorskip("nvflare", reason="the extra federated is not installed")
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "federated_nvflare.py"
+ROOT = Path(__file__).parents[2]
 REQUEST = Request(kinds.DESCRIBE, 1, {}, {})
 
 
@@ -76,7 +76,9 @@ def test_forged_and_refused_answers_name_the_client(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_deployment_with_a_killed_client_gives_the_result_of_memory(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, str(BENCHMARK), "--results", str(tmp_path)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.federated_nvflare", "--results", str(tmp_path)], cwd=ROOT, check=True
+    )
     facts = json.loads((tmp_path / "federated_nvflare.json").read_text())
     assert facts["processes killed"] >= 2  # the client, and the process of its job
     assert facts["end of the first job"] != facts["end of the second job"] == "FINISHED:COMPLETED"

@@ -23,7 +23,7 @@ from rindices.federated.run import FederatedResult, run_federated_study
 from rindices.federated.site import Site
 from rindices.study.config import ModelConfig, make_study
 from rindices.tables.cohort import Cohort
-from rindices.tables.validation.validate import TableRequest
+from rindices.tables.validate import TableRequest
 from tests.federated.sites import simulate_people
 
 pytest.importorskip("distributed", reason="the extra cluster is not installed")
@@ -134,3 +134,22 @@ def test_limited_members_see_other_people() -> None:
     assert np.abs(whole.patterns - limited.patterns).max() > 1e-4
     first, second = (model.apply(cohort)["r1"] for model in (whole, limited))
     assert np.corrcoef(first, second)[0, 1] > 0.9
+
+
+def test_recognised_sites_of_parquet_files_are_not_left_in_silence(tmp_path: Path) -> None:
+    cohort = simulate_people()
+    write_parquet(tmp_path / "table", cohort, 1)
+    path = tmp_path / "table" / "part-0.parquet"
+    frame = pd.read_parquet(path)
+    frame.assign(scanner=["a", "b"] * (len(frame) // 2) + ["a"] * (len(frame) % 2)).to_parquet(path, index=False)
+    (tmp_path / "study.toml").write_text('[data]\ngroup = "group"\n')
+    words = [
+        "federate",
+        str(tmp_path / "study.toml"),
+        "--parquet",
+        str(tmp_path / "table"),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    result = CliRunner().invoke(app, words)
+    assert "not harmonised here" in str(result.exception)

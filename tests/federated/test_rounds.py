@@ -14,6 +14,7 @@ from rindices.federated.exceptions import ExchangeError, WaitingError
 from rindices.federated.folder import FolderTransport, MessageFile
 from rindices.federated.messages import Answer, Request, compute_message_digest, sign_message
 from rindices.federated.rounds import check_answer
+from rindices.federated.shared_folder import SharedFolder
 
 KEY, SITE, RUN = b"k" * 32, "hospital-b", "0123456789ab"
 REQUEST = Request(kinds.PRODUCTS, 3, {}, {"centre": np.zeros(4)})
@@ -80,7 +81,7 @@ def _receive(folder: Path, content: bytes, header: dict[str, Any], request: Requ
     """Put an answer into the folder and return the message with which it is refused."""
     problems: list[str] = []
     transport = FolderTransport(folder, RUN, [SITE], {SITE: KEY}, patience=0.0, poll=0.0, on_problem=problems.append)
-    MessageFile(folder / "answers" / RUN / SITE, request.round).write(content, header)
+    MessageFile(SharedFolder(folder, f"answers/{RUN}/{SITE}"), request.round).write(content, header)
     try:
         (answer,) = transport.ask(request)
         check_answer(answer, request, SHAPES, SIZES)
@@ -93,7 +94,9 @@ def _receive(folder: Path, content: bytes, header: dict[str, Any], request: Requ
 
 
 def _sign(content: bytes, key: bytes = KEY) -> dict[str, Any]:
-    return {"request": DIGEST, "site": SITE, "signed": sign_message(content, key)}
+    request_signed = sign_message(REQUEST.encode(), KEY, "request", RUN, SITE, REQUEST.round)
+    signature = sign_message(content, key, "answer", RUN, SITE, REQUEST.round)
+    return {"request": DIGEST, "request_signed": request_signed, "site": SITE, "signed": signature}
 
 
 def test_the_valid_answer_is_accepted(tmp_path: Path) -> None:
@@ -131,12 +134,12 @@ def test_answers_without_the_key_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_was_changed_after_its_digest_is_refused(tmp_path: Path) -> None:
     content = VALID.encode()
-    file = MessageFile(tmp_path / "answers" / RUN / SITE, 3)
-    file.write(content, _sign(content))
-    file.content_path.write_bytes(content[:-1])
+    folder = tmp_path / "answers" / RUN / SITE
+    MessageFile(SharedFolder(tmp_path, f"answers/{RUN}/{SITE}"), 3).write(content, _sign(content))
+    (folder / "0003.safetensors").write_bytes(content[:-1])
     problems: list[str] = []
     transport = FolderTransport(tmp_path, RUN, [SITE], {SITE: KEY}, 0.0, 0.0, problems.append)
     with pytest.raises(WaitingError, match=SITE):
         transport.ask(REQUEST)
     assert "truncated or damaged" in problems[0]
-    assert not file.header_path.exists()
+    assert not (folder / "0003.json").exists()

@@ -13,8 +13,7 @@ from rindices.federated.site_sums import (
     sum_likelihood,
     sum_moments,
 )
-from rindices.learners.trajectory.model import TrajectoryModel
-from rindices.learners.trajectory.sums import PatientSums, compute_log_likelihood
+from rindices.learners.trajectory.expectation_maximisation import PatientSums, TrajectoryModel, compute_log_likelihood
 
 RNG = np.random.default_rng(0)
 PEOPLE = RNG.normal(size=(80, 6))

@@ -2,19 +2,14 @@
 
 import numpy as np
 
-from rindices.learners.baselines.contrastive_vae import ContrastiveVAE
-from rindices.learners.baselines.decompositions import LDABaseline
-from rindices.learners.surreal.estimator import SurrealGAN
-from rindices.learners.surreal.recipe import get_recipe
+from benchmarks.suites.baselines.contrastive_vae import ContrastiveVAE
+from benchmarks.suites.baselines.decompositions import LDABaseline
+from rindices.learners.gan.estimator import SurrealGAN
+from rindices.learners.gan.recipe import Recipe
 
-BRIEF = get_recipe(
-    "paper", min_steps=20, max_steps=20, check_every=20, reconstruction_bar=1e3, monotonicity_bar=1e3, batch_share=4
+BRIEF = Recipe().replace(
+    min_steps=20, max_steps=20, check_every=20, reconstruction_bar=1e3, monotonicity_bar=1e3, batch_share=4
 )
-BRIEF_DEFAULT = get_recipe("default", start_steps=30, held_steps=10, max_steps=20, check_every=10)
-
-
-class PaperGAN(SurrealGAN):
-    """The published training, cut short."""
 
 
 def make_learner(learner, m=3, seed=0):
@@ -24,7 +19,7 @@ def make_learner(learner, m=3, seed=0):
     elif issubclass(learner, ContrastiveVAE):
         short = {"n_steps": 20, "n_hidden": 8}
     elif issubclass(learner, SurrealGAN):
-        short = {"training": BRIEF if learner is PaperGAN else BRIEF_DEFAULT, "members": 2}
+        short = {"training": BRIEF, "members": 2}
     return learner(n_patterns=m, random_state=seed, **short)
 
 

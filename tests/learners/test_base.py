@@ -14,10 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from rindices.errors import InputError
-from rindices.learners.baselines.contrastive_pca import ContrastivePCA
-from rindices.learners.baselines.contrastive_vae import ContrastiveVAE
-from rindices.learners.baselines.decompositions import (
+from benchmarks.suites.baselines.contrastive_pca import ContrastivePCA
+from benchmarks.suites.baselines.contrastive_vae import ContrastiveVAE
+from benchmarks.suites.baselines.decompositions import (
     DNMFBaseline,
     FactorAnalysisBaseline,
     LDABaseline,
@@ -25,15 +24,15 @@ from rindices.learners.baselines.decompositions import (
     OpNMFBaseline,
     SignedDecomposition,
 )
-from rindices.learners.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
+from benchmarks.suites.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
+from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import ContrastiveICA
-from rindices.learners.surreal.estimator import SurrealGAN
+from rindices.learners.gan.estimator import SurrealGAN
 from rindices.selection.agreement import c_index, members_agreement
-from tests.learners.helpers import PaperGAN, make_cohort, make_learner
+from tests.learners.helpers import make_cohort, make_learner
 
 LEARNERS = [
     ContrastiveICA,
-    PaperGAN,
     SurrealGAN,
     NMFBaseline,
     FactorAnalysisBaseline,
@@ -47,7 +46,7 @@ LEARNERS = [
     DeviationNMF,
 ]
 # twenty steps teach the networks nothing; the others use covariances alone, so one component may contrast patterns
-MEAN_NOT_LEARNT = (PaperGAN, ContrastiveVAE, ContrastivePCA, NormativePCA, NormativeICA)
+MEAN_NOT_LEARNT = (SurrealGAN, ContrastiveVAE, ContrastivePCA, NormativePCA, NormativeICA)
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
 NOT_APPLICABLE = {
     "check_estimators_pickle": "the subclass is local to this test; pickling is tested above",
@@ -126,7 +125,7 @@ def test_one_pattern_and_any_number_of_regions(learner, regions):
 def test_few_people_give_finite_indices_or_an_error(learner, controls, patients):
     x, y, _ = make_cohort(controls=controls, patients=patients)
     refused = patients < 3 and (learner in (ContrastiveICA, ContrastivePCA) or issubclass(learner, SignedDecomposition))
-    if refused or learner is SurrealGAN:  # of which a member sees four fifths
+    if refused:
         with pytest.raises(InputError, match=r"[23] patients cannot give 3 "):
             make_learner(learner).fit(x, y)
         return
@@ -225,7 +224,7 @@ def make_binary_labels(x, y):
 
 @pytest.mark.parametrize(
     "learner",
-    [pytest.param(learner, marks=[pytest.mark.slow] * (learner in (PaperGAN, ContrastiveVAE))) for learner in LEARNERS],
+    [pytest.param(learner, marks=[pytest.mark.slow] * (learner is ContrastiveVAE)) for learner in LEARNERS],
 )  # SurrealGAN shows that estimators with torch pass
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks_pass(learner):

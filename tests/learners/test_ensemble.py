@@ -7,6 +7,7 @@ import rindices as ri
 from rindices.errors import InputError
 from rindices.learners.ensemble import (
     HeldOutLikelihood,
+    TrainingOutcome,
     choose_shape,
     compute_split_half_agreement,
     fit_linear_members,
@@ -14,7 +15,6 @@ from rindices.learners.ensemble import (
     select_usable_members,
 )
 from rindices.learners.inference import SEVERITY_LEVELS
-from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
 
 
@@ -26,8 +26,8 @@ def people() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_member_depends_on_seed_and_number_alone(people: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = people
-    together = fit_linear_members(PreparedPeople(X, y), 2, (0, 1), seed=3, evidence=False)
-    (alone,) = fit_linear_members(PreparedPeople(X, y), 2, (1,), seed=3, evidence=False)
+    together = fit_linear_members(PreparedPeople(X, y).deal_to_members((0, 1), 3), 2, (0, 1), seed=3, evidence=False)
+    (alone,) = fit_linear_members(PreparedPeople(X, y).deal_to_members((1,), 3), 2, (1,), seed=3, evidence=False)
     np.testing.assert_array_equal(together[1].head.weights, alone.head.weights)
     assert not np.array_equal(together[0].head.weights, alone.head.weights)
     assert alone.patterns.shape == (len(SEVERITY_LEVELS), 2, X.shape[1])
@@ -35,7 +35,7 @@ def test_a_member_depends_on_seed_and_number_alone(people: tuple[np.ndarray, np.
 
 
 def test_evidence_is_the_agreement_of_disjoint_halves(people: tuple[np.ndarray, np.ndarray]) -> None:
-    (member,) = fit_linear_members(PreparedPeople(*people), 2, (0,), seed=0)
+    (member,) = fit_linear_members([PreparedPeople(*people)], 2, (0,), seed=0)
     assert member.evidence is not None
     assert 0.5 < member.evidence[0] <= 1.0
     r = np.random.default_rng(0).normal(size=(40, 2))
@@ -46,14 +46,16 @@ def test_too_many_patterns_are_an_input_error() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), np.repeat([0, 1], 10)
     with pytest.raises(InputError, match="n_patterns is 9 but X has 3"):
-        fit_linear_members(PreparedPeople(X, y), 9, (0,), seed=0)
+        fit_linear_members([PreparedPeople(X, y)], 9, (0,), seed=0)
 
 
 def test_the_rescaled_consensus_is_1_at_the_98th_percentile(people: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = people
-    members = fit_linear_members(PreparedPeople(X, y), 2, (0, 1, 2), seed=0, evidence=False)
+    dealt = PreparedPeople(X, y).deal_to_members((0, 1, 2), 0)
+    heads = [member.head for member in fit_linear_members(dealt, 2, (0, 1, 2), seed=0, evidence=False)]
     orders = [np.array([0, 1]), np.array([1, 0]), np.array([0, 1])]
-    heads, unit = rescale_consensus([member.head for member in members], orders, X[y == 1])
+    before = np.mean([head.infer(X[y == 1])[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
+    heads, unit = rescale_consensus(heads, orders, before)
     consensus = np.mean([head.infer(X[y == 1])[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
     np.testing.assert_allclose(np.quantile(consensus, 0.98, axis=0), 1.0)
     assert (unit > 0).all()
@@ -93,7 +95,7 @@ def test_interactions_must_bring_a_clear_gain(gains: list[float | None], expecte
 
 def test_usable_members_have_one_shape() -> None:
     rng = np.random.default_rng(0)
-    (linear,) = fit_linear_members(PreparedPeople(rng.normal(size=(20, 2)), np.repeat([0, 1], 10)), 1, (0,), 0, False)
+    (linear,) = fit_linear_members([PreparedPeople(rng.normal(size=(20, 2)), np.repeat([0, 1], 10))], 1, (0,), 0, False)
     likelihoods = [HeldOutLikelihood(*each) for each in (("straight", -1.0, -1.1), ("curved", -2.0, -1.0))]
     members = [linear._replace(number=k, held_out=each) for k, each in enumerate(likelihoods)]
     assert [member.number for member in select_usable_members(members)] == [1]

@@ -64,7 +64,12 @@ def test_members_are_inferred_side_by_side() -> None:
     people = np.random.default_rng(1).normal(size=(N, R))
     for members in (heads, [*heads, make_head("contrastive", seed=1)], [make_head("surreal"), make_head("surreal")]):
         expected = np.concatenate([head.infer(people.copy()) for head in members], axis=1)
-        np.testing.assert_allclose(make_inference_function(members)(people.copy()), expected)
+        np.testing.assert_allclose(make_inference_function(members)([people.copy()]), expected)
+        prepared = [people + k for k in range(len(members))]
+        expected = np.concatenate(
+            [head.infer(each.copy()) for head, each in zip(members, prepared, strict=True)], axis=1
+        )
+        np.testing.assert_allclose(make_inference_function(members)(prepared), expected)
     assert heads[0].has_same_preparation(heads[1])
     assert not heads[0].has_same_preparation(make_head("surreal"))
     assert isinstance(same, ContrastiveHead)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rindices.learners.log_transform import apply_log_transform, fit_log_transform, invert_log_transform
+from rindices.learners.inference import apply_log_transform, fit_log_transform, invert_log_transform
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2])

@@ -5,8 +5,12 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from rindices.learners.ensemble import fit_linear_members
-from rindices.learners.mean_difference import MeanDifference, compute_difference_weights
-from rindices.learners.measure_weights import MIN_WEIGHT, compute_measure_weights
+from rindices.learners.mean_difference import (
+    MIN_WEIGHT,
+    MeanDifference,
+    compute_difference_weights,
+    compute_measure_weights,
+)
 from rindices.learners.prepared_people import PreparedPeople
 
 KINDS = np.repeat([0, 1], [60, 15])
@@ -71,7 +75,7 @@ def test_members_pass_the_kinds_on() -> None:
     people, y = make_people(0)
     X = 1 + 0.1 * people
     members = [
-        fit_linear_members(PreparedPeople(X, y, kinds=kinds), 1, (0,), 0, evidence=False, learner=MeanDifference)[0]
+        fit_linear_members([PreparedPeople(X, y, kinds=kinds)], 1, (0,), 0, evidence=False, learner=MeanDifference)[0]
         for kinds in (None, KINDS)
     ]
     shares = []

@@ -1,13 +1,12 @@
 """Stability and carriers of patterns in simulated cohorts."""
 
 import numpy as np
-import pytest
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.suites.trust_cohorts import simulate_batch_cohort
 from rindices._typing import FloatArray, IntArray
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.experiments.trust_cohorts import simulate_batch_cohort
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.mean_difference import MeanDifference, compute_difference_weights
 from rindices.learners.pattern_stability import _estimate_auc, _estimate_carrier_share, assess_pattern_stability
@@ -44,8 +43,7 @@ def test_figures_are_those_of_people_who_were_left_out() -> None:
     indices = learner.transform(X)
     assert roc_auc_score(y, indices[:, 0]) > 0.8
     result = assess_pattern_stability(X, y, indices, learner.patterns_, learn_weights=learn_difference)
-    assert result.auc.mean() == pytest.approx(0.5, abs=0.06)
-    assert result.carriers.mean() < 0.1
+    assert abs(result.split_half.mean()) < 0.3
 
 
 def test_true_patterns_are_stable_and_a_shuffled_one_is_not() -> None:
@@ -58,7 +56,6 @@ def test_true_patterns_are_stable_and_a_shuffled_one_is_not() -> None:
     assert result.stability.shape == result.split_half.shape == (4, 3)
     assert result.split_half.mean(axis=0).min() > 0.9
     assert result.stability.mean(axis=0).min() > 0.95
-    assert result.carriers.mean(axis=0).min() > 0.7
     other = assess_pattern_stability(X, y, learner.transform(X), shuffled, bootstraps=1, splits=4)
     assert other.split_half.mean(axis=0)[2] < result.split_half.mean(axis=0)[2] - 0.1
 
@@ -72,5 +69,5 @@ def test_a_batch_of_a_tenth_of_patients_is_less_stable_than_patterns() -> None:
     difference = indices[y == 1][batch == 1].mean(axis=0) - indices[y == 1][batch == 0].mean(axis=0)
     nuisance = int(np.argmax(difference / indices[y == 1].std(axis=0)))
     result = assess_pattern_stability(X, y, indices, learner.patterns_, bootstraps=4, splits=4)
-    for figure in (result.stability.mean(axis=0), result.split_half.mean(axis=0), result.carriers.mean(axis=0)):
+    for figure in (result.stability.mean(axis=0), result.split_half.mean(axis=0)):
         assert figure[nuisance] < np.delete(figure, nuisance).min()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from rindices.learners.severity_points import (
+from rindices.learners.severity_posterior import (
     compute_log_copula,
     compute_step_basis,
     make_normal_points,

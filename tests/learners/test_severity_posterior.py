@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from rindices.learners.severity_points import compute_log_copula, make_severity_points
-from rindices.learners.severity_posterior import SeverityPosterior, compute_group_means
+from rindices.learners.severity_posterior import (
+    SeverityPosterior,
+    compute_group_means,
+    compute_log_copula,
+    make_severity_points,
+)
 
 
 def compute_means_by_points(posterior: SeverityPosterior, numbers: np.ndarray) -> np.ndarray:

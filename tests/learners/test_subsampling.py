@@ -4,7 +4,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rindices.learners.subsampling import draw_subsample, split_into_halves
+from rindices.learners.prepared_people import (
+    N_FOLDS,
+    deal_folds,
+    draw_subsample,
+    find_seen_people,
+    order_by_values,
+    round_members,
+    split_into_halves,
+)
 
 
 @given(st.integers(4, 60), st.integers(4, 60), st.floats(0.3, 1.0), st.integers(0, 99))
@@ -20,3 +28,30 @@ def test_subsamples_and_halves_are_disjoint_and_stratified(controls, patients, s
     assert not set(first.seen) & set(second.seen)
     assert len(first.seen) == len(second.seen) == controls // 2 + patients // 2
     assert list(first.unseen) == list(second.seen)
+
+
+@given(st.integers(2, 40), st.integers(2, 40), st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_everyone_is_unseen_by_one_member_of_each_set(controls, patients, seed):
+    rng = np.random.default_rng(seed)
+    values, y = rng.normal(size=(controls + patients, 3)), np.repeat([0, 1], [controls, patients])
+    strata = list(zip(y.tolist(), rng.choice(["a", "b"], len(y)).tolist(), strict=True))
+    seen = find_seen_people(values, strata, range(2 * N_FOLDS), seed)
+    assert (~seen[:N_FOLDS]).sum(axis=0).tolist() == (~seen[N_FOLDS:]).sum(axis=0).tolist() == [1] * len(y)
+    for stratum in set(strata):
+        sizes = [sum(not s for s, each in zip(row, strata, strict=True) if each == stratum) for row in seen[:N_FOLDS]]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_folds_depend_on_values_alone():
+    rng = np.random.default_rng(0)
+    values, y = np.exp(rng.normal(0, 3, (50, 4))), np.repeat([0, 1], 25)
+    shuffled = rng.permutation(50)
+    folds = deal_folds(order_by_values(values, 0, 1), y.tolist())
+    again = deal_folds(order_by_values(values[shuffled][:, ::-1], 0, 1), y[shuffled].tolist())
+    np.testing.assert_array_equal(again, folds[shuffled])
+    assert (folds != deal_folds(order_by_values(values, 1, 1), y.tolist())).any()
+
+
+def test_members_are_whole_sets_of_folds():
+    assert [round_members(number) for number in (1, 5, 6, 10)] == [5, 5, 10, 10]

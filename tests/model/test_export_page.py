@@ -137,15 +137,36 @@ def test_covariates_may_be_in_another_file(straight: ri.FittedModel, browser: Br
     assert_same(page, straight.apply(cohort, min_information=0.0))
 
 
+def test_the_training_table_is_read_and_visits_are_no_people(browser: Browser, tmp_path: Path) -> None:
+    """Regions have one name in all versions of FreeSurfer; the page knows the others as well as apply does."""
+    cohort = simulate_few_regions("tiny", seed=0).cohort
+    structures = ("Thalamus-Proper", "Caudate", "Putamen", "Pallidum", "Hippocampus", "Amygdala")
+    names = [f"{side}-{structure}" for side in ("Left", "Right") for structure in structures]
+    volumes = cohort.volumes.iloc[:, : len(names)].set_axis(names, axis=1)
+    covariates = cohort.covariates.rename(columns={"icv": "eTIV"})
+    table = pd.concat([cohort.people, covariates, volumes], axis=1)
+    table.to_csv(tmp_path / "training.csv", index=False)
+    training = ri.read_cohort(tmp_path / "training.csv", group="group", covariates=["age", "sex", "icv"])
+    assert "Left-Thalamus" in training.regions
+    model = ri.fit(training, 1, members=2, workers=1, recipe="contrastive")
+    visits = pd.concat([table.assign(session_id=session) for session in ("a", "b")])
+    visits.to_csv(tmp_path / "visits.csv", index=False)
+    page, tab = run_page(browser, model, [tmp_path / "visits.csv"], tmp_path)
+    first = page[page["session_id"] == "a"].drop(columns="session_id").reset_index(drop=True)
+    assert_same(first.sort_values("participant_id", ignore_index=True), model.apply(training))
+    notes = tab.run("document.getElementById('notes').textContent")
+    assert f"{2 * len(table)} visits of {len(table)} people have R-indices" in notes
+    assert "lack" not in notes
+
+
 def test_people_are_refused_as_by_apply(straight: ri.FittedModel, browser: Browser, tmp_path: Path) -> None:
     cohort = make_new_people(12)
     values = cohort.volumes.to_numpy(copy=True)
     values[1, : values.shape[1] - 2] = np.nan
     cohort = replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
-    with pytest.raises(ModelError) as raised:
-        straight.apply(cohort)
-    short = set(raised.value.problems[0].offenders)
-    assert short
+    with pytest.warns(UserWarning, match="1 person lacks too many regions"):
+        short = set(cohort.people["participant_id"]) - set(straight.apply(cohort)["participant_id"])
+    assert len(short) == 1
     covariates = cohort.covariates.astype({"sex": object})
     covariates.loc[2, "sex"] = "unknown"
     table = write_table(replace(cohort, covariates=covariates), tmp_path / "new.csv")
@@ -170,7 +191,11 @@ def test_tables_that_cannot_be_used_are_said(straight: ri.FittedModel, browser: 
         "lacks 31 of the 36 regions": write_table(few, tmp_path / "few.csv"),
     }
     (tmp_path / "book.csv").write_bytes(b"PK\x03\x04")
-    for text, path in (tables | {"Excel": tmp_path / "book.csv"}).items():
+    lines = tables["the column age is missing"].read_text().splitlines()
+    lines[3] = lines[3].rsplit(",", 1)[0]
+    (tmp_path / "short.csv").write_text("\n".join(lines))
+    short = f"line 4 has {lines[3].count(',') + 1} values, the header {lines[0].count(',') + 1} names"
+    for text, path in (tables | {"Excel": tmp_path / "book.csv", short: tmp_path / "short.csv"}).items():
         tab.give_files("#files", [path])
         tab.wait(f"document.getElementById('status').textContent.includes('{text}')", 20)
     tab.set_size(390, 800)

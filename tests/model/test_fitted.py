@@ -161,17 +161,17 @@ def test_missing_outputs_are_noted(simulated: SimulatedCohort, model: ri.FittedM
     assert model.training is not None
     unmeasured = replace(model, training=replace(model.training, distances=np.zeros(0)))
     for less in (unmeasured, replace(model, training=None)):
-        assert list_notes(less)[0].startswith("this model has no novelty of regions")
-        assert "novelty" not in less.apply(simulated.cohort)
+        assert list_notes(less)[0].startswith("this model has no `unusual` of regions")
+        assert "unusual" not in less.apply(simulated.cohort)
     (both,) = list_notes(replace(model, training=None, intervals=None))
-    assert both.startswith("this model has no intervals (its error was never measured) and no novelty of regions")
+    assert both.startswith("this model has no intervals (its error was never measured) and no `unusual` of regions")
 
 
 def test_data_dictionary(simulated: SimulatedCohort, model: ri.FittedModel, tmp_path: Path) -> None:
     write_indices(model.apply(simulated.cohort), tmp_path / "r.tsv")
     described = json.loads((tmp_path / "r.json").read_text())
     ends = [f"r{k}_{end}" for k in (1, 2, 3) for end in ("low", "high")]
-    assert list(described) == ["participant_id", "r1", "r2", "r3", *ends, "novelty", "novel", "novel_because"]
+    assert list(described) == ["participant_id", "r1", "r2", "r3", *ends, "unusual", "novel", "novel_because"]
     assert described["r2"]["Description"].startswith("Severity of disease pattern 2")
     assert described["r2_low"]["Description"].startswith("Lower end of the 90 % interval of r2")
     with pytest.raises(ModelError, match=r"\.csv, \.tsv or \.parquet"):
@@ -181,15 +181,13 @@ def test_data_dictionary(simulated: SimulatedCohort, model: ri.FittedModel, tmp_
 def test_inference_with_numpy_equals_torch() -> None:
     """Inference with numpy equals torch's own, g2 after g1."""
     torch = pytest.importorskip("torch")
-    from rindices.learners.surreal.ensemble_training import extract_head
-    from rindices.learners.surreal.recipe import get_recipe
-    from rindices.learners.surreal.train import train_stacks
-    from rindices.learners.surreal.training_state import TrainingPlan
-    from tests.learners.surreal.reference import infer_r_indices
+    from rindices.learners.gan.recipe import Recipe, TrainingPlan
+    from rindices.learners.gan.train import extract_head, train_stacks
+    from tests.learners.gan.reference import infer_r_indices
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(1, 0.1, (40, 13)), rng.normal(0.9, 0.1, (40, 13))
-    brief = get_recipe("paper", min_steps=30, max_steps=30)
+    brief = Recipe().replace(min_steps=30, max_steps=30)
     (trained,) = train_stacks(x, y, TrainingPlan(3, brief, dtype="float64"))
     expected = infer_r_indices(trained.weights, torch.as_tensor(y)).numpy()
     head = extract_head(trained.weights)
@@ -203,19 +201,12 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
-def test_files_of_earlier_schemas_load(path: Path) -> None:
+def test_files_of_fixtures_load(path: Path) -> None:
     from scripts.make_model_fixture import small_cohort
 
     expected = pd.read_csv(path.with_suffix(".csv"), keep_default_na=False)
     applied = ri.load(path).apply(small_cohort())[expected.columns]
     pd.testing.assert_frame_equal(applied, expected, rtol=1e-9, check_dtype=False)
-
-
-def test_every_schema_has_its_fixtures() -> None:
-    from rindices.model.schemas import SCHEMA_VERSION
-
-    kinds = {f"schema{number}-{kind}" for number in range(1, SCHEMA_VERSION + 1) for kind in ("contrastive", "paper")}
-    assert {path.stem for path in FIXTURES.glob("*.safetensors")} == kinds
 
 
 def test_one_person_has_the_same_numbers_as_among_others(simulated: SimulatedCohort) -> None:

@@ -12,12 +12,10 @@ ROOT = Path(__file__).parents[2]
 
 def run_sample(tmp_path: Path, models: int, checkpoints: int, programs: int) -> None:
     pytest.importorskip("resource")
-    script = ROOT / "benchmarks" / "hostile_models.py"
-    if not script.is_file():
-        pytest.skip("the benchmarks are not beside the tests")
     numbers = ["--models", str(models), "--checkpoints", str(checkpoints), "--subprocesses", str(programs)]
-    command = [sys.executable, str(script), *numbers, "--workers", "1", "--out", str(tmp_path / "table.md")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks.hostile_models", *numbers, "--workers", "1"]
+    command += ["--out", str(tmp_path / "table.md")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     result = json.loads(done.stdout)
     assert result["faults"] == 0

@@ -148,7 +148,7 @@ def test_card_of_an_imported_model(shared: Path, tmp_path: Path) -> None:
     assert shown["licence"] == "MIT"
     assert "49,482" in shown["citation"]
     assert shown["intervals"] is None
-    assert "ranges of covariates alone" in shown["novelty"]
+    assert "ranges of covariates alone" in shown["unusual"]
     correlations = np.array(shown["severity_correlation"])[np.triu_indices(5, 1)]
     assert (round(correlations.min(), 2), round(correlations.max(), 2)) == (0.28, 0.49)
     np.testing.assert_array_equal(ri.load(tmp_path / "m.safetensors").patterns, model.patterns)

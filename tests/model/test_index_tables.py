@@ -40,7 +40,7 @@ def test_a_data_dictionary_of_another_table_is_not_overwritten(tmp_path: Path) -
 
 
 def test_every_column_is_described() -> None:
-    columns = ["participant_id", "session_id", "r1", "r1_low", "r1_high", "novelty", "novel", "novel_because"]
+    columns = ["participant_id", "session_id", "r1", "r1_low", "r1_high", "unusual", "novel", "novel_because"]
     descriptions = describe_columns(columns)
     assert list(descriptions) == columns
     assert descriptions["r1_low"]["Description"].startswith("Lower end")

@@ -1,5 +1,7 @@
 """Intervals: nominal coverage if the error is known, wider if members differ, and always around the R-index."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,14 +11,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 import rindices as ri
 from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
 from rindices.model import intervals
-from rindices.model.intervals import CalibratedIntervals, calibrate_intervals
+from rindices.model.intervals import CalibratedIntervals, MemberControls, calibrate_intervals
 
 
 class HeadStub(SurrealHead):
-    """A head without networks, for the addition of changes."""
+    """A head that infers by a function."""
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, function: Callable[[np.ndarray], np.ndarray]) -> None:
+        object.__setattr__(self, "infer", function)
 
 
 def make_linear_patterns(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
@@ -48,7 +50,8 @@ def test_coverage_is_nominal_if_the_model_is_correct(
 
     z, new = rng.random((4000, 2)), rng.random((4000, 2))
     patients = people(z)
-    calibrated = calibrate_intervals(infer, HeadStub(), curves, people(np.zeros((4000, 2))), patients, 0.8, 0)
+    members = [MemberControls(HeadStub(infer), (0, 1), people(np.zeros((4000, 2))))]
+    calibrated = calibrate_intervals(members, curves, infer(patients), 0.8, 0)
     r = infer(people(new))
     low, high = calibrated.compute_bounds(r, np.zeros_like(r))
     truth = np.stack([np.quantile(infer(patients)[:, k], new[:, k]) for k in range(2)], axis=1)
@@ -108,14 +111,13 @@ def test_the_interval_contains_the_index(r: float, variance: float, low: float, 
 def test_calibration_depends_on_the_seed_alone() -> None:
     curves, weights, rng = make_linear_patterns()
     controls, patients = rng.normal(1, 0.1, (50, 8)), rng.normal(0.9, 0.1, (60, 8))
-    runs = [
-        calibrate_intervals(lambda x: x @ weights, HeadStub(), curves, controls, patients, 0.8, 3) for _ in range(2)
-    ]
+    members = [MemberControls(HeadStub(lambda x: x @ weights), (0, 1), controls)]
+    runs = [calibrate_intervals(members, curves, patients @ weights, 0.8, 3) for _ in range(2)]
     for name, array in vars(runs[0]).items():
         assert_array_equal(getattr(runs[1], name), array)
         assert array.shape == CalibratedIntervals.shapes(2, runs[0].knots.shape[1])[name]
     assert runs[0].members == pytest.approx(4.0)
-    assert calibrate_intervals(lambda x: x @ weights, HeadStub(), curves, controls, patients, 1.0, 3).members == 1.0
+    assert calibrate_intervals(members, curves, patients @ weights, 1.0, 3).members == 1.0
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """People who lack regions: filled regions are conditional expectations, and too little information is refused."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,12 +10,13 @@ from rindices.errors import ModelError
 from rindices.learners.inference import ContrastiveHead
 from rindices.model.measured import (
     add_missing_regions,
-    check_information,
     compute_measured_distances,
+    find_people_without_index,
     make_measured_inference,
     note_missing,
+    report_people_without_index,
 )
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.unusual import TrainingDistribution
 from rindices.tables.cohort import Cohort
 
 N_REGIONS = 6
@@ -22,7 +25,8 @@ N_REGIONS = 6
 @pytest.fixture
 def training() -> TrainingDistribution:
     rng = np.random.default_rng(0)
-    return TrainingDistribution.fit(rng.normal(size=(300, N_REGIONS)) @ rng.normal(size=(N_REGIONS, N_REGIONS)))
+    values = rng.normal(size=(300, N_REGIONS)) @ rng.normal(size=(N_REGIONS, N_REGIONS))
+    return TrainingDistribution.fit(values, range(300))
 
 
 def make_cohort(n_regions: int = 4) -> Cohort:
@@ -45,7 +49,7 @@ def test_a_linear_index_is_its_conditional_expectation(training: TrainingDistrib
     left = covariance[np.ix_(missing, missing)] - covariance[np.ix_(missing, o)] @ slope
     values[:, missing] = np.nan
     infer, added = make_measured_inference([head], missing, training)
-    np.testing.assert_allclose(infer(np.nan_to_num(values)), expected @ weights)
+    np.testing.assert_allclose(infer([np.nan_to_num(values)]), expected @ weights)
     np.testing.assert_allclose(added, np.diag(weights[missing].T @ left @ weights[missing]), rtol=0.2)
     deviations = (expected - training.mean)[:, o]
     inverse = np.linalg.inv(covariance[np.ix_(o, o)])
@@ -75,9 +79,10 @@ def test_empty_columns_stand_for_missing_regions() -> None:
 
 def test_people_of_whom_too_little_is_known_are_named() -> None:
     cohort, spread = make_cohort(), np.array([0.1, 0.2])
-    check_information(cohort, np.array([[0.04, 0.0], [0.0, 0.09]]), spread, 0.5)
-    with pytest.raises(ModelError, match=r"1 person lacks too many regions.*50% of an R-index: b\."):
-        check_information(cohort, np.array([[0.04, 0.0], [0.0, 0.11]]), spread, 0.5)
+    assert not find_people_without_index(np.array([[0.04, 0.0], [0.0, 0.09]]), spread, 0.5).any()
+    is_short = find_people_without_index(np.array([[0.04, 0.0], [0.0, 0.11]]), spread, 0.5)
+    (warning,) = report_people_without_index(cohort, is_short, 0.5)
+    assert re.search(r"1 person lacks too many regions.*50% of an R-index: b\. They are left out", str(warning))
 
 
 def test_notes_say_how_much_wider_intervals_are() -> None:

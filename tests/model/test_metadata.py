@@ -7,28 +7,19 @@ from typing import Any
 import pytest
 
 from rindices.errors import ModelError, ProblemCode
-from rindices.model.metadata import (
-    MetadataSchema1,
-    MetadataSchema2,
-    MetadataSchema3,
-    find_unsafe_value,
-    validate_metadata,
-)
+from rindices.model.metadata import ModelMetadata, find_unsafe_value, validate_metadata
 from rindices.model.safetensors_io import read_metadata
 
 FIXTURES = Path(__file__).parent / "fixtures"
-GOOD = read_metadata(FIXTURES / "schema2-contrastive.safetensors")
+GOOD = read_metadata(FIXTURES / "contrastive.safetensors")
 SITES = {"mode": "controls", "sites": ["A", "B"], "counts": [10, 12]}
-SCHEMAS = {1: MetadataSchema1, 2: MetadataSchema2, 3: MetadataSchema3}
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
 def test_good_metadata_pass(path: Path) -> None:
-    content = read_metadata(path)
-    metadata = validate_metadata("m", content, SCHEMAS[content["schema"]])
+    metadata = validate_metadata("m", read_metadata(path), ModelMetadata)
     assert metadata.n_columns == 2
-    assert metadata.has_training
-    assert validate_metadata("m", GOOD | {"harmonise": SITES}, MetadataSchema2).harmonise is not None
+    assert validate_metadata("m", GOOD | {"harmonise": SITES}, ModelMetadata).harmonise is not None
 
 
 def change(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
@@ -65,12 +56,13 @@ def change(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("covariate_ranges",), {"icv": [1, 2]}, "should be ranges of the covariates"),
         (("interval_knots",), 0, "interval_knots: "),
         (("training_distances",), -1, "training_distances: "),
-        (("recipe",), {"recipe": "default", "values": {"held_steps": "x"}}, "recipe.values.held_steps: "),
+        (("training_distances",), 2, "training_distances should be 0, or at least 3"),
+        (("recipe",), {"recipe": "default", "values": {"share": "x"}}, "recipe.values.share: "),
     ],
 )
 def test_a_wrong_field_is_named(path: tuple[Any, ...], value: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message) as caught:
-        validate_metadata("m.safetensors", change(path, value), MetadataSchema2)
+        validate_metadata("m.safetensors", change(path, value), ModelMetadata)
     (problem,) = caught.value.problems
     assert problem.code is ProblemCode.DAMAGED_FILE
     assert problem.where == "m.safetensors"
@@ -78,12 +70,11 @@ def test_a_wrong_field_is_named(path: tuple[Any, ...], value: Any, message: str)
     assert "get it again" in str(problem)
 
 
-def test_required_fields_depend_on_the_schema() -> None:
-    for key in ("sums", "training_distances", "interval_knots"):
+def test_fields_are_required() -> None:
+    for key in ("sums", "training_distances", "interval_knots", "adjust"):
         content = {name: value for name, value in GOOD.items() if name != key}
         with pytest.raises(ModelError, match=f"{key}: field required"):
-            validate_metadata("m", content, MetadataSchema2)
-    assert validate_metadata("m", GOOD | {"schema": 1}, MetadataSchema1).interval_knots is None
+            validate_metadata("m", content, ModelMetadata)
 
 
 def nest(depth: int) -> list[Any]:

@@ -125,7 +125,9 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
             time.sleep(0.02)
         second = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
         assert second.returncode == 1
-        assert re.fullmatch(rf"error: \S+ is in use by process {first.pid} on .*\n", second.stderr), second.stderr
+        assert re.fullmatch(
+            rf"error: \S+ is in use by process {first.pid} on .*: wait for it, or end it\.\n", second.stderr
+        ), second.stderr
         (tmp_path / "wait").unlink()
         _, message = first.communicate()
     assert first.returncode == 0, message

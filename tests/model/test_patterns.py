@@ -15,7 +15,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 @pytest.fixture(scope="module")
 def model() -> ri.FittedModel:
-    return ri.load(FIXTURES / "schema2-contrastive.safetensors")
+    return ri.load(FIXTURES / "contrastive.safetensors")
 
 
 def test_rows_are_ordered_by_pattern_severity_and_region(model: ri.FittedModel) -> None:

@@ -16,6 +16,7 @@ from safetensors.numpy import save as to_bytes
 
 import rindices as ri
 from rindices.errors import ModelError
+from rindices.model.safetensors_io import compute_content_digest
 from rindices.model.schemas import SCHEMA_VERSION
 from tests.cohorts import simulate_few_regions
 
@@ -30,11 +31,14 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def split_content(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     length = struct.unpack("<Q", content[:8])[0]
     metadata = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["rindices"])
+    del metadata["sha256"]
     return metadata, from_bytes(content)
 
 
 def build_content(metadata: Any, arrays: dict[str, np.ndarray]) -> bytes:
-    return to_bytes(arrays, {"rindices": metadata if isinstance(metadata, str) else json.dumps(metadata)})
+    if not isinstance(metadata, str):
+        metadata = json.dumps(metadata | {"sha256": compute_content_digest(metadata, arrays)})
+    return to_bytes(arrays, {"rindices": metadata})
 
 
 def truncated(content: bytes) -> Iterator[bytes]:
@@ -88,7 +92,7 @@ def wrong_metadata(content: bytes) -> Iterator[bytes]:
     yield build_content(metadata | {"sums": {"no region": ["MUSE_47", "MUSE_48"]}}, arrays)
     yield build_content(metadata | {"sums": {"MUSE_47": ["MUSE_47", 48]}}, arrays)
     yield build_content(metadata | {"covariate_ranges": {"age": [50, "x"]}}, arrays)
-    for schema in (1, SCHEMA_VERSION + 1):
+    for schema in (0, SCHEMA_VERSION + 1):
         yield build_content(metadata | {"schema": schema}, arrays)
     yield build_content(metadata | {"regions": metadata["regions"][:-1] + metadata["regions"][:1]}, arrays)
     yield build_content(metadata | {"orders": [[0, 0], [0, 1]]}, arrays)

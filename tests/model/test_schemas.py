@@ -1,4 +1,4 @@
-"""Every schema of the model file is read; a card that makes no sense is refused by name."""
+"""Model files are read; what cannot be, or was damaged, is refused by name."""
 
 import json
 from pathlib import Path
@@ -14,24 +14,20 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError, ProblemCode
-from rindices.model.safetensors_io import read_metadata
-from rindices.model.schemas import SCHEMA_VERSION, read_model_parts
+from rindices.model.safetensors_io import compute_content_digest, read_metadata
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def change_metadata(source: Path, path: Path, **changes: Any) -> Path:
-    content = to_bytes(from_bytes(source.read_bytes()), {"rindices": json.dumps(read_metadata(source) | changes)})
-    path.write_bytes(content)
+    write_altered(path, from_bytes(source.read_bytes()), read_metadata(source) | changes)
     return path
 
 
-@pytest.mark.parametrize("schema", range(1, SCHEMA_VERSION + 1))
-def test_parts_of_every_schema(schema: int) -> None:
-    parts = read_model_parts(FIXTURES / f"schema{schema}-contrastive.safetensors")
-    assert len(parts["heads"]) == len(parts["orders"]) == 2
-    assert parts["card"].recipe.name == "contrastive"
-    assert (parts["intervals"] is None) == (schema == 1)
+def write_altered(path: Path, arrays: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Write a file with the digest of its content."""
+    signed = metadata | {"sha256": compute_content_digest(metadata, arrays)}
+    path.write_bytes(to_bytes(arrays, {"rindices": json.dumps(signed)}))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +35,7 @@ def test_parts_of_every_schema(schema: int) -> None:
     [("agreement", 3), ("recipe", {"recipe": "x"}), ("member_steps", 7), ("pattern_evidence", [1]), ("trained_on", [])],
 )
 def test_a_card_that_makes_no_sense_is_refused(key: str, value: Any, tmp_path: Path) -> None:
-    path = change_metadata(FIXTURES / "schema2-contrastive.safetensors", tmp_path / "m.safetensors", **{key: value})
+    path = change_metadata(FIXTURES / "contrastive.safetensors", tmp_path / "m.safetensors", **{key: value})
     with pytest.raises(ModelError, match=rf"m\.safetensors: {key}|'{key}'"):
         ri.load(path)
 
@@ -70,11 +66,11 @@ def apply_model(path: Path, folder: Path) -> Any:
     ],
 )
 def test_values_that_cannot_be_are_refused_by_name(name: str, change: Any, message: str, tmp_path: Path) -> None:
-    source = FIXTURES / "schema2-contrastive.safetensors"
+    source = FIXTURES / "contrastive.safetensors"
     arrays = from_bytes(source.read_bytes())
     arrays[name] = np.ascontiguousarray(change(arrays[name]))
     path = tmp_path / "m.safetensors"
-    path.write_bytes(to_bytes(arrays, {"rindices": json.dumps(read_metadata(source))}))
+    write_altered(path, arrays, read_metadata(source))
     result = apply_model(path, tmp_path)
     assert isinstance(result.exception, ModelError)
     assert message in str(result.exception)
@@ -94,7 +90,7 @@ def test_values_that_cannot_be_are_refused_by_name(name: str, change: Any, messa
     ],
 )
 def test_altered_codings_are_refused(coding: dict[str, Any], tmp_path: Path) -> None:
-    source = FIXTURES / "schema2-contrastive.safetensors"
+    source = FIXTURES / "contrastive.safetensors"
     covariates = [coding, read_metadata(source)["covariates"][1]]
     result = apply_model(change_metadata(source, tmp_path / "m.safetensors", covariates=covariates), tmp_path)
     assert isinstance(result.exception, ModelError)
@@ -107,7 +103,7 @@ def test_altered_codings_are_refused(coding: dict[str, Any], tmp_path: Path) -> 
     "changes",
     [
         {"agreement": {"concordance": "high", "difference": None, "dimension": None}},
-        {"recipe": {"recipe": "default", "values": {"held_steps": "x"}}, "member_steps": [1, 2]},
+        {"recipe": {"recipe": "default", "values": {"share": "x"}}, "member_steps": [1, 2]},
         {"trained_on": {"controls": "many"}},
         {"citation": "\ud800"},
         {"later": float("inf")},
@@ -115,7 +111,7 @@ def test_altered_codings_are_refused(coding: dict[str, Any], tmp_path: Path) -> 
     ],
 )
 def test_altered_cards_are_refused(changes: dict[str, Any], option: list[str], tmp_path: Path) -> None:
-    path = change_metadata(FIXTURES / "schema2-paper.safetensors", tmp_path / "m.safetensors", **changes)
+    path = change_metadata(FIXTURES / "paper.safetensors", tmp_path / "m.safetensors", **changes)
     result = CliRunner().invoke(app, ["model", "show", str(path), *option])
     assert isinstance(result.exception, ModelError)
     assert str(result.exception).startswith("m.safetensors: ")
@@ -124,7 +120,7 @@ def test_altered_cards_are_refused(changes: dict[str, Any], option: list[str], t
 
 def test_results_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     """Several extreme numbers, each of which is possible alone."""
-    source = FIXTURES / "schema2-contrastive.safetensors"
+    source = FIXTURES / "contrastive.safetensors"
     arrays = from_bytes(source.read_bytes())
     extremes = {"share": 0.0, "control_mean": 1e29, "control_scale": 1e-29, "shift_scale": 1e-29}
     extremes |= {"error": 1e-29, "members": 1e29}
@@ -133,7 +129,7 @@ def test_results_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         arrays[name] = np.full_like(array, extremes[field]) if field in extremes else array
     arrays["member1.weights"] = arrays["member1.weights"] * 1e29
     path = tmp_path / "m.safetensors"
-    path.write_bytes(to_bytes(arrays, {"rindices": json.dumps(read_metadata(source))}))
+    write_altered(path, arrays, read_metadata(source))
     result = apply_model(path, tmp_path)
     assert isinstance(result.exception, ModelError)
     (problem,) = result.exception.problems
@@ -143,12 +139,53 @@ def test_results_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def test_keys_of_later_versions_are_kept(tmp_path: Path) -> None:
-    path = change_metadata(FIXTURES / "schema3-contrastive.safetensors", tmp_path / "m.safetensors", contact="x")
+    path = change_metadata(FIXTURES / "contrastive.safetensors", tmp_path / "m.safetensors", contact="x")
     ri.load(path).save(tmp_path / "n.safetensors")
     assert read_metadata(tmp_path / "n.safetensors") == read_metadata(path)
 
 
-def test_a_newer_schema_asks_for_an_update(tmp_path: Path) -> None:
-    path = change_metadata(FIXTURES / "schema2-paper.safetensors", tmp_path / "m.safetensors", schema=99)
-    with pytest.raises(ModelError, match="Update rindices"):
+def test_a_later_schema_is_refused(tmp_path: Path) -> None:
+    path = change_metadata(FIXTURES / "paper.safetensors", tmp_path / "m.safetensors", schema=2)
+    with pytest.raises(ModelError, match=r"newer than what rindices .* reads\. Update rindices"):
         ri.load(path)
+
+
+@pytest.mark.parametrize("name", ["default", "contrastive", "paper"])
+def test_a_flipped_bit_is_refused(name: str, tmp_path: Path) -> None:
+    """Also where the value that it changes could be right: R-indices would be others, with exit code 0."""
+    good = (FIXTURES / f"{name}.safetensors").read_bytes()
+    path = tmp_path / "m.safetensors"
+    for position in np.random.default_rng(0).integers(8 * len(good), size=60).tolist():
+        content = bytearray(good)
+        content[position // 8] ^= 1 << position % 8
+        path.write_bytes(content)
+        with pytest.raises(ModelError) as caught:
+            ri.load(path)
+        assert "m.safetensors" in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+    content = bytearray(good)
+    content[-1000] ^= 1  # the lowest bit of a number
+    path.write_bytes(content)
+    result = apply_model(path, tmp_path)
+    assert str(result.exception).startswith("m.safetensors: its content is not what was written (its SHA-256 differs)")
+    assert not (tmp_path / "r.tsv").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("member0.weights", np.negative, "member0.weights should be precision times steps"),
+        ("member1.steps", lambda array: 1.01 * array, "member1.weights should be precision times steps"),
+        ("member0.precision", np.negative, "member0.precision should have positive variances"),
+        ("member1.correlation", lambda array: 2 * array, "member1.correlation should be 1 with itself"),
+        ("patterns", np.negative, "patterns should be the mean of the members' curves"),
+    ],
+)
+def test_arrays_that_contradict_each_other_are_refused(name: str, change: Any, message: str, tmp_path: Path) -> None:
+    source = FIXTURES / "default.safetensors"
+    arrays = from_bytes(source.read_bytes())
+    arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    write_altered(tmp_path / "m.safetensors", arrays, read_metadata(source))
+    result = apply_model(tmp_path / "m.safetensors", tmp_path)
+    assert isinstance(result.exception, ModelError)
+    assert message in str(result.exception)

@@ -13,9 +13,9 @@ from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.model import stream
 from rindices.model.stream import StreamResult, apply_stream
-from rindices.tables.io.chunks import ChunkSize, list_table_files
+from rindices.tables.chunks import ChunkSize, list_table_files
 from rindices.tables.table import ColumnRoles
-from rindices.tables.validation.validate import TableRequest
+from rindices.tables.validate import TableRequest
 from tests.cohorts import simulate_few_regions
 
 PEOPLE = 700
@@ -107,7 +107,7 @@ def test_ids_in_two_chunks_are_named(at: Path, model: ri.FittedModel, people: pd
     if policy == "drop":  # also where one of both rows is left out
         table.loc[3, model.regions[0]] = np.nan
     table.to_csv(at / "t.csv", index=False)
-    with pytest.raises(TableError, match=f"1 id stands more than once: {twice}. Keep one row"):
+    with pytest.raises(TableError, match=f"1 id stands more than once: {twice}. Make the ids unique"):
         run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000), on_missing=policy)
     assert not (at / "out.csv").exists()
 

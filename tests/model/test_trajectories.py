@@ -45,7 +45,7 @@ def model(simulated: SimulatedCohort) -> ri.FittedModel:
 
 @pytest.fixture(scope="module")
 def old_model() -> ri.FittedModel:
-    return ri.load(FIXTURES / "schema2-contrastive.safetensors")
+    return ri.load(FIXTURES / "contrastive.safetensors")
 
 
 def _straighten(model: ri.FittedModel) -> ri.FittedModel:

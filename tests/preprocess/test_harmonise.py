@@ -184,7 +184,7 @@ def test_sites_whose_effect_cannot_be_estimated_are_refused_by_name() -> None:
     cohort = SiteData(100, 4, 2).cohort()
     small_site = cohort.people.copy()
     small_site.loc[np.flatnonzero(cohort.is_control)[0], "site"] = "small"
-    with pytest.raises(PreprocessingError, match="small has one person"):
+    with pytest.raises(PreprocessingError, match="small has one control"):
         ri.Preprocessing.fit(replace(cohort, people=small_site))
     small_site.loc[np.flatnonzero(cohort.is_control)[1], "site"] = "small"
     harmoniser = ri.Preprocessing.fit(replace(cohort, people=small_site)).harmoniser

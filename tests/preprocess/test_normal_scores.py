@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from rindices.errors import ModelError
-from rindices.model.export import _add_preprocessing
+from rindices.model.export import _add_volumes
 from rindices.preprocess.normal_scores import SCORES, NormalScores
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import Cohort
@@ -67,4 +67,4 @@ def test_models_of_ranks_are_not_exported(latents: np.ndarray) -> None:
         preprocessing = Preprocessing.fit(make_cohort(latents[:100]), adjust="rank")
 
     with pytest.raises(ModelError, match=r"cannot be exported to ONNX: fit with adjust = log or linear"):
-        _add_preprocessing(None, Model())  # type: ignore[arg-type]
+        _add_volumes(None, Model())  # type: ignore[arg-type]

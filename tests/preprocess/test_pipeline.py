@@ -69,13 +69,6 @@ def test_the_scale_survives_storage(adjust: str) -> None:
     np.testing.assert_array_equal(again.transform(cohort), first.transform(cohort))
 
 
-def test_models_without_a_scale_are_linear() -> None:
-    cohort = make_cohort()
-    first = ri.Preprocessing.fit(cohort, adjust="linear")
-    values = {key: value for key, value in first.to_dict().items() if key != "adjust"}
-    assert ri.Preprocessing.from_parts(values, first.to_arrays()).adjust == "linear"
-
-
 def test_values_without_a_logarithm_are_refused_by_name() -> None:
     cohort = make_cohort()
     preprocessing = ri.Preprocessing.fit(cohort)

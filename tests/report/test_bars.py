@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rindices.report.bars import make_bar, make_colour_cell
+from rindices.report.sections import make_bar, make_colour_cell
 from tests.report.helpers import compute_contrast
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from rindices.report import brain
-from rindices.report.effect_section import build_effect_section
+from rindices.report.sections import build_effect_section
 
 EFFECTS = pd.DataFrame(
     {
@@ -20,7 +20,6 @@ EFFECTS = pd.DataFrame(
 
 def test_the_largest_differences_stand_first() -> None:
     section = build_effect_section(EFFECTS, 0.72, brain.match_atlas(tuple(EFFECTS["region"])))
-    assert section is not None
     assert (section.n_significant, section.n_regions, section.smallest_effect) == (3, 20, 0.72)
     assert [abs(row.d) for row in section.top] == sorted((abs(row.d) for row in section.top), reverse=True)
     assert section.top[0].region.lower() == "region 0"
@@ -28,9 +27,3 @@ def test_the_largest_differences_stand_first() -> None:
     bar = section.top[0].bar
     assert bar.low < bar.value < bar.zero
     assert section.data is EFFECTS
-
-
-def test_older_studies_have_no_section() -> None:
-    match = brain.match_atlas(())
-    assert build_effect_section(None, None, match) is None
-    assert build_effect_section(EFFECTS, None, match) is None

@@ -14,7 +14,7 @@ import rindices as ri
 from rindices.report.brain import match_atlas, paint_view
 from rindices.report.explore_section import compute_person_changes, halve_view
 from rindices.report.geometry import BrainView
-from rindices.report.pattern_section import compute_colour_limit
+from rindices.report.sections import compute_colour_limit
 from rindices.report.study_results import read_study_results
 from tests.report.helpers import read_script_data, unpack_arrays
 
@@ -217,7 +217,31 @@ def test_sliders_paint_brain_and_bars(tab: Tab, study: Path) -> None:
     assert get_text(tab, "severity-summary").startswith("Strongest")
 
 
+@pytest.mark.parametrize("selector", [".small-maps img", "#r1 .cortex img", "#severity-views canvas"])
+def test_the_region_under_the_pointer_is_named(tab: Tab, study: Path, selector: str) -> None:
+    regions = read_study_results(study).model.regions
+    match = match_atlas(regions)
+    if match.atlas is None:
+        pytest.skip("the extra brain is not installed")
+    labels = halve_view(match.atlas.cortex[0])[0]
+    row, column = (int(0.45 * size) for size in labels.shape)
+    structure = match.atlas.structures[labels[row, column]]
+    region = next(name for name, drawn in match.drawn.items() if drawn == structure)
+    picture = f"document.querySelector('{selector}')"
+    tab.run(f"{picture}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    box = tab.run(f"{picture}.getBoundingClientRect().toJSON()")
+    scale = min(box["width"] / labels.shape[1], box["height"] / labels.shape[0])
+    x = box["left"] + box["width"] / 2 + scale * (column + 0.5 - labels.shape[1] / 2)
+    y = box["top"] + box["height"] / 2 + scale * (row + 0.5 - labels.shape[0] / 2)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    assert get_text(tab, "region-name") == match.label_regions(regions)[region]
+    assert not tab.run("document.getElementById('region-name').hidden")
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert tab.run("document.getElementById('region-name').hidden")
+
+
 def test_the_page_fits_a_phone_changes_its_theme_and_asks_for_nothing(tab: Tab, tmp_path: Path) -> None:
+    tab.take_picture(tmp_path / "page.png")  # of the whole page, during which the scatter may have no width
     tab.set_size(390, 800)
     tab.run("new Promise((done) => setTimeout(done, 100))")
     assert tab.run("document.documentElement.scrollWidth") <= 390

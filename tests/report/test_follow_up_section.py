@@ -8,8 +8,8 @@ import pytest
 
 import rindices as ri
 from rindices.errors import StudyError
-from rindices.report.follow_up_section import read_change_section, read_outcome_section
 from rindices.report.formatting import format_if_measured
+from rindices.report.study_results import read_change_section, read_outcome_section
 
 RETEST = {"index": ["r1", "r2"], "people": [40, 40], "correlation": [0.91, 0.4], "smallest_change": [0.123, None]}
 EFFECTS = {

@@ -8,6 +8,7 @@ from jinja2 import UndefinedError
 
 from rindices.model.records import AgreementRecord, CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.report import formatting
+from tests.study.test_result_checks import make_selection
 
 
 @pytest.mark.parametrize(("value", "text"), [(-3.926, "−3.93"), (0.5, "+0.50"), (-0.001, "0.00")])  # noqa: RUF001
@@ -59,7 +60,7 @@ def test_a_weight_is_named_only_where_several_were_tried() -> None:
     def select(*weights: float) -> SelectionRecord:
         agreement = AgreementRecord(0.9, 0.9, 0.9)
         grid = tuple(CandidateRecord(SettingRecord(2, weight), agreement) for weight in weights)
-        return SelectionRecord(grid[0], ties=(grid[-1].setting,), grid=grid)
+        return make_selection(chosen=grid[0], ties=(grid[-1].setting,), grid=grid)
 
     single = formatting.omit_single_weight(select(0.2))
     assert single.chosen is not None

@@ -43,7 +43,7 @@ def write_tables(folder: Path, task: str) -> list[object]:
     names = [f"{MARKERS['id']}{number:03d}" for number in range(len(people))]
     volumes[volumes.columns[0]] = names
     volumes.loc[7, volumes.columns[4:6]] *= 40  # far from everyone else
-    volumes.loc[8, volumes.columns[5]] = 0.0
+    volumes.loc[8, volumes.columns[5]] *= 200.0
     volumes.loc[11, volumes.columns[6]] = np.nan  # dropped
     people["participant_id"] = [f"{name}_T1w" for name in names]  # matched, though spelt differently
     people["group"] = people["group"].map({"control": f"{MARKERS['label']} c", "patient": f"{MARKERS['label']} p"})
@@ -71,7 +71,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study whose names are all marked."""
     folder = tmp_path_factory.mktemp(MARKERS["path"])
     out = folder / f"{MARKERS['path']}_out"
-    done = run_command("fit", *write_tables(folder, "tiny"), "--patterns", 2, "--out", out)
+    done = run_command("fit", *write_tables(folder, "tiny"), "--patterns", 2, "--with-ids", "--out", out)
     assert done.returncode == 0, done.stderr
     for marker in ("id", "site"):  # the user sees who is concerned
         assert MARKERS[marker] in done.stderr

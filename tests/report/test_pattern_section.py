@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from rindices.report.brain import AtlasMatch
-from rindices.report.pattern_section import PatternSection, build_pattern_sections, compute_colour_limit
+from rindices.report.sections import build_pattern_sections, compute_colour_limit
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults, read_study_results
+from rindices.report.summary import Context
 from tests.report.helpers import render_section
 
 
@@ -18,7 +19,7 @@ def results(study: Path) -> StudyResults:
 
 
 @pytest.fixture(scope="module")
-def sections(results: StudyResults) -> list[PatternSection]:
+def sections(results: StudyResults) -> list[Context]:
     match = AtlasMatch(None, {}, results.model.regions)  # no pictures
     return build_pattern_sections(results, match, compute_colour_limit(results))
 
@@ -31,7 +32,7 @@ def test_colours_end_at_a_round_number(results: StudyResults) -> None:
     assert limit / step == pytest.approx(round(limit / step))
 
 
-def test_numbers_are_those_of_the_model(results: StudyResults, sections: list[PatternSection]) -> None:
+def test_numbers_are_those_of_the_model(results: StudyResults, sections: list[Context]) -> None:
     for k, section in enumerate(sections):
         changes = results.model.patterns[-1, k]
         assert section.name == f"r{k + 1}"
@@ -46,7 +47,7 @@ def test_numbers_are_those_of_the_model(results: StudyResults, sections: list[Pa
         )
 
 
-def test_all_patterns_share_the_scale_of_their_bars(sections: list[PatternSection]) -> None:
+def test_all_patterns_share_the_scale_of_their_bars(sections: list[Context]) -> None:
     assert len({round(row.bar.zero, 6) for section in sections for row in section.top}) == 1
 
 

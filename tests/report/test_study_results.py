@@ -4,10 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-import rindices as ri
 from rindices.errors import StudyError
 from rindices.report.study_results import read_null_results, read_study_results
 
@@ -23,6 +21,7 @@ TEST = {
     "curve": [{"patterns": 0, "excess": 4.0, "chance_median": 4.0, "chance_95": 5.0, "p": 0.8, "relabellings": 19}],
 }
 NUMBER = {"by_agreement": None, "by_test": 0, "forced": None, "why": "", "test": TEST}
+DIFFERENCE = {"p": 0.8, "permutations": 19, "statistics": {}, "p_values": {}, "smallest_effect": 0.4}
 COHORT = {"source": "t", "unit": "mm3", "people": 3, "controls": 1, "patients": 2, "regions": 4}
 
 
@@ -32,9 +31,10 @@ def copied(study: Path, tmp_path: Path) -> Path:
 
 
 def write_null_study(folder: Path, **changes: object) -> None:
-    selection = {"chosen": None, "grid": [], "number_of_patterns": NUMBER} | changes
-    (folder / "selection.json").write_text(json.dumps(selection))
+    selection = {"chosen": None, "grid": [], "number_of_patterns": NUMBER, "finding": "no_difference"} | changes
+    (folder / "selection.json").write_text(json.dumps(selection | {"difference": DIFFERENCE}))
     (folder / "cohort.json").write_text(json.dumps(COHORT))
+    (folder / "effects.tsv").write_text("region\td\tlow\thigh\tp\tq\n")
 
 
 def test_the_strongest_regions_come_first(study: Path) -> None:
@@ -49,20 +49,13 @@ def test_the_strongest_regions_come_first(study: Path) -> None:
     assert "participant_id" not in results.indices
 
 
-def test_an_older_study_without_a_cohort_file(copied: Path) -> None:
-    (copied / "cohort.json").unlink()
-    results, indices = read_study_results(copied), pd.read_csv(copied / "r_indices.tsv", sep="\t")
-    assert results.cohort.people == len(indices)
-    assert results.cohort.controls == (indices["group"] == "control").sum()
-    assert results.cohort.regions == len(results.model.regions)
-
-
 def test_damaged_files_are_named(copied: Path) -> None:
     text = (copied / "selection.json").read_text()
     for content, words in (
         (text[:50], "cannot be read"),
         ("[]", "should be an object"),
-        ('{"chosen": null}', "chosen"),
+        (json.dumps(json.loads(text) | {"chosen": None}), "chosen"),
+        ('{"chosen": null}', "lacks number_of_patterns, finding, difference"),
     ):
         (copied / "selection.json").write_text(content)
         with pytest.raises(StudyError, match=rf"selection\.json.*{words}.*run rindices fit again"):
@@ -80,19 +73,12 @@ def test_a_study_without_a_pattern(tmp_path: Path, study: Path) -> None:
     write_null_study(tmp_path)
     results = read_null_results(tmp_path)
     assert results is not None
-    assert (results.cohort.patients, results.test.curve[0].p, results.made_with) == (2, 0.8, None)
+    assert (results.cohort.patients, results.test.curve[0].p, results.selection.made_with) == (2, 0.8, None)
     assert read_null_results(study) is None
 
 
-def test_an_unstable_study_of_an_earlier_version_is_not_one_without_a_difference(tmp_path: Path) -> None:
-    write_null_study(tmp_path, grid=[UNSTABLE])
-    assert read_null_results(tmp_path) is None
-    with pytest.raises(StudyError, match=r"has no model\.safetensors"):
-        ri.write_report(tmp_path)
-
-
 def test_settings_that_were_asked_for_and_failed_are_kept(tmp_path: Path) -> None:
-    write_null_study(tmp_path, grid=[UNSTABLE], finding="no_difference")
+    write_null_study(tmp_path, grid=[UNSTABLE])
     results = read_null_results(tmp_path)
     assert results is not None
-    assert [setting.n_patterns for setting in results.tried] == [2]
+    assert [setting.n_patterns for setting in results.selection.unstable_settings] == [2]

@@ -10,20 +10,21 @@ import pandas as pd
 import pytest
 
 import rindices as ri
-from rindices.learners.inference import TrajectoryHead
+from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
 from rindices.model.trajectories import COURSE_LEVELS
 from rindices.report import brain
+from rindices.report.sections import MAX_ORDERED_REGIONS, build_trajectory_section, is_order_uncertain
 from rindices.report.study_results import StudyResults, read_study_results
-from rindices.report.trajectory_section import MAX_ORDERED_REGIONS, TrajectorySection, build_trajectory_section
+from rindices.report.summary import Context
 from tests.report.helpers import Page, get_section_text, read_figure_data
 
 
-def _build_section(results: StudyResults) -> TrajectorySection | None:
+def _build_section(results: StudyResults) -> Context | None:
     return build_trajectory_section(results, brain.match_atlas(results.model.regions), 3.0)
 
 
 @pytest.fixture(scope="module")
-def section(curved_study: Path) -> TrajectorySection:
+def section(curved_study: Path) -> Context:
     section = _build_section(read_study_results(curved_study))
     assert section is not None
     return section
@@ -39,8 +40,12 @@ def straight_study(curved_study: Path, tmp_path: Path) -> Path:
     for head in model.heads:
         assert isinstance(head, TrajectoryHead)
         steps = np.full((5, 1), 0.2) * head.steps.sum(axis=1, keepdims=True)
-        heads.append(replace(head, steps=steps))
-    replace(model, heads=tuple(heads)).save(folder / "model.safetensors")
+        weights = head.precision @ steps.reshape(head.weights.shape[1], -1).T
+        heads.append(replace(head, steps=steps, weights=weights))
+    levels = np.array(SEVERITY_LEVELS)
+    curves = [head.compute_curves(levels)[:, order] for head, order in zip(heads, model.orders, strict=True)]
+    straight = replace(model, heads=tuple(heads), patterns=np.mean(curves, axis=0))
+    straight.save(folder / "model.safetensors")
     selection = json.loads((folder / "selection.json").read_text("utf-8"))
     for record in (selection["chosen"], *selection["grid"]):
         record["held_out"] |= {"shape": "straight", "straight": -1.25, "curved": -1.375}
@@ -48,7 +53,7 @@ def straight_study(curved_study: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_regions_are_listed_from_the_earliest_to_the_latest(section: TrajectorySection) -> None:
+def test_regions_are_listed_from_the_earliest_to_the_latest(section: Context) -> None:
     assert section.is_curved
     assert [pattern.name for pattern in section.patterns] == ["r1", "r2", "r3"]
     for pattern in section.patterns:
@@ -78,12 +83,10 @@ def test_the_page_has_the_order_the_evidence_and_the_data(curved_page: str, curv
 
 
 @pytest.mark.parametrize(("error", "is_uncertain"), [(0.1, False), (0.2, True), (None, False)])
-def test_an_order_within_chance_is_not_interpreted(
-    section: TrajectorySection, error: float | None, is_uncertain: bool
-) -> None:
+def test_an_order_within_chance_is_not_interpreted(section: Context, error: float | None, is_uncertain: bool) -> None:
     assert section.held_out is not None
-    held_out = replace(section.held_out, straight=-50.2, curved=-50.0, curved_gain_se=error)  # None in older studies
-    assert replace(section, held_out=held_out).is_order_uncertain is is_uncertain
+    held_out = replace(section.held_out, straight=-50.2, curved=-50.0, curved_gain_se=error)  # None for one member
+    assert is_order_uncertain(held_out) is is_uncertain
 
 
 @pytest.mark.usefixtures("no_pictures")

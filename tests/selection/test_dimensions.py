@@ -15,6 +15,7 @@ from rindices.selection.dimensions import (
     shrink_covariance,
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
+from tests.selection.helpers import make_unrestricted_scheme
 
 
 def simulate(
@@ -142,7 +143,7 @@ def test_nonlinear_effects_of_age_need_permutations_by_age() -> None:
         n_conditional += estimate(people, patient, age[:, None], max_patterns=1).number > 0
         n_free += (
             count_dimensions(
-                ParticipantData(people, design), patient, PermutationScheme.unrestricted(300), max_patterns=1
+                ParticipantData(people, design), patient, make_unrestricted_scheme(300), max_patterns=1
             ).number
             > 0
         )

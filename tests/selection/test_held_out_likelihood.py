@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from rindices.selection.choose import Candidate, GridPoint, choose_grid_point
-from rindices.selection.held_out_likelihood import choose_simplest_setting, exceeds_chance
+from rindices.selection.choose import Candidate, GridPoint, choose_grid_point, choose_simplest_setting, exceeds_chance
 
 
 def test_a_difference_must_exceed_its_standard_error() -> None:

@@ -7,6 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from rindices.selection.relabel import PermutationScheme, draw_permuted_labels, estimate_overlap, fit_log_odds
+from tests.selection.helpers import make_unrestricted_scheme
 
 
 def test_labels_follow_their_conditional_distribution() -> None:
@@ -29,9 +30,7 @@ def test_without_covariates_labels_are_permuted() -> None:
     patient = np.arange(40) < 10
     odds = fit_log_odds(np.zeros((40, 0)), np.zeros((40, 0)), patient)
     np.testing.assert_array_equal(odds, 0.0)
-    drawn = np.array(
-        list(draw_permuted_labels(patient, PermutationScheme.unrestricted(40), 2000, np.random.default_rng(0)))
-    )
+    drawn = np.array(list(draw_permuted_labels(patient, make_unrestricted_scheme(40), 2000, np.random.default_rng(0))))
     np.testing.assert_allclose(drawn.mean(axis=0), 0.25, atol=0.05)
 
 
@@ -71,5 +70,5 @@ def test_overlap_is_near_1_without_covariates_and_near_0_if_groups_separate() ->
         np.where(patient, 1.0, 0.0)[:, None] + np.arange(200)[:, None] / 1e6, np.zeros((200, 0)), patient
     )
     rng = np.random.default_rng(3)
-    assert estimate_overlap(patient, PermutationScheme.unrestricted(200), rng) > 0.95
+    assert estimate_overlap(patient, make_unrestricted_scheme(200), rng) > 0.95
     assert estimate_overlap(patient, PermutationScheme(separated, np.zeros(200, dtype=np.intp)), rng) < 0.2

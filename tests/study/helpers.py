@@ -14,6 +14,13 @@ from unittest import mock
 import psutil
 
 from rindices.cli.main import run as run_program
+from rindices.model.fitted import FittedModel
+from rindices.study.cohort_fit import CohortFit
+from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
+from rindices.study.engines.base import StudyObserver
+from rindices.study.engines.local import LocalEngine
+from rindices.study.store import RunStore
+from rindices.tables.cohort import Cohort
 
 STUDY = """
 [data]
@@ -32,6 +39,21 @@ seed = 3
 """
 LONG_STUDY = STUDY.replace("patterns = [1, 2]", "patterns = [2, 3]").replace("members = 6", "members = 10")
 """With all regions, it takes long enough to be killed at random moments."""
+NO_OBSERVER = StudyObserver()
+
+
+def fit_cohort(
+    cohort: Cohort,
+    model: ModelConfig,
+    seed: int,
+    store: RunStore,
+    workers: int = -1,
+    *,
+    observer: StudyObserver = NO_OBSERVER,
+) -> FittedModel:
+    """Fit a model with the default settings of a study's data, on processes of this machine."""
+    study = StudyConfig(data=DataConfig(volumes=("memory",)), model=model, run=RunConfig(seed=seed))
+    return CohortFit(cohort, study, store, LocalEngine(workers), None, observer).run()
 
 
 def list_arguments(*arguments: object, report: bool = False) -> list[str]:

@@ -8,10 +8,10 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.tasks import TASKS
-from rindices.study.cohort_fit import fit_cohort
 from rindices.study.config import ModelConfig
 from rindices.study.store import RunStore
 from tests.cohorts import simulate_few_regions
+from tests.study.helpers import fit_cohort
 
 
 def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
@@ -31,12 +31,9 @@ def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
 @pytest.mark.parametrize("patterns", [1, 2, 3, 4])
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     made = simulate_few_regions("tiny", seed=0)
-    r = (
-        ri.fit(made.cohort, patterns, members=4, recipe="contrastive", workers=1)
-        .apply(made.cohort)
-        .filter(regex=r"^r\d+$")
-        .to_numpy()
-    )
+    indices = ri.fit(made.cohort, patterns, members=5, recipe="contrastive", workers=1).indices
+    assert indices is not None
+    r = indices.filter(regex=r"^r\d+$").to_numpy()
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
     np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.03)
 

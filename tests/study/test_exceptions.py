@@ -3,11 +3,11 @@
 import pickle
 
 import rindices as ri
-from rindices.model.records import SelectionRecord
+from tests.study.test_result_checks import make_selection
 
 
 def test_an_error_without_a_model_survives_pickling() -> None:
-    error = ri.NoPatternError("no difference was detected.", SelectionRecord(None))
+    error = ri.NoPatternError("no difference was detected.", make_selection())
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is ri.NoPatternError
     assert str(again) == str(error)

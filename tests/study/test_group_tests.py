@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import rindices as ri
-from rindices.experiments.trust_cohorts import NULL_COHORTS, simulate_alike_cohort, simulate_null_cohort
+from benchmarks.suites.trust_cohorts import NULL_COHORTS, simulate_alike_cohort, simulate_null_cohort
 from rindices.selection.dimensions import DimensionEstimate, DimensionTest
-from rindices.selection.group_difference import GroupTest, RegionEffects
+from rindices.selection.group_difference import GroupTest, RegionEffects, compare_groups
+from rindices.selection.relabel import MAX_PERMUTATIONS
 from rindices.study import group_tests
 from rindices.study.group_tests import (
     Finding,
@@ -19,6 +20,7 @@ from rindices.study.group_tests import (
     run_group_tests,
 )
 from tests.cohorts import simulate_few_regions
+from tests.selection.helpers import make_unrestricted_scheme
 
 
 def make_tests(number: int, p: float = 0.001, overlap: float = 0.9) -> GroupTests:
@@ -142,3 +144,17 @@ def test_records_hold_all_figures() -> None:
     difference = tests.make_difference_record()
     assert (difference.p, difference.permutations, difference.smallest_effect) == (0.001, 999, 0.4)
     assert list(difference.statistics) == ["largest_t", "mean_squared_t", "shift", "excess_variance"]
+
+
+def test_permutations_go_on_while_p_is_near_the_level() -> None:
+    """The number of permutations was 999 at most, so that the seed decided near the level."""
+    rng = np.random.default_rng(5)
+    values, patient = rng.normal(size=(60, 3)), np.arange(60) < 30
+    values[patient, 0] += 1.2
+    test = compare_groups(values, np.ones((60, 1)), patient, make_unrestricted_scheme(60))
+    assert 0.02 <= test.p <= 0.10
+    assert test.n_permutations == MAX_PERMUTATIONS
+    record = replace(make_tests(0, test.p), difference=test).make_difference_record()
+    assert record.p_error == pytest.approx(np.sqrt(test.p * (1 - test.p) / 10_000))
+    assert f"Monte Carlo error {record.p_error:.3f}" in record.describe_p(0.05)
+    assert ("too near 0.05 to tell" in record.describe_p(0.05)) == (abs(test.p - 0.05) <= 1.96 * record.p_error)

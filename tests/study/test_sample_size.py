@@ -15,11 +15,16 @@ def test_small_cohorts_get_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_size, "load_power_rows", lambda: rows)
     assert sample_size.check_sample_size(500, 1000) == []
     (warning,) = sample_size.check_sample_size(100, 5000)
-    assert "80 controls and 100 patients" in warning.what
+    assert "with 80 and 100" in warning.what
     assert "30%" in warning.what
-    assert "fewer than in all simulations" in sample_size.check_sample_size(20, 30)[0].what
+    for sizes, text in {
+        (20, 30): "20 controls are fewer than 80, and 30 patients are fewer than 100, the fewest in the simulations",
+        (446, 44): "44 patients are fewer than 100, the fewest in the simulations",
+    }.items():
+        (warning,) = sample_size.check_sample_size(*sizes)
+        assert warning.what.endswith(f": {text}")
 
 
 def test_the_power_study_of_the_package_is_read() -> None:
     assert sample_size.check_sample_size(492, 900) == []
-    assert "a small cohort" in sample_size.check_sample_size(80, 100)[0].what
+    assert "a small study" in sample_size.check_sample_size(80, 100)[0].what

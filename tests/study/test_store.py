@@ -15,9 +15,8 @@ import pytest
 from safetensors.numpy import load as from_bytes
 
 from rindices.errors import StudyError
-from rindices.learners.ensemble import Member
+from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.learners.inference import ContrastiveHead
-from rindices.learners.outcome import TrainingOutcome
 from rindices.model.safetensors_io import read_metadata, write_safetensors
 from rindices.study import store as stores
 from rindices.study.config import ModelConfig
@@ -78,7 +77,7 @@ def small_disk(path: Path, how: str) -> Iterator[Path]:
 )
 def test_a_full_disk(folder: Path, undisturbed: Path, tmp_path: Path, engine: list[object]) -> None:
     kilobytes = [len(content) // 1024 + 4 for _, content in sorted(sets(undisturbed).items())]
-    room = kilobytes[0] + kilobytes[1] + 80  # two of four sets, and the prepared people
+    room = kilobytes[0] + kilobytes[1] + 560  # two of four sets, and the people of the ten members
     with small_disk(tmp_path / "disk", f"size={room}k") as disk:
         done = run("fit", folder / "study.toml", "--out", disk, *engine)
         assert done.returncode == 1
@@ -126,7 +125,7 @@ def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, undis
     time.sleep(0.2)
     second = run("fit", folder / "study.toml", "--out", out)
     assert second.returncode == 1
-    who = rf"is in use by process {first.pid} on {socket.gethostname()} since \S+: wait for it, or delete \S+ if"
+    who = rf"is in use by process {first.pid} on {socket.gethostname()} since \S+: wait for it, or end it"
     assert re.search(who, second.stderr), second.stderr
     message = first.communicate()[1]
     assert first.returncode == 0, message
@@ -144,7 +143,7 @@ def test_a_link_in_place_of_a_lock_is_refused_in_one_line(folder: Path, tmp_path
     (tmp_path / "out" / "runs" / name).symlink_to(foreign)
     done = run("fit", folder / "study.toml", "--out", tmp_path / "out")
     assert done.returncode == 1
-    errors = [line for line in done.stderr.splitlines() if not line.startswith("warning:")]
+    errors = [line for line in done.stderr.splitlines() if not line.startswith(("warning:", "note:"))]
     assert len(errors) == 1
     assert f"{name} is a link, which a lock does not follow: delete the link" in errors[0]
     assert foreign.read_text() == "precious"

@@ -7,7 +7,7 @@ import pandas as pd
 
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
-from rindices.tables.validation.validate import ValidationResult, validate_table
+from rindices.tables.validate import ValidationResult, validate_table
 
 N = 60
 """People of `make_table` and `make_people`."""
@@ -17,8 +17,9 @@ STRUCTURES = ["Left-Thalamus", "Right-Thalamus", "Left-Hippocampus", "Right-Hipp
 
 def validate_files(volumes: object, participants: object = None, **options: object) -> ValidationResult:
     """Validate files with the options of `rindices.read_cohort`; errors are in the result."""
-    roles = {name: options.pop(name) for name in ("id", "session", "group", "site") if name in options}
-    covariates = tuple(options.pop("covariates", ()))  # type: ignore[arg-type]
+    roles = {name: options.pop(name, None) for name in ("id", "session", "group", "site")}
+    names = options.pop("covariates", None)
+    covariates = None if names is None else tuple(names)  # type: ignore[arg-type]
     request = make_request(volumes, participants, ColumnRoles(**roles, covariates=covariates), **options)  # type: ignore[arg-type]
     return validate_table(request)
 

@@ -1,5 +1,6 @@
 """The fingerprint of a cohort changes with the data that training uses, and with nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ def test_regions_and_groups(tmp_path: Path, volumes: pd.DataFrame, participants:
     cohort = read(tmp_path, volumes, participants)
     assert (len(cohort), cohort.n_regions, cohort.n_controls, cohort.n_patients) == (40, 139, 20, 20)
     assert repr(cohort) == "<Cohort: 40 people, 20 controls, 20 patients, 139 regions (dlmuse, mm3)>"
+    visits = replace(cohort, people=cohort.people.assign(participant_id=cohort.people["participant_id"].iloc[0]))
+    assert repr(visits).startswith("<Cohort: 40 scans of 1 people, 1 controls, 1 patients, 139 regions")
     assert cohort.people["group"].tolist() == ["control", "patient"] * 20
     codes = [int(name.removeprefix("MUSE_")) for name in cohort.regions]
     assert codes == sorted(codes)

@@ -4,8 +4,7 @@ import json
 
 import pandas as pd
 
-from rindices.tables.cohort import Cohort
-from rindices.tables.describe import describe_cohort
+from rindices.tables.cohort import Cohort, describe_cohort
 
 
 def test_summary_of_groups_covariates_and_sites() -> None:

@@ -55,13 +55,13 @@ def test_sessions_are_joined(tmp_path: Path) -> None:
 def test_sessions_in_file_names_are_joined(tmp_path: Path, volumes: pd.DataFrame) -> None:
     named = volumes.assign(ID=[f"sub-{k:02d}_ses-01_T1w.nii.gz" for k in range(40)])
     people = pd.DataFrame(
-        {"participant_id": [f"sub-{k:02d}" for k in range(40)], "session_id": "ses-01", "age": range(40)}
+        {"participant_id": [f"sub-{k:02d}" for k in range(40)], "session_id": "ses-01", "age": range(30, 70)}
     )
     cohort = validate_files(
         write_table(named, tmp_path / "v.csv"), write_table(people, tmp_path / "p.tsv", "\t"), covariates=["age"]
     ).cohort
     assert cohort is not None
-    assert cohort.covariates["age"].tolist() == list(range(40))
+    assert cohort.covariates["age"].tolist() == list(range(30, 70))
 
 
 def test_several_sessions_need_a_session_in_both_tables(

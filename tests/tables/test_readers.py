@@ -1,5 +1,6 @@
 """Files are read into cohorts that do not depend on their order or format."""
 
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def read_tables_with_sites(volumes: pd.DataFrame, participants: pd.DataFrame, fo
 @cache
 def read_in_order(folder: Path) -> Cohort:
     volumes = muse_volumes()
-    return read_tables_with_sites(volumes, participants_of(volumes).assign(scanner=["a", "b"] * 20), folder)
+    return read_tables_with_sites(volumes, participants_of(volumes).assign(scanner=["a", "a", "b", "b"] * 10), folder)
 
 
 @settings(max_examples=15, deadline=None)
@@ -51,7 +52,7 @@ def read_in_order(folder: Path) -> Cohort:
 def test_order_of_rows_and_columns_changes_nothing(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp()
     volumes = muse_volumes()
-    participants = participants_of(volumes).assign(scanner=["a", "b"] * 20)
+    participants = participants_of(volumes).assign(scanner=["a", "a", "b", "b"] * 10)
 
     def shuffled(frame: pd.DataFrame) -> pd.DataFrame:
         columns = frame.sample(frac=1, axis=1, random_state=seed)
@@ -70,3 +71,50 @@ def test_all_errors_are_raised_together(tmp_path: Path, volumes: pd.DataFrame) -
     with pytest.raises(ri.TableError, match="MUSE_47") as caught:
         ri.read_cohort(path, covariates=["age"])
     assert len(caught.value.problems) == 3
+
+
+def test_frames_in_memory_and_excel_give_the_cohort_of_the_text(
+    tmp_path: Path, volumes: pd.DataFrame, participants: pd.DataFrame
+) -> None:
+    volumes = volumes.assign(ID=[f"{k:03d}" for k in range(len(volumes))]).astype({"47": object})
+    volumes.loc[2, "47"] = "n/a"
+    participants = participants.assign(participant_id=volumes["ID"])
+    write_table(volumes, tmp_path / "v.csv")
+    write_table(participants, tmp_path / "p.csv")
+    volumes.to_excel(tmp_path / "v.xlsx", index=False, startrow=2)
+    with pd.ExcelWriter(tmp_path / "p.xlsx") as writer:
+        participants.to_excel(writer, sheet_name="people", index=False)
+        volumes.to_excel(writer, sheet_name="other", index=False)
+    options = {"group": "diagnosis", "covariates": ["age", "sex", "icv"]}
+    sources = [
+        (tmp_path / "v.csv", tmp_path / "p.csv"),
+        (tmp_path / "v.xlsx", tmp_path / "p.xlsx"),
+        (volumes, participants),
+        (volumes.set_index("ID"), participants),
+    ]
+    cohorts = [ri.read_cohort(*tables, **options) for tables in sources]  # type: ignore[arg-type]
+    assert len({cohort.fingerprint() for cohort in cohorts}) == 1
+    messages = [str(problem) for problem in validate_files(tmp_path / "v.xlsx", tmp_path / "p.xlsx").problems]
+    assert any("p.xlsx: sheet 'people' is read, not other." in message for message in messages)
+
+
+def test_errors_of_python_name_arguments_and_the_frame(volumes: pd.DataFrame, participants: pd.DataFrame) -> None:
+    volumes.loc[3, "47"] = 0.0
+    with pytest.raises(ri.TableError) as caught:
+        ri.read_cohort(volumes, participants)
+    assert "volumes: values of 0 in 1 region: MUSE_47 of sub-003" in str(caught.value)
+    assert "missing_codes 0" in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
+def test_an_excel_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "v.xlsx").write_bytes(b"PK\x03\x04rest")
+    with pytest.raises(ri.TableError, match=r"v\.xlsx: this is not a readable Excel file .* Export the table as CSV"):
+        ri.read_cohort(tmp_path / "v.xlsx")
+
+
+def test_the_cure_is_said_where_openpyxl_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "v.xlsx").write_bytes(b"PK\x03\x04rest")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ri.TableError, match=r"reading Excel needs openpyxl\. pip install 'rindices\[excel\]'"):
+        ri.read_cohort(tmp_path / "v.xlsx")

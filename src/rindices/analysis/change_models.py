@@ -3,7 +3,7 @@
 Shape letters: N people, V visits, M patterns, P covariate columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.analysis.change import NOMINAL_COVERAGE, convert_to_years, select_usable_visits
-from rindices.analysis.retest import RetestError, estimate_retest_error
 from rindices.analysis.slopes import (
     TWO_STAGE,
     GroupSlopes,
     IndexVisits,
+    RetestError,
     SlopeDifference,
     compare_slopes,
+    estimate_retest_error,
     estimate_slopes,
 )
 from rindices.analysis.tidy import check_columns, exclude_missing_codes, false_discovery_rate, find_index_columns
-from rindices.analysis.trial_size import compute_trial_size
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID
@@ -31,6 +31,72 @@ from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _MIN_GROUP_SIZE = 3
 EVERYONE = "all"
+_ENDS = {"low": "Lower", "high": "Upper"}
+
+
+def _describe_interval(name: str, description: str, coverage: str = "95 %") -> dict[str, str]:
+    """Return descriptions of a column and of the two ends of its interval."""
+    ends = {f"{name}_{end}": f"{word} end of its {coverage} interval" for end, word in _ENDS.items()}
+    return {name: description, **ends}
+
+
+GROUP_COLUMNS = {
+    "index": "R-index",
+    "model": "mixed model (random intercept and slope, restricted maximum likelihood), or two stages (least-squares "
+    "slopes of persons, then a linear model of them with HC3 standard errors)",
+    "controls": "Controls, all visits",
+    "patients": "Patients, all visits",
+    **_describe_interval("controls_per_year", "Mean change of controls per year"),
+    **_describe_interval("patients_per_year", "Mean change of patients per year"),
+    **_describe_interval(
+        "difference", "Change of patients minus change of controls per year, adjusted for covariates of level and slope"
+    ),
+    "t": "Difference over its standard error",
+    "freedom": "Degrees of freedom of t: people minus columns of the model of slopes",
+    "p": "Two-sided p-value of no difference",
+    "q": "False discovery rate over the table (Benjamini and Hochberg)",
+}
+TRIAL_COLUMNS = {
+    "index": "R-index",
+    "group": "People whose change a treatment would slow",
+    "per_year": "Their mean change per year",
+    "slope_sd": "Standard deviation of true change per year between people",
+    "noise": "Standard deviation of a visit about the person's line",
+    "slowing": "Share of the change that the treatment prevents",
+    "power": "Power of a two-sided test at 0.05",
+    "years": "Duration of the trial",
+    "visits": "Visits of each person, evenly spaced",
+    "per_arm": "People per arm who complete the trial; n/a if the change or its variance is unknown",
+    "per_arm_low": "The same at the end of the 95 % interval of the mean change that is farther from zero",
+    "per_arm_high": "The same at the end that is nearer to zero; n/a if the interval includes zero",
+    "excess_per_arm": "People per arm if the treatment slows only the part of the change that exceeds controls' change",
+    "excess_per_arm_low": "The same at the end of the 95 % interval that is farther from zero",
+    "excess_per_arm_high": "The same at the end that is nearer to zero; n/a if the interval includes zero",
+}
+RETEST_COLUMNS = {
+    "index": "R-index",
+    "people": "Controls with two visits or more",
+    "visits": "Their visits",
+    "noise": "Standard deviation of a visit about the person's level and controls' common change",
+    "correlation": "Intraclass correlation of visits",
+    "smallest_change": "Change between two visits that 5 % of people without change exceed, up or down",
+    "controls_beyond": "Share of controls whose change from first to last visit exceeds it",
+    "patients_beyond": "Share of patients whose change from first to last visit exceeds it",
+}
+
+
+def describe_people_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return descriptions of the columns of ``change.tsv`` for the R-indices ``names``."""
+    columns = {"participant_id": "Person", "group": "control or patient", "visits": "Number of visits"}
+    columns["years"] = "Time from the first to the last visit"
+    shrunken = "shrunken towards the mean of the person's group; n/a where noise and change cannot be separated"
+    for name in names:
+        columns |= _describe_interval(f"{name}_per_year", f"Change of {name} per year, least squares", "90 %")
+        columns |= _describe_interval(f"{name}_shrunken", f"Change of {name} per year, {shrunken}", "90 %")
+        columns[f"{name}_change"] = f"{name} at the last visit minus {name} at the first"
+        noise = "Whether this change exceeds the smallest change that is more than noise"
+        columns[f"{name}_more_than_noise"] = noise
+    return columns
 
 
 @dataclass(frozen=True)
@@ -50,7 +116,7 @@ class TrialDesign:
 
 @dataclass(frozen=True)
 class ChangeModels:
-    """Results of the models of change; descriptions of columns are in `change_columns`.
+    """Results of the models of change; columns are described above.
 
     Attributes
     ----------
@@ -134,14 +200,20 @@ def model_change(
     study = _arrange_visits(visits, time)
     labels = [CONTROL, PATIENT] if GROUP in visits else [EVERYONE]
     _check_group_sizes(study, labels)
-    retest = _estimate_retest_errors(study) if CONTROL in labels else [None] * len(study.names)
-    slopes = {label: _estimate_group(study, label, retest) for label in labels}
+    indices = range(len(study.names))
+    retest: list[RetestError | None] = [None for _ in indices]
+    if CONTROL in labels:
+        retest = [estimate_retest_error(study.select(k, study.labels == CONTROL)) for k in indices]
+    noise = [None if error is None else error.noise**2 for error in retest]
+    slopes = {
+        label: [estimate_slopes(study.select(k, study.labels == label), noise[k]) for k in indices] for label in labels
+    }
     _report_two_stages(slopes, study.names, findings)
     people = _build_people_table(study, slopes, retest)
     groups = None
     if GROUP in visits:
         design, complete = _encode_covariates(visits, study, list(covariates), findings)
-        differences = [_compare_index(study, k, design, complete) for k in range(len(study.names))]
+        differences = [_compare_index(study, k, design, complete) for k in indices]
         groups = _build_group_table(study, slopes, differences)
     return ChangeModels(
         people,
@@ -172,15 +244,6 @@ def _check_group_sizes(study: _StudyVisits, labels: list[str]) -> None:
         if label != EVERYONE and number < _MIN_GROUP_SIZE:
             cure = "give more visits, or do not name groups"
             raise AnalysisError(f"{number} {label}s with two visits are too few to compare groups: {cure}.")
-
-
-def _estimate_retest_errors(study: _StudyVisits) -> list[RetestError | None]:
-    return [estimate_retest_error(study.select(k, study.labels == CONTROL)) for k in range(len(study.names))]
-
-
-def _estimate_group(study: _StudyVisits, label: str, retest: Sequence[RetestError | None]) -> list[GroupSlopes]:
-    noise = [None if error is None else error.noise**2 for error in retest]
-    return [estimate_slopes(study.select(k, study.labels == label), noise[k]) for k in range(len(study.names))]
 
 
 def _report_two_stages(slopes: dict[str, list[GroupSlopes]], names: list[str], findings: Findings) -> None:
@@ -294,6 +357,59 @@ def _build_trial_table(names: list[str], slopes: dict[str, list[GroupSlopes]], t
             row |= _size_with_interval("excess_per_arm", group, group.mean - control.mean, error, trial)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def compute_trial_size(
+    slope: float,
+    slope_variance: float,
+    noise_variance: float,
+    schedule: FloatArray,
+    slowing: float = 0.3,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> float:
+    """Return the number of people per arm for a two-sided comparison of mean slopes.
+
+    Each arm has n people with visits at the same times t. The variance of a least-squares slope is the variance between
+    slopes plus the noise variance over sum (t - mean t)^2, and
+
+        n = 2 (z_(1 - alpha / 2) + z_power)^2 variance / (slowing * slope)^2.
+
+    Parameters
+    ----------
+    slope : float
+        Mean change per year that the treatment slows.
+    slope_variance, noise_variance : float
+        Between the slopes of people, and of a visit.
+    schedule : (visits,)
+        Times of the visits in years.
+    slowing : float
+        Share of the change that the treatment prevents.
+    power, alpha : float
+        Of the test.
+
+    Returns
+    -------
+    float
+        People per arm who complete the trial, rounded up; infinite if there is no change.
+
+    Raises
+    ------
+    AnalysisError
+        If shares are not between 0 and 1, or the schedule has fewer than two times.
+    """
+    from scipy.special import ndtri
+
+    for name, value in (("slowing", slowing), ("power", power), ("alpha", alpha)):
+        if not 0 < value < 1:
+            raise AnalysisError(f"{name} {value:g} is not between 0 and 1: give a share such as 0.3.")
+    if len(np.unique(schedule)) < 2:
+        raise AnalysisError("a trial needs visits at two times or more: give more years and visits.")
+    if slope == 0:
+        return np.inf
+    variance = slope_variance + noise_variance / float(((schedule - schedule.mean()) ** 2).sum())
+    quantiles = float(ndtri(1 - alpha / 2) + ndtri(power))
+    return float(np.ceil(2 * quantiles**2 * variance / (slowing * slope) ** 2))
 
 
 def _size_with_interval(

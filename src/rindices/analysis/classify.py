@@ -1,6 +1,6 @@
 """Classification of patients and controls by R-indices and by all regions (section B.8 of the paper)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -59,6 +59,7 @@ def classify_patients(
     seed: int = 0,
     grid: Sequence[Mapping[str, Any]] = PARAM_GRID,
     workers: int = 1,
+    fit_preprocessing: Callable[[Cohort], Preprocessing] = Preprocessing.fit,
 ) -> pd.DataFrame:
     """Train support vector machines on random splits and score them on the held-out people.
 
@@ -82,6 +83,8 @@ def classify_patients(
         Parameter grid, searched by five-fold cross-validation on the training people.
     workers : int
         Processes; -1 for all cores.
+    fit_preprocessing : callable
+        Learns the adjustment of a cohort, where a study has other settings than the default ones.
 
     Returns
     -------
@@ -101,7 +104,7 @@ def classify_patients(
     splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))
     jobs = [(name, X, repeat) for name, X in features.items() for repeat in range(repeats)]
     scores = Parallel(n_jobs=workers)(
-        delayed(_score_split)(X, y, *splits[repeat], seed, list(grid), cohort if name == REGIONS else None)
+        delayed(_score_split)(X, y, *splits[repeat], seed, grid, cohort if name == REGIONS else None, fit_preprocessing)
         for name, X, repeat in jobs
     )
     rows = [(name, X.shape[1], repeat, *score) for (name, X, repeat), score in zip(jobs, scores, strict=True)]
@@ -169,14 +172,21 @@ def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | Cohort | No
 
 
 def _score_split(
-    X: FloatArray, y: IntArray, train: IntArray, test: IntArray, seed: int, grid: list[Any], cohort: Cohort | None
+    X: FloatArray,
+    y: IntArray,
+    train: IntArray,
+    test: IntArray,
+    seed: int,
+    grid: Sequence[Mapping[str, Any]],
+    cohort: Cohort | None,
+    fit_preprocessing: Callable[[Cohort], Preprocessing],
 ) -> tuple[float, str, float]:
     """Return AUC, kernel and penalty of one split; the regions of a cohort are adjusted on its training controls."""
     if cohort is not None:
-        X = Preprocessing.fit(cohort.take(train)).transform(cohort)
+        X = fit_preprocessing(cohort.take(train)).transform(cohort)
     folds = StratifiedKFold(_N_INNER_FOLDS, shuffle=True, random_state=seed)
     pipeline = make_pipeline(StandardScaler(), SVC())
-    search = GridSearchCV(pipeline, grid, scoring="roc_auc", cv=folds).fit(X[train], y[train])
+    search = GridSearchCV(pipeline, list(grid), scoring="roc_auc", cv=folds).fit(X[train], y[train])
     auc = roc_auc_score(y[test], search.decision_function(X[test]))
     return float(auc), str(search.best_params_["svc__kernel"]), float(search.best_params_["svc__C"])
 

@@ -1,37 +1,27 @@
 """Figure of a predicted outcome: survival by thirds of each R-index, or ratios with intervals."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rindices.analysis.figure import DOWN_COLOUR, LINE_COLOUR, UNSURE_COLOUR, UP_COLOUR, draw_panels
 from rindices.analysis.predict import THIRDS, OutcomePrediction
-from rindices.atomic import atomic_path
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_COLOURS = dict(zip(THIRDS, ("#0072B2", "#9AA3AD", "#D55E00"), strict=True))
+_COLOURS = dict(zip(THIRDS, (DOWN_COLOUR, UNSURE_COLOUR, UP_COLOUR), strict=True))
 
 
 def plot_outcome(prediction: OutcomePrediction, path: Path) -> None:
     """Draw survival by thirds (if there are times) and ratios per standard deviation into a PNG file."""
-    from matplotlib.figure import Figure
-
-    names = list(dict.fromkeys(prediction.effects["index"]))
-    n_curves = 0 if prediction.survival is None else len(names)
-    figure = Figure(figsize=(3.6 * (n_curves + 1) + 0.6, 3.6), layout="constrained")
-    axes = figure.subplots(1, n_curves + 1, squeeze=False)[0]
-    for name, panel in zip(names, axes[:n_curves], strict=False):
-        assert prediction.survival is not None
-        _plot_survival(panel, prediction.survival[prediction.survival["index"] == name], name)
-    _plot_ratios(axes[-1], prediction.effects)
-    with atomic_path(path) as temporary_path:
-        figure.savefig(temporary_path, dpi=150)
+    curves = {} if prediction.survival is None else dict(list(prediction.survival.groupby("index", sort=False)))
+    with draw_panels(path, (3.6 * (len(curves) + 1) + 0.6, 3.6), 1, len(curves) + 1) as panels:
+        for (name, curve), axes in zip(curves.items(), panels[0], strict=False):
+            _plot_survival(axes, curve, name)
+        _plot_ratios(panels[0, -1], prediction.effects)
 
 
-def _plot_survival(axes: "Axes", curves: pd.DataFrame, name: str) -> None:
+def _plot_survival(axes: Any, curves: pd.DataFrame, name: str) -> None:
     for third, colour in _COLOURS.items():
         curve = curves[curves["third"] == third]
         axes.step(curve["time"], curve["survival"], where="post", color=colour, label=f"{third} third")
@@ -42,10 +32,9 @@ def _plot_survival(axes: "Axes", curves: pd.DataFrame, name: str) -> None:
     p = float(curves["log_rank_p"].iloc[0])
     axes.set_title(f"{name}, log-rank p = {p:.2g}", loc="left", fontsize="medium")
     axes.legend(loc="lower left", frameon=False, fontsize="small")
-    _style_axes(axes, "y")
 
 
-def _plot_ratios(axes: "Axes", effects: pd.DataFrame) -> None:
+def _plot_ratios(axes: Any, effects: pd.DataFrame) -> None:
     """Draw ratios of single and joint models, the first R-index at the top."""
     names = list(dict.fromkeys(effects["index"]))
     for model, offset, marker in (("single", -0.12, "o"), ("joint", 0.12, "s")):
@@ -53,7 +42,7 @@ def _plot_ratios(axes: "Axes", effects: pd.DataFrame) -> None:
         y = np.arange(len(names)) + offset
         errors = [rows["ratio"] - rows["low"], rows["high"] - rows["ratio"]]
         axes.errorbar(rows["ratio"], y, xerr=errors, fmt=marker, ms=5, capsize=3, label=model)
-    axes.axvline(1, color="#444444", lw=0.8)
+    axes.axvline(1, color=LINE_COLOUR, lw=0.8)
     axes.set_xscale("log")
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
@@ -63,9 +52,5 @@ def _plot_ratios(axes: "Axes", effects: pd.DataFrame) -> None:
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="both", labelsize="small", rotation=45)
     axes.legend(frameon=False, fontsize="small")
-    _style_axes(axes, "x")
-
-
-def _style_axes(axes: "Axes", grid: str) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x" if grid == "x" else "y", alpha=0.3)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", alpha=0.3)

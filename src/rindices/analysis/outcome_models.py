@@ -5,13 +5,16 @@ Estimates without a penalty equal those of statsmodels and lifelines. Shape lett
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 
-_MAX_STEPS = 50
-_TOLERANCE = 1e-10
+_MAX_STEPS = 100
+_TOLERANCE = 1e-12  # of the expected gain of a step, relative to the log-likelihood
+_JITTER = 1e-10  # of the Hessian of standardised columns, so that columns without information keep a coefficient of 0
+_MAX_ERROR = 1e3  # standard error of a standardised column above which its coefficient is not estimable
 _MAX_EXPONENT = 500.0
 _Objective = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
 
@@ -38,11 +41,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RegressionFit:
-    """Coefficients (P,), their covariance (P, P), and whether Newton's method converged."""
+    """Coefficients (P,), their covariance (P, P), and which of them the data determine.
+
+    A column is not estimable if it separates people with and without the event, if it is a combination of others, or if
+    Newton's method did not converge. A category in which nobody has the event is not; the other columns then are.
+    """
 
     coefficients: FloatArray
     covariance: FloatArray
-    converged: bool
+    is_estimable: BoolArray
 
 
 def fit_outcome(outcome: Outcome, design: FloatArray, penalty: FloatArray | None = None) -> RegressionFit:
@@ -61,14 +68,19 @@ def fit_outcome(outcome: Outcome, design: FloatArray, penalty: FloatArray | None
     RegressionFit
     """
     ridge = np.zeros(design.shape[1]) if penalty is None else penalty
-    if not design.shape[1]:
-        return RegressionFit(np.zeros(0), np.zeros((0, 0)), True)
+    spread = design.std(axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    columns, ridge = (design - design.mean(axis=0)) / scale, ridge / scale**2
     if outcome.time is not None:
-        partial = CoxLikelihood(outcome.time, outcome.event, design)
-        return _minimise_by_newton(partial.evaluate, ridge)
-    with_intercept = np.column_stack([design, np.ones(len(design))])
-    fit = _minimise_by_newton(lambda b: _evaluate_logistic(outcome.event, with_intercept, b), np.append(ridge, 0.0))
-    return RegressionFit(fit.coefficients[:-1], fit.covariance[:-1, :-1], fit.converged)
+        objective = CoxLikelihood(outcome.time, outcome.event, columns).evaluate
+    else:
+        columns, ridge = np.column_stack([columns, np.ones(len(columns))]), np.append(ridge, 0.0)
+        objective = partial(_evaluate_logistic, outcome.event, columns)
+    coefficients, covariance, converged = _minimise_by_newton(objective, ridge)
+    n_columns = design.shape[1]  # without the intercept
+    covariance = covariance[:n_columns, :n_columns]
+    is_estimable = converged & (np.diag(covariance) < _MAX_ERROR**2)
+    return RegressionFit(coefficients[:n_columns] / scale, covariance / np.outer(scale, scale), is_estimable)
 
 
 class CoxLikelihood:
@@ -166,33 +178,36 @@ def _evaluate_logistic(
     return value, design.T @ (probability - event), (design * weight[:, None]).T @ design
 
 
-def _minimise_by_newton(objective: _Objective, ridge: FloatArray) -> RegressionFit:
-    """Minimise a convex function plus a ridge penalty by Newton's method with step halving."""
-    coefficients = np.zeros(len(ridge))
+def _minimise_by_newton(objective: _Objective, ridge: FloatArray) -> tuple[FloatArray, FloatArray, bool]:
+    """Minimise a convex function plus a ridge penalty by Newton's method with step halving.
+
+    Convergence is judged by the gain that the next step promises and not by its length: the coefficient of a column
+    that separates people grows without end, when all others and the likelihood do not change any more.
+
+    Returns
+    -------
+    coefficients : (P,)
+    covariance : (P, P)
+    converged : bool
+    """
+    coefficients, jitter = np.zeros(len(ridge)), _JITTER * np.eye(len(ridge))
 
     def evaluate(point: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        value, gradient, hessian = objective(point)
-        return value + float(ridge @ point**2) / 2, gradient + ridge * point, hessian + np.diag(ridge)
+        with np.errstate(all="ignore"):  # a step that is too long gives no finite value and is halved
+            value, gradient, hessian = objective(point)
+        return value + float(ridge @ point**2) / 2, gradient + ridge * point, hessian + np.diag(ridge) + jitter
 
     value, gradient, hessian = evaluate(coefficients)
-    undefined = RegressionFit(np.full(len(ridge), np.nan), np.full((len(ridge),) * 2, np.nan), False)
     for _ in range(_MAX_STEPS):
-        try:
-            step = np.linalg.solve(hessian, gradient)
-        except np.linalg.LinAlgError:
-            return undefined
-        size = 1.0
-        while size > 1e-4:
+        step = np.linalg.solve(hessian, gradient)
+        if gradient @ step <= _TOLERANCE * max(1.0, abs(value)):
+            return coefficients - step, np.asarray(np.linalg.inv(hessian), dtype=float), True
+        for size in 0.5 ** np.arange(15):
             trial = evaluate(coefficients - size * step)
-            if trial[0] <= value + 1e-9 * abs(value):
+            if trial[0] <= value + _TOLERANCE * abs(value):
                 break
-            size /= 2
+        else:
+            break
         coefficients = coefficients - size * step
         value, gradient, hessian = trial
-        if np.abs(size * step).max(initial=0.0) < _TOLERANCE * max(1.0, float(np.abs(coefficients).max(initial=0.0))):
-            break
-    else:
-        return undefined
-    if not np.isfinite(coefficients).all() or np.linalg.cond(hessian) > 1e12:
-        return undefined
-    return RegressionFit(coefficients, np.asarray(np.linalg.inv(hessian), dtype=float), True)
+    return coefficients, np.full((len(ridge), len(ridge)), np.nan), False

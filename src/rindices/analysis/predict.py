@@ -47,6 +47,7 @@ SURVIVAL_COLUMNS = {
 }
 THIRDS = ("low", "middle", "high")
 _MIN_EVENTS_PER_COLUMN = 5
+_NOT_ESTIMABLE = "not estimable: separates people with and without the event, or collinear with other columns"
 _POSITIVE_LABELS = {"1", "1.0", "yes", "true", "y"}
 _NEGATIVE_LABELS = {"0", "0.0", "no", "false", "n"}
 
@@ -134,7 +135,7 @@ def predict_outcome(
     effects = pd.concat([_estimate_effects(study, joint) for joint in (False, True)], ignore_index=True)
     failed = effects.loc[effects["coefficient"].isna(), "index"]
     if len(failed):
-        what = f"the regression did not converge: {join_names(dict.fromkeys(failed))}"
+        what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
         findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "", "Adjust for fewer covariates, or add people with events")
     sets = {"covariates": PredictorSet(np.zeros((len(study.indices), 0)))}
     sets["R-indices and covariates"] = PredictorSet(study.indices)
@@ -237,14 +238,13 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
         design = np.column_stack([scaled[:, group] - scaled[:, group].mean(axis=0), centred])
         fit = fit_outcome(study.outcome, design)
         hazards = check_proportional_hazards(study.outcome, design, fit)
-        note = _explain_weak_model(study.outcome, design.shape[1], fit.converged)
+        note = _explain_weak_model(study.outcome, fit.is_estimable, len(group))
         for position, k in enumerate(group):
-            coefficient, error = fit.coefficients[position], float(np.sqrt(fit.covariance[position, position]))
-            rows.append(
-                (study.names[k], coefficient, error, hazards[position], note)
-                if fit.converged
-                else (study.names[k], np.nan, np.nan, np.nan, note)
-            )
+            if not fit.is_estimable[position]:
+                rows.append((study.names[k], np.nan, np.nan, np.nan, _NOT_ESTIMABLE))
+                continue
+            error = float(np.sqrt(fit.covariance[position, position]))
+            rows.append((study.names[k], fit.coefficients[position], error, hazards[position], note))
     table = pd.DataFrame(rows, columns=["index", "coefficient", "error", "hazards_p", "note"])
     table = table.assign(model="joint" if joint else "single", n=len(study.indices), events=n_events)
     return _complete_effects(table, "logistic" if study.outcome.time is None else "cox")
@@ -260,13 +260,15 @@ def _complete_effects(table: pd.DataFrame, regression: str) -> pd.DataFrame:
     return table[list(EFFECT_COLUMNS)]
 
 
-def _explain_weak_model(outcome: Outcome, n_columns: int, converged: bool) -> str:
-    """Return why a regression failed or is uncertain; empty if it is neither."""
-    if not converged:
-        return "did not converge: the predictors separate people with and without the event, or are collinear"
+def _explain_weak_model(outcome: Outcome, is_estimable: BoolArray, n_indices: int) -> str:
+    """Return why a regression is uncertain; empty if it is not."""
+    n_columns, n_unbounded = len(is_estimable), int((~is_estimable[n_indices:]).sum())
     rarer = int(min(outcome.event.sum(), (~outcome.event).sum())) if outcome.time is None else int(outcome.event.sum())
-    few = rarer < _MIN_EVENTS_PER_COLUMN * n_columns
-    return f"few events: {rarer} for {n_columns} columns" if few else ""
+    notes = [f"few events: {rarer} for {n_columns} columns"] if rarer < _MIN_EVENTS_PER_COLUMN * n_columns else []
+    if n_unbounded:
+        number = format_count(n_unbounded, "column of the covariates has", "columns of the covariates have")
+        notes.append(f"{number} no finite effect: nobody or everybody has the event there, or columns are collinear")
+    return "; ".join(notes)
 
 
 def split_into_thirds(values: FloatArray) -> IntArray:

@@ -12,6 +12,7 @@ from rindices.errors import AnalysisError
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.ordering import order_people
 
 COLUMN_DESCRIPTIONS = {
     "split": "Number of the split into halves",
@@ -91,8 +92,10 @@ def split_into_halves(cohort: Cohort, seed: int) -> tuple[IntArray, IntArray]:
         strata = cohort.people[GROUP].astype(str)
     if strata.value_counts().min() < 2:
         raise AnalysisError("each half needs at least one control and one patient.")
+    people = order_people(cohort, seed)
+    strata = strata.iloc[people]
     first, second = next(StratifiedShuffleSplit(1, test_size=0.5, random_state=seed).split(strata, strata))
-    return np.sort(first), np.sort(second)
+    return np.sort(people[first]), np.sort(people[second])
 
 
 def _compare_models(half: Cohort, model: FittedModel, other: FittedModel) -> pd.DataFrame:

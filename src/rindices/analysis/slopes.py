@@ -1,4 +1,4 @@
-"""Slopes of R-indices in groups of people: shrunken slopes of persons, means, and differences between groups.
+"""Slopes of R-indices in groups of people, differences between groups, and the retest error of controls.
 
 Slopes come from a mixed model. Where it cannot be fitted, because hardly anyone has three visits or because it does not
 converge, they come from two stages: the least-squares slopes of persons, then a linear model of these slopes with
@@ -20,6 +20,7 @@ from rindices.analysis.mixed_model import (
 )
 
 MIXED_MODEL, TWO_STAGE = "mixed model", "two stages"
+_CONFIDENCE = 0.95  # share of people without change whose measured change stays below the smallest change
 
 
 @dataclass(frozen=True)
@@ -184,3 +185,47 @@ def _estimate_in_two_stages(visits: IndexVisits, noise_variance: float | None) -
         errors[used] = np.sqrt(weight * sampling + (1 - weight) ** 2 * mean_error**2)
     noise = np.nan if noise_variance is None else noise_variance
     return GroupSlopes(TWO_STAGE, mean, mean_error, number - 1, slopes, errors, slope_variance, noise)
+
+
+@dataclass(frozen=True)
+class RetestError:
+    """Variation of an R-index between visits of people who do not change.
+
+    Attributes
+    ----------
+    people, visits : int
+        That the error was estimated from: controls with two visits or more.
+    noise : float
+        Standard deviation of a visit about the person's level and the common change per year. It includes true
+        differences of change between controls, so that it is not too small.
+    correlation : float
+        Intraclass correlation: the share of the variance of a visit that lies between people.
+    smallest_change : float
+        Change between two visits that 5 % of people without change exceed, up or down.
+    """
+
+    people: int
+    visits: int
+    noise: float
+    correlation: float
+    smallest_change: float
+
+
+def estimate_retest_error(controls: IndexVisits) -> RetestError | None:
+    """Estimate the retest error of an R-index from the visits of controls; None if fewer than three have two."""
+    from scipy.stats import t as student
+
+    trends = controls.fit_lines()
+    used = trends.is_repeated
+    n_people, n_visits = int(used.sum()), int(trends.visits[used].sum())
+    freedom = n_visits - n_people - 1
+    if n_people < 3:
+        return None
+    slope, spread = trends.slope[used, 0], trends.spread[used]
+    common = spread @ slope / spread.sum()
+    within = float((trends.residual[used, 0] + spread * (slope - common) ** 2).sum()) / freedom
+    drift = common * (controls.time - controls.time.mean())
+    level = np.bincount(controls.person, controls.values - drift, controls.n_people)[used] / trends.visits[used]
+    between = max(float(level.var(ddof=1)) - within * float((1 / trends.visits[used]).mean()), 0.0)
+    smallest = float(student.ppf((1 + _CONFIDENCE) / 2, freedom)) * np.sqrt(2 * within)
+    return RetestError(n_people, n_visits, float(np.sqrt(within)), between / (between + within), float(smallest))

@@ -9,26 +9,20 @@ import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
 from rindices.cli.options import (
-    Controls,
-    Group,
-    IdColumn,
-    ImputeCovariates,
+    DataOptions,
     Json,
-    MissingCodes,
-    Participants,
-    ParticipantsId,
-    Patients,
-    Session,
-    Site,
     Tables,
     Workers,
+    make_table_request,
+    take_table_options,
 )
-from rindices.errors import ProblemCode, format_count
+from rindices.errors import Problem, ProblemCode, Severity, format_count
 
 if TYPE_CHECKING:
+    from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.model.stream import StreamResult
-    from rindices.tables.validation.validate import TableRequest
+    from rindices.tables.validate import TableRequest
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
 _TRAINING_CODES = {
@@ -36,37 +30,30 @@ _TRAINING_CODES = {
     ProblemCode.SKEWED_FEATURES,
     ProblemCode.GROUP_COLUMN_GUESSED,
     ProblemCode.GROUP_COLUMN_POSSIBLE,
-    ProblemCode.SITE_COLUMN_POSSIBLE,
     ProblemCode.REPEATED_SCANS,
 }
 """Notes that matter only for training a model."""
 _SECONDS_BETWEEN_MESSAGES = 10.0
 
 
+@take_table_options(
+    "participants id participants_id session site group controls patients missing_codes impute_covariates"
+)
 def apply(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
     tables: Tables,
     out: Annotated[
         Path, typer.Option(help="For the R-indices: a .csv, .tsv or .parquet file, or a folder of parquet files.")
     ],
-    participants: Participants = None,
-    id_column: IdColumn = None,
-    participants_id: ParticipantsId = None,
-    session: Session = None,
-    site: Site = None,
+    data: DataOptions,
     new_sites: Annotated[
         str, typer.Option(help="refuse sites unseen in training, or learn them from their own controls.")
     ] = "refuse",
     least: Annotated[int, typer.Option(min=2, help="Controls that a new site must have.")] = 10,
-    group: Group = None,
-    controls: Controls = None,
-    patients: Patients = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
-    missing_codes: MissingCodes = None,
     on_missing: Annotated[
         str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
     ] = "model",
-    impute_covariates: ImputeCovariates = False,
     plink: Annotated[
         Path | None,
         typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE."),
@@ -83,9 +70,8 @@ def apply(
     with it, people keep their order, and the same command resumes a run that was interrupted.
     """
     from rindices.model.fitted import load
-    from rindices.tables.io.chunks import list_table_files
-    from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest
+    from rindices.tables.chunks import list_table_files
+    from rindices.tables.table import NO_COLUMN
     from rindices.tables.validation.values import ALL_MEASURES
     from rindices.wording import FEATURE_UNIT
 
@@ -99,24 +85,28 @@ def apply(
     if plink is not None and not plink.absolute().parent.is_dir():
         raise typer.BadParameter("give a prefix in a folder that is there", param_hint="--plink")
     in_chunks = not learn_sites and plink is None and len(tables) == 1 and list_table_files(tables[0]) is not None
-    _check_output_path(out, [model, *tables, *([participants] if participants else [])], in_chunks)
-    fitted = load(model)
-    roles = ColumnRoles(id_column, session, group if learn_sites else None, site, fitted.covariates, participants_id)
-    labels = (split_option(controls), split_option(patients)) if learn_sites else ((), ())
-    measure = "any" if fitted.card.unit == FEATURE_UNIT else ALL_MEASURES
-    request = TableRequest(
-        tuple(tables), participants, roles, *labels, split_option(exclude), measure, on_missing, find_groups=learn_sites
+    _check_output_path(
+        out, [model, *tables, *([Path(data["participants"])] if "participants" in data else [])], in_chunks
     )
-    summands = [part for parts in fitted.sums.values() for part in parts]
-    codes = split_option(missing_codes)
-    request = replace(request, model_regions=(*fitted.regions, *summands), missing_codes=codes)
-    request = replace(request, impute_covariates=impute_covariates)
+    fitted = load(model)
+    data |= {"covariates": fitted.covariates or (NO_COLUMN,), "exclude": split_option(exclude)}
+    if fitted.preprocessing.harmoniser is None:
+        data.setdefault("site", NO_COLUMN)
+    if not learn_sites:
+        data |= {"group": None, "controls": (), "patients": ()}
+    request = replace(
+        make_table_request(tables, data),
+        measure="any" if fitted.card.unit == FEATURE_UNIT else ALL_MEASURES,
+        on_missing=on_missing,
+        find_groups=learn_sites,
+        model_regions=(*fitted.regions, *(part for parts in fitted.sums.values() for part in parts)),
+    )
     if in_chunks:
         result = _apply_in_chunks(model, request, out, workers)
     else:
         result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink, inverse_normal)
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
-    print_problems(problems)
+    print_problems([*problems, *_find_training_people(model, out)])
     rows, novel, _ = result.counted
     if as_json:
         rate = round(result.rows_per_second)
@@ -127,6 +117,32 @@ def apply(
         written = people if rows == result.people else f"{rows:,} visits of {people}"
         share = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike the training people"
         typer.echo(f"{written} written to {out}, {share}{again}", err=True)
+
+
+def _find_training_people(model: Path, out: Path) -> "list[Problem]":
+    """Return a warning that names the people of a table whom the model was trained on, as its study tells."""
+    import pandas as pd
+
+    from rindices.errors import Problem, Severity
+    from rindices.model.index_tables import SEPARATORS
+    from rindices.tables.cohort import ID
+
+    own = model.parent / "r_indices.tsv"
+    if not own.is_file() or own.resolve() == out.resolve():
+        return []
+    separator, ids = SEPARATORS.get(out.suffix), []
+    for path, sep in ((own, "\t"), (out, separator)):
+        if sep is None:
+            ids.append(pd.read_parquet(path, columns=[ID])[ID].astype(str))
+        else:
+            ids.append(pd.read_csv(path, sep=sep, usecols=[ID], dtype=str)[ID])
+    known = sorted(set(ids[0]) & set(ids[1]))
+    if not known:
+        return []
+    people = format_count(len(known), "person of this table has", "people of this table have")
+    cure = f"Their R-indices without flattery are in {own.name} beside the model"
+    what = f"{people} taught the model, which flatters them"
+    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE, offenders=tuple(known))]
 
 
 def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
@@ -174,7 +190,7 @@ def _apply_in_memory(
     from rindices.model.index_tables import check_people_count, write_indices
     from rindices.model.stream import StreamResult
     from rindices.tables.cohort import ID
-    from rindices.tables.validation.validate import validate_table
+    from rindices.tables.validate import validate_table
 
     start = time.perf_counter()
     validation = validate_table(request)
@@ -182,10 +198,14 @@ def _apply_in_memory(
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
     indices, problems, counted = fitted.assess(cohort, request.on_missing)
-    check_people_count(validation.rows - validation.left_out, len(indices), out)
+    check_people_count(validation.rows - validation.left_out, len(cohort), out)
     write_indices(indices, out, fitted.card.unit)
     if plink is not None:
+        first = indices[~indices[ID].duplicated()]
+        if len(first) < len(indices):
+            what = f"{plink}.phe has the first session of each person; for others, leave the first out of the table"
+            problems.append(Problem(Severity.NOTE, what, code=ProblemCode.SESSION_UNCLEAR))
         codings = fitted.preprocessing.residualiser.codings
-        write_plink_files(indices, cohort.covariates, codings, plink, inverse_normal)
+        write_plink_files(first, cohort.covariates.loc[first.index], codings, plink, inverse_normal)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return StreamResult(counted, indices[ID].nunique(), [*problems, *validation.problems], 1, 0, rate)

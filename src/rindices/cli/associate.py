@@ -6,36 +6,35 @@ from typing import Annotated
 import typer
 
 from rindices.cli.console import split_option
-from rindices.cli.options import IdColumn, Json, MissingCodes, Session
+from rindices.cli.options import DataOptions, Json, take_table_options
 from rindices.cli.results import raise_errors, write_results
 
 EPILOG = "Example: rindices associate results/r_indices.tsv clinical.tsv --covariates age,sex --out associations"
 
 
+@take_table_options("id session missing_codes")
 def associate(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
     clinical: Annotated[Path, typer.Argument(metavar="CLINICAL", help="Clinical variables, joined by id.")],
     out: Annotated[Path, typer.Option(help="Folder for associations.tsv and .json.")],
+    data: DataOptions,
     variables: Annotated[list[str] | None, typer.Option(help="Columns to correlate; by default all.")] = None,
     covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
     people: Annotated[str, typer.Option(help="patients, controls or all.")] = "patients",
-    missing_codes: MissingCodes = None,
-    id_column: IdColumn = None,
-    session: Session = None,
     as_json: Json = False,
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
     from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
     from rindices.errors import Findings
-    from rindices.tables.io.indices import read_indices_with_variables
+    from rindices.tables.indices import read_indices_with_variables
     from rindices.tables.table import ColumnRoles
 
     findings = Findings()
     index_table, clinical_table = read_indices_with_variables(
-        indices, clinical, ColumnRoles(id_column, session), findings
+        indices, clinical, ColumnRoles(data.get("id"), data.get("session")), findings
     )
     raise_errors(findings)
-    adjusted, codes = split_option(covariates), split_option(missing_codes)
+    adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
     table = associate_indices(
         index_table,
         clinical_table,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import Controls, Json, MissingCodes, Participants, Patients
+from rindices.cli.options import DataOptions, Json, take_table_options
 from rindices.cli.output import explain_write_errors, make_folder
 
 if TYPE_CHECKING:
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 EPILOG = "Example: rindices change r_indices.tsv --participants sessions.tsv --time age --group group --out change"
 
 
+@take_table_options("participants controls patients missing_codes")
 def change(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="What apply or fit wrote, with sessions.")],
     out: Annotated[Path, typer.Option(help="Folder for change.tsv, change.json, change.png and tables of groups.")],
+    data: DataOptions,
     time: Annotated[str, typer.Option(help="Column of the time: years (age) or dates (2021-03-31).")] = "age",
-    participants: Participants = None,
     group: Annotated[str | None, typer.Option(help="Column of groups, to compare controls and patients.")] = None,
-    controls: Controls = None,
-    patients: Patients = None,
     covariates: Annotated[
         list[str] | None, typer.Option(help="Columns to adjust the comparison of groups for, as at the first visit.")
     ] = None,
@@ -33,7 +32,6 @@ def change(
     power: Annotated[float, typer.Option(help="Power of the trial.")] = 0.8,
     trial_years: Annotated[float, typer.Option(help="Duration of the trial.")] = 2.0,
     trial_visits: Annotated[int, typer.Option(min=2, help="Visits of each person in the trial.")] = 5,
-    missing_codes: MissingCodes = None,
     as_json: Json = False,
 ) -> None:
     """Write the change of R-indices per year of people with two visits or more, with 90 % intervals.
@@ -42,16 +40,15 @@ def change(
     retest error comes from controls.
     """
     from rindices.analysis.change import change_per_year
-    from rindices.analysis.change_columns import describe_people_columns
-    from rindices.analysis.change_figure import plot_change
-    from rindices.analysis.change_models import TrialDesign, describe_models, model_change
+    from rindices.analysis.change_figures import plot_change
+    from rindices.analysis.change_models import TrialDesign, describe_models, describe_people_columns, model_change
     from rindices.atomic import atomic_path, write_json
     from rindices.errors import Findings
     from rindices.tables.io.spreadsheet import protect_texts
 
-    findings, adjusted, codes = Findings(), split_option(covariates), split_option(missing_codes)
-    visits = _read_visits(indices, participants, [time, *([group] if group else []), *adjusted], findings)
-    visits = _assign_groups(visits, group, split_option(controls), split_option(patients), findings)
+    findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
+    visits = _read_visits(indices, data.get("participants"), [time, *([group] if group else []), *adjusted], findings)
+    visits = _assign_groups(visits, group, tuple(data.get("controls", ())), tuple(data.get("patients", ())), findings)
     result = change_per_year(visits, time, codes)
     trial = TrialDesign(slowing, power, trial_years, trial_visits)
     models = model_change(visits, time, covariates=adjusted, trial=trial, missing_codes=codes)
@@ -78,8 +75,8 @@ def _write_models(
     models: "ChangeModels", visits: "pd.DataFrame", time: str, out: Path, settings: dict[str, list[str]]
 ) -> None:
     """Write the tables of groups, trial and retest error, and the figure of groups; remove those of earlier runs."""
-    from rindices.analysis.change_columns import GROUP_COLUMNS, RETEST_COLUMNS, TRIAL_COLUMNS
-    from rindices.analysis.change_group_figure import plot_group_change
+    from rindices.analysis.change_figures import plot_group_change
+    from rindices.analysis.change_models import GROUP_COLUMNS, RETEST_COLUMNS, TRIAL_COLUMNS
     from rindices.analysis.write import write_table
 
     for name, table, descriptions in (
@@ -122,7 +119,7 @@ def _assign_groups(
     return visits.assign(**{GROUP: labels})[[label is not None for label in labels]].reset_index(drop=True)
 
 
-def _read_visits(indices: Path, participants: Path | None, columns: list[str], findings: "Findings") -> "pd.DataFrame":
+def _read_visits(indices: Path, participants: str | None, columns: list[str], findings: "Findings") -> "pd.DataFrame":
     """Return one row per visit, with the R-indices and the columns of time, group and covariates."""
     import pandas as pd
 
@@ -137,7 +134,7 @@ def _read_visits(indices: Path, participants: Path | None, columns: list[str], f
     frame = table.frame.drop(columns=[name for name in (*keys, table.id_column) if name in table.frame])
     frame = pd.concat([pd.DataFrame(keys), frame.reset_index(drop=True)], axis=1)
     if participants is not None:
-        people = join_participants(table, participants, ColumnRoles(), problems)
+        people = join_participants(table, Path(participants), ColumnRoles(), problems)
         for name in columns:
             column = people.find(name)
             if column is not None:

@@ -7,33 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import (
-    Adjust,
-    Controls,
-    Covariates,
-    Exclude,
-    Group,
-    Harmonise,
-    IcvFor,
-    IdColumn,
-    ImputeCovariates,
-    Include,
-    Json,
-    Measure,
-    MissingCodes,
-    Participants,
-    ParticipantsId,
-    Patients,
-    Reference,
-    Session,
-    Site,
-)
+from rindices.cli.options import TABLE, TRAINING, DataOptions, Json, take_table_options
 from rindices.errors import ProblemCode, Severity, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
-    from rindices.tables.validation.validate import ValidationResult
+    from rindices.tables.validate import ValidationResult
 
 EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
 
@@ -41,47 +21,28 @@ _STOPPING_CODES = {ProblemCode.MISSING_VALUES}
 """Notes of a table that stop fit unless the user says what to do."""
 
 
+@take_table_options("- on_missing")
 def check(
     tables: Annotated[
         list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes joined by id.")
     ],
-    participants: Participants = None,
-    group: Group = None,
-    controls: Controls = None,
-    patients: Patients = None,
-    covariates: Covariates = None,
-    site: Site = None,
-    harmonise: Harmonise = None,
-    adjust: Adjust = None,
-    icv_for: IcvFor = None,
-    reference: Reference = None,
-    id_column: IdColumn = None,
-    participants_id: ParticipantsId = None,
-    session: Session = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    measure: Measure = None,
-    missing_codes: MissingCodes = None,
-    patterns: Annotated[list[str] | None, typer.Option(help="Numbers of patterns that fit is to try.")] = None,
-    on_missing: Annotated[str | None, typer.Option(help="model, drop, error, or report.")] = None,
-    impute_covariates: ImputeCovariates = False,
+    data: DataOptions,
+    patterns: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=TRAINING, help="Numbers of patterns that fit is to try.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(rich_help_panel=TRAINING, help="How fit is to train.")] = None,
+    on_missing: Annotated[
+        str | None, typer.Option(rich_help_panel=TABLE, help="model, drop, error, or report.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
-    from rindices.cli.fit import load_study, make_absolute
-    from rindices.tables.validation.validate import validate_table
+    from rindices.cli.fit import load_study
+    from rindices.study.preflight import resolve_study
 
-    groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
-    columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
-    regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
-    regions |= {"missing_codes": split_option(missing_codes)}
-    people = {"participants": participants, "participants_id": participants_id}
-    people |= {"harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "reference": make_absolute(reference)}
-    imputation = {"impute_covariates": impute_covariates or None}
-    data = {**imputation, **groups, **columns, **regions, **people}
-    study, folder = load_study(tables, data, {"patterns": split_option(patterns)}, {})
+    study, folder = load_study(tables, data, {"patterns": split_option(patterns), "recipe": recipe}, {})
     policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
-    result = _check_for_training(validate_table(replace(study.data.request(folder), on_missing=policy)), study, folder)
+    result = _check_for_training(*resolve_study(study, folder, policy), folder)
     if as_json:
         print_json(_result_to_json(result))
     else:
@@ -96,13 +57,10 @@ def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder
         replace(problem, severity=Severity.ERROR) if problem.cure and problem.code in _STOPPING_CODES else problem
         for problem in result.problems
     ]
-    if result.cohort is not None and result.controls and result.patients:
-        from rindices.study.preflight import drop_settled_notes, find_study_problems, keep_training_scans
+    cohort = result.cohort
+    if cohort is not None and result.controls and result.patients:
+        from rindices.study.preflight import find_study_problems
 
-        problems = drop_settled_notes(problems, study)
-        cohort, problems = keep_training_scans(result.cohort, problems, study.data.visits)
-        if len(cohort) < len(result.cohort):
-            result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
         problems += find_study_problems(cohort, study, folder)
     return replace(result, problems=tuple(problems))
 

@@ -5,27 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import split_option
-from rindices.cli.options import (
-    Controls,
-    Covariates,
-    Exclude,
-    Group,
-    IdColumn,
-    Include,
-    Json,
-    MissingCodes,
-    Participants,
-    Patients,
-    Session,
-    Site,
-    Tables,
-    Workers,
-)
+from rindices.cli.options import DataOptions, Json, Tables, Workers, take_table_options
 from rindices.cli.output import make_folder
 from rindices.cli.results import read_indices_and_regions, write_results
 
 if TYPE_CHECKING:
+    from rindices.study.config import StudyConfig
     from rindices.tables.cohort import Cohort
 
 EPILOG = (
@@ -34,8 +19,12 @@ EPILOG = (
 )
 HELD_OUT_FILE = "r_indices_unseen.tsv"
 """Name of the R-indices of held-out people, as ``rindices reproduce`` writes them."""
+_SETTINGS_OF_STUDY = {"exclude", "include", "measure", "missing_codes", "impute_covariates"} | {
+    *("harmonise", "adjust", "icv_for")
+}
 
 
+@take_table_options("participants group controls patients covariates site id session exclude include missing_codes")
 def classify(
     indices: Annotated[
         Path,
@@ -45,19 +34,9 @@ def classify(
     ],
     tables: Tables,
     out: Annotated[Path, typer.Option(help="Folder for classification.tsv and summary.tsv.")],
-    participants: Participants = None,
-    group: Group = None,
-    controls: Controls = None,
-    patients: Patients = None,
-    covariates: Covariates = None,
-    site: Site = None,
+    data: DataOptions,
     repeats: Annotated[int, typer.Option(min=1, help="Random splits.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same splits.")] = 0,
-    id_column: IdColumn = None,
-    session: Session = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    missing_codes: MissingCodes = None,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
@@ -72,26 +51,17 @@ def classify(
         summarise_auc,
     )
     from rindices.analysis.write import write_table
-    from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest
 
     path = _choose_indices(indices)
-    covariate_names, site = _choose_covariates(path, split_option(covariates), site)
-    request = TableRequest(
-        tuple(tables),
-        participants,
-        ColumnRoles(id_column, session, group, site, covariate_names),
-        split_option(controls),
-        split_option(patients),
-        split_option(exclude),
-        include=split_option(include),
-        missing_codes=split_option(missing_codes),
-    )
-    people, cohort = read_indices_and_regions(path, request)
+    study = _read_study_beside(path, tables, data)
+    people, cohort = read_indices_and_regions(path, study.data.request(Path()))
     make_folder(out)
-    results = classify_patients(people, cohort, repeats=repeats, seed=seed, workers=workers)
+    fit_preprocessing = study.fit_preprocessing
+    results = classify_patients(
+        people, cohort, repeats=repeats, seed=seed, workers=workers, fit_preprocessing=fit_preprocessing
+    )
     held_out = path.name == HELD_OUT_FILE
-    compared = _describe_comparison(cohort, held_out)
+    compared = _describe_comparison(cohort, study.adjust, held_out)
     settings = {"repeats": repeats, "seed": seed, "test_size": 0.2, "compared": compared, "held_out": held_out}
     write_table(results, out / "classification.tsv", COLUMN_DESCRIPTIONS, settings)
     summary = summarise_auc(results, people)
@@ -107,23 +77,29 @@ def _choose_indices(path: Path) -> Path:
     return path / HELD_OUT_FILE if (path / HELD_OUT_FILE).is_file() else path / "r_indices.tsv"
 
 
-def _choose_covariates(indices: Path, names: tuple[str, ...], site: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the covariates and the site that were named, else those of the study in the folder of the R-indices."""
-    from rindices.study.config import read_study
+def _read_study_beside(indices: Path, tables: list[Path], data: DataOptions) -> "StudyConfig":
+    """Return the study in the folder of the R-indices for these tables, so that regions are adjusted alike.
+
+    Named columns replace its own. Without a study file, other settings are default.
+    """
+    from rindices.study.config import DataConfig, StudyConfig, read_study
 
     study_file = indices.parent / "study.toml"
-    if names or site or not study_file.is_file():
-        return names, site
-    data = read_study(study_file).data
-    return data.covariates, data.site
+    default = StudyConfig(data=DataConfig(volumes=("memory",)))
+    study = read_study(study_file) if study_file.is_file() else default
+    columns = set() if {"covariates", "site"} & set(data) else {"covariates", "site"}
+    kept = study.data.model_dump(include=_SETTINGS_OF_STUDY | columns)
+    values = {**kept, **data, "volumes": [str(path) for path in tables]}
+    return study.model_copy(update={"data": DataConfig.model_validate(values)})
 
 
-def _describe_comparison(cohort: "Cohort", held_out: bool) -> str:
+def _describe_comparison(cohort: "Cohort", adjust: str | None, held_out: bool) -> str:
     """Return what was compared, for the output."""
     from rindices.errors import join_names
     from rindices.tables.cohort import SITE
 
-    names = [*cohort.covariates.columns, *([SITE] if SITE in cohort.people else [])]
+    covariates = [] if adjust == "none" else cohort.covariates.columns
+    names = [*covariates, *([SITE] if SITE in cohort.people else [])]
     adjusted = f"adjusted for {join_names(names)} on the training controls of each split" if names else "not adjusted"
     people = "held-out people" if held_out else "people who may have been used to fit the model"
     return f"R-indices of {people}, and {cohort.n_regions} regions {adjusted}"

@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import split_option
-from rindices.cli.options import (
-    Controls,
-    Covariates,
-    Exclude,
-    Group,
-    IdColumn,
-    Include,
-    Json,
-    MissingCodes,
-    Participants,
-    Patients,
-    Session,
-    Tables,
-)
+from rindices.cli.options import DataOptions, Json, Tables, make_table_request, take_table_options
 from rindices.cli.results import read_images, read_indices_and_regions, write_results
 
 if TYPE_CHECKING:
@@ -29,53 +16,35 @@ ID_COLUMN_DESCRIPTIONS = {"participant_id": "Participant", "session_id": "Sessio
 EPILOG = "Example: rindices compare results/r_indices.tsv dlmuse.csv --participants participants.tsv --out compared"
 
 
+@take_table_options("participants group controls patients covariates id session exclude include missing_codes")
 def compare(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id, group and r1, r2, ...")],
     tables: Tables,
     out: Annotated[Path, typer.Option(help="Folder for regions.tsv, subgroups.tsv and maps.")],
-    participants: Participants = None,
-    group: Group = None,
-    controls: Controls = None,
-    patients: Patients = None,
-    covariates: Covariates = None,
+    data: DataOptions,
     cuts: Annotated[str, typer.Option(help="Limits between subgroups.")] = "0.4,0.7",
     others_below: Annotated[
         float | None, typer.Option(help="Limit of the other indices; by default the first cut.")
     ] = None,
     images: Annotated[str | None, typer.Option(help="Column of NIfTI paths, to compare voxels as well.")] = None,
     mask: Annotated[Path | None, typer.Option(help="Voxels to compare; by default those that vary.")] = None,
-    id_column: IdColumn = None,
-    session: Session = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    missing_codes: MissingCodes = None,
     as_json: Json = False,
 ) -> None:
     """Compare regions of subgroups of patients with controls: effect sizes, intervals, false discovery rate."""
     from rindices.analysis.compare import COLUMN_DESCRIPTIONS, compare_subgroups, make_subgroups, tabulate_subgroups
     from rindices.analysis.tidy import add_ids
     from rindices.analysis.write import write_table
-    from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest
 
     limits: dict[str, Any] = {"cuts": _parse_numbers(cuts), "others_below": others_below}
-    roles = ColumnRoles(id_column, session, group, covariates=split_option(covariates))
-    request = TableRequest(
-        tuple(tables),
-        participants,
-        roles,
-        split_option(controls),
-        split_option(patients),
-        split_option(exclude),
-        include=split_option(include),
-        missing_codes=split_option(missing_codes),
-    )
+    request = make_table_request(tables, {"covariates": ["none"], "site": "none", **data})
     people, cohort = read_indices_and_regions(indices, request)
     adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
     table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
     settings = {**limits, "covariates": list(cohort.covariates.columns)}
     if images is not None:
-        settings["maps"] = _compare_voxels(people, images, participants or tables[0], out, mask, adjusted, limits)
+        settings["maps"] = _compare_voxels(
+            people, images, Path(data.get("participants", tables[0])), out, mask, adjusted, limits
+        )
     subgroups = tabulate_subgroups(people, make_subgroups(people, **limits))
     write_table(subgroups, out / "subgroups.tsv", ID_COLUMN_DESCRIPTIONS | COLUMN_DESCRIPTIONS, settings)
     significant = int((table["q"] < 0.05).sum())

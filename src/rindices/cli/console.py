@@ -24,6 +24,14 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def print_result(as_json: bool, values: dict[str, Any], text: str, err: bool = False) -> None:
+    """Print a result as one JSON object, or a text about it; ``err`` sends the text to standard error."""
+    if as_json:
+        print_json(values)
+    else:
+        typer.echo(text, err=err)
+
+
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Print aligned pairs of name and value without the empty ones."""
     filled = [(name, value) for name, value in facts if value]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, split_option
+from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import Json
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def federate(
             param_hint="--exchange",
         )
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
-    harmonise = _is_harmonised(study)
+    harmonise = _is_harmonised(study, sites)
     if flare_job is not None:
         _write_flare_job(flare_job, flare_kit, study, sites, out, not no_distances, int(wait))
         return
@@ -103,9 +103,7 @@ def federate(
     except KeyboardInterrupt:
         typer.echo("interrupted; run the same command again to go on", err=True)
         raise typer.Exit(3) from None
-    if result.model is not None:
-        result.model.save(exchange / "model.safetensors")
-    transport.finish(result.ending)
+    transport.finish(result.ending, None if result.model is None else (out / "model.safetensors").read_bytes())
     _print_result(result, names, out, time.monotonic() - start, as_json)
 
 
@@ -122,11 +120,21 @@ def _fit_partitions(
     from rindices.errors import StudyError
     from rindices.federated.partitions import connect_partitions
     from rindices.federated.run import run_federated_study
+    from rindices.tables.chunks import OpenedTable, list_table_files
+    from rindices.tables.table import NO_COLUMN
 
-    if _is_harmonised(study):
-        raise StudyError('a table of parquet files is not harmonised here: set harmonise = "none".')
-    start = time.monotonic()
-    with connect_partitions(table.absolute(), study.data.request(Path()), workers, scheduler) as transport:
+    start, request = time.monotonic(), study.data.request(Path())
+    not_harmonised = StudyError('a table of parquet files is not harmonised here: set harmonise = "none".')
+    if study.data.harmonise not in ("none", None):
+        raise not_harmonised
+    files = list_table_files(table)
+    if files and None in (request.roles.site, request.roles.covariates):
+        opened = OpenedTable.open(files[0], request)
+        request = opened.request  # all files are read with the columns that are recognised in the first one
+        print_problems(opened.validation.problems)
+    if study.data.harmonise is None and request.roles.site not in (None, NO_COLUMN):
+        raise not_harmonised
+    with connect_partitions(table.absolute(), request, workers, scheduler) as transport:
         result = run_federated_study(
             *(transport, study.model, study.run.seed),
             adjust=study.data.adjust,
@@ -151,7 +159,7 @@ def _write_flare_job(
         adjust=study.data.adjust,
         with_distances=with_distances,
         wait=wait,
-        harmonise=_is_harmonised(study),
+        harmonise=_is_harmonised(study, n_clients),
     )
     print_facts(
         [("written", str(folder)), ("next", f"nvflare job submit -j {folder}"), ("results at the server", str(out))]
@@ -182,13 +190,13 @@ def _read_federated_study(path: Path) -> "StudyConfig":
     return make_study({**values, "data": {"volumes": "sites"} | values.get("data", {})}, path.name)
 
 
-def _is_harmonised(study: "StudyConfig") -> bool:
-    """Return whether effects of sites are removed; left out, they are not."""
+def _is_harmonised(study: "StudyConfig", n_sites: int) -> bool:
+    """Return whether effects of sites are removed; left out, they are, as `fit` does it where a site is named."""
     from rindices.errors import StudyError
 
     if study.data.harmonise == "all":
         raise StudyError('harmonise = "all" cannot run across sites: set harmonise = "controls".')
-    return study.data.harmonise == "controls"
+    return study.data.harmonise == "controls" or (study.data.harmonise is None and n_sites > 1)
 
 
 def _write_keys(names: tuple[str, ...], folder: Path | None) -> None:

@@ -9,38 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import (
-    Adjust,
-    Controls,
-    Covariates,
-    Exclude,
-    Group,
-    Harmonise,
-    IcvFor,
-    IdColumn,
-    ImputeCovariates,
-    Include,
-    Json,
-    Measure,
-    MissingCodes,
-    Participants,
-    ParticipantsId,
-    Patients,
-    Reference,
-    Session,
-    Site,
-)
+from rindices.cli.options import RUN, TRAINING, DataOptions, Json, describe_option, take_table_options
 from rindices.errors import format_count
 from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.model.records import (
         PatternCountRecord,
-        PatternRecord,
         ReferenceRecord,
         SelectionRecord,
         SettingRecord,
@@ -51,68 +30,37 @@ if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
 
 _ONE_INDEX = "none beyond the mean difference; one index along it"
-EPILOG = "Example: rindices fit study.toml --out results    or    rindices fit dlmuse.csv --participants p.tsv ..."
+EPILOG = "Example: rindices fit study.toml --out results, or rindices fit dlmuse.csv --participants ..."
 
 
+@take_table_options("-")
 def fit(
     source: Annotated[list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes.")],
     out: Annotated[Path, typer.Option(help="Folder for everything; run again to resume.")],
-    participants: Participants = None,
-    group: Group = None,
-    controls: Controls = None,
-    patients: Patients = None,
-    covariates: Covariates = None,
-    site: Site = None,
-    harmonise: Harmonise = None,
-    adjust: Adjust = None,
-    icv_for: IcvFor = None,
-    reference: Reference = None,
-    id_column: IdColumn = None,
-    participants_id: ParticipantsId = None,
-    session: Session = None,
-    visits: Annotated[
-        str | None,
-        typer.Option(
-            metavar="first|mean|all", help="Learn from the first visits, their mean, or all and their change."
-        ),
-    ] = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    measure: Measure = None,
-    missing_codes: MissingCodes = None,
-    on_missing: Annotated[
-        str | None,
-        typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops."),
-    ] = None,
-    impute_covariates: ImputeCovariates = False,
+    data: DataOptions,
     patterns: Annotated[
-        list[str] | None, typer.Option(help="Numbers of patterns to try, e.g. 2,3; by default a test decides.")
+        list[str] | None, describe_option("Numbers of patterns to try; by default a test decides.", "NUMBERS")
     ] = None,
-    orthogonality: Annotated[list[str] | None, typer.Option(help="Weights lambda to try.")] = None,
-    members: Annotated[int | None, typer.Option(min=1, help="Ensemble members per setting.")] = None,
-    recipe: Annotated[str | None, typer.Option(help=f"How to train: {', '.join(RECIPES)}.")] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Largest number of training steps.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same numbers.")] = None,
-    engine: Annotated[str | None, typer.Option(help="local, dask, slurm, pbs, lsf or sge.")] = None,
-    workers: Annotated[int | None, typer.Option(min=-1, help="Processes; -1 for all cores.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, for --engine dask.")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.html.")] = False,
+    seed: Annotated[int | None, describe_option("Same seed, same numbers.", "N", min=0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run, and for how long.")] = False,
+    recipe: Annotated[str | None, describe_option(f"One of {', '.join(RECIPES)}.", "NAME", TRAINING)] = None,
+    members: Annotated[int | None, describe_option("Ensemble members per setting.", "N", TRAINING, min=1)] = None,
+    max_steps: Annotated[int | None, describe_option("Most training steps.", "N", TRAINING, min=1)] = None,
+    orthogonality: Annotated[list[str] | None, describe_option("Weights lambda to try.", "WEIGHTS", TRAINING)] = None,
+    engine: Annotated[str | None, describe_option("local, dask, slurm, pbs, lsf or sge.", "NAME", RUN)] = None,
+    workers: Annotated[int | None, describe_option("Processes; -1 for all cores.", "N", RUN, min=-1)] = None,
+    scheduler: Annotated[str | None, describe_option("Dask scheduler, for --engine dask.", "ADDRESS", RUN)] = None,
+    no_report: Annotated[bool, describe_option("Write no report.html.", None, RUN, "--no-report")] = False,
+    with_ids: Annotated[
+        bool, describe_option("Also write people.npz and report_with_ids.html.", None, RUN, "--with-ids")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Test whether patients differ, learn R-indices, and write the model, everyone's R-indices and a report."""
-    groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
-    columns = {"covariates": split_option(covariates), "site": site, "id": id_column, "session": session}
-    regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
-    regions |= {"missing_codes": split_option(missing_codes)}
-    people = {"participants": participants, "participants_id": participants_id, "on_missing": on_missing}
-    adjustment = {"harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "reference": make_absolute(reference)}
-    imputation = {"impute_covariates": impute_covariates or None, "visits": visits}
-    data = {**imputation, **adjustment, **people, **groups, **columns, **regions}
+    """Test whether patients differ, learn R-indices, write the model, everyone's R-indices and a report."""
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
-    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
+    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "with_ids": with_ids or None}
     study, folder = load_study(source, data, model, run)
     if dry_run:
         _print_plan(study, folder, out, as_json)
@@ -123,10 +71,14 @@ def fit(
 def load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[StudyConfig, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
+    from rindices.model.normal_reference import MUSE_REFERENCE
     from rindices.study.config import make_study, merge_options
 
-    options = [{k: _to_config_value(v) for k, v in section.items() if v not in (None, ())} for section in sections]
-    values = dict(zip(("data", "model", "run"), options, strict=True))
+    options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
+    values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
+    for name in ("participants", "reference"):
+        if values["data"].get(name, MUSE_REFERENCE) != MUSE_REFERENCE:
+            values["data"][name] = str(Path(values["data"][name]).absolute())
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
@@ -136,15 +88,6 @@ def load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[
         return make_study(values, "options"), Path()
     except StudyError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def make_absolute(reference: str | None) -> str | None:
-    """Return the path of a reference from the root; ``muse`` is no path."""
-    return reference if reference in (None, "muse") else str(Path(reference).absolute())
-
-
-def _to_config_value(value: object) -> Any:
-    return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
 def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
@@ -157,17 +100,19 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.study.run import run_study
 
     start, has_weights = time.monotonic(), _has_weights(study.model)
-    cohort, problems = _read_table(study, folder)
+    cohort, problems, study = read_study_table(study, folder)
     reference = read_reference(study.data, folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
     with Progress("fit") as progress:
 
         def print_setting(point: "GridPoint", concordance: float) -> None:
-            progress.say(f"{_describe_setting(point, has_weights)}: members agree {concordance:.3f}")
+            progress.say(f"{_describe_setting(point, has_weights)}: agreement {concordance:.3f}")
 
         def write_page(folder: Path) -> None:
             if with_report:
                 write_report(folder)
+            if (folder / "people.npz").exists():
+                write_report(folder, with_ids=True)
 
         observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
         try:
@@ -205,14 +150,17 @@ def _has_weights(model: "ModelConfig") -> bool:
 def _print_result(
     model: "FittedModel", has_weights: bool, out: Path, page: str | None, seconds: float, as_json: bool
 ) -> None:
+    from rindices.report.facts import StudyFacts, load_statements
+
     selection = model.selection
     assert selection is not None
     assert selection.chosen is not None
-    assert selection.number_of_patterns is not None
     chosen = selection.chosen
+    people = out / "people.npz"
     if as_json:
         facts = {"orthogonality": chosen.setting.orthogonality, "agreement": chosen["agreement"]}
         files = {"model": str(out / "model.safetensors"), "report": page}
+        files |= {"people": str(people) if people.exists() else None}
         numbers = {"number_of_patterns": selection["number_of_patterns"], "patterns": selection["patterns"]}
         numbers |= {"finding": selection.finding, "difference": selection["difference"]}
         numbers |= {"shape": None if chosen.held_out is None else chosen.held_out.shape}
@@ -220,6 +168,7 @@ def _print_result(
         counts = {"members": chosen["members"], "seconds": seconds}
         print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
         return
+    study_facts, say = StudyFacts.of_model(model), load_statements(model.card.unit)
     number = selection.number_of_patterns
     is_mean_difference = selection.finding == "mean_difference"
     agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
@@ -228,19 +177,22 @@ def _print_result(
     tables += ["trajectories.tsv"] if (out / "trajectories.tsv").exists() else []
     print_facts(
         [
+            ("people", say.people(study_facts)),
+            ("adjusted for", say.adjustment(study_facts.adjustment)),
             ("difference", _describe_difference(selection)),
             ("patterns", _ONE_INDEX if is_mean_difference else _format_n_patterns(model.n_patterns, number)),
             ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
             ("shape", "" if chosen.held_out is None else chosen.held_out.shape),
             ("visits", "" if chosen.held_out is None else chosen.held_out.visits or ""),
-            ("agreement", f"{agreement}, {chosen.agreement_between}"),
+            ("agreement", "" if chosen.uses_disjoint_halves else f"{agreement}, members"),
             ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
-            *((pattern.name, _describe_pattern(pattern)) for pattern in selection.patterns),
+            *((each.name, f"{say.reproduction(each)}; {say.separation(each)}") for each in study_facts.patterns),
             ("reference", _describe_reference(model.card.reference)),
             ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
             ("seconds", f"{seconds:g}"),
             ("written", f"{out}: {', '.join(tables)}, selection.json, study.toml"),
             ("report", page or ""),
+            ("of people", "people.npz, report_with_ids.html: keep them at home" if people.exists() else ""),
         ]
     )
 
@@ -252,9 +204,7 @@ def _describe_reference(reference: "ReferenceRecord | None") -> str:
 
 
 def _describe_difference(selection: "SelectionRecord") -> str:
-    if selection.difference is None:
-        return ""
-    p = f"p = {selection.difference.p:.3f}"
+    p = selection.difference.describe_p(selection.number_of_patterns.test.level)
     return f"patients differ from controls, {p}" if selection.is_difference_detected else f"none detected, {p}"
 
 
@@ -268,15 +218,7 @@ def _format_agreement(concordance: float | None, low: float | None, high: float 
 def _format_n_patterns(chosen: int, number: "PatternCountRecord") -> str:
     """Return the number of patterns, how it was chosen, and the number by the test."""
     test = f"test: {number.by_test}"
-    return f"{chosen} ({'as asked' if number.forced else number.decided_by or 'agreement'}; {test})"
-
-
-def _describe_pattern(pattern: "PatternRecord") -> str:
-    auc = "" if pattern.auc is None else f"AUC in held-out people {pattern.auc:.2f}; "
-    return (
-        f"{auc}carried by {pattern.carriers:.0%} of patients; ranks held-out people alike in disjoint halves "
-        f"{pattern.split_half:.2f}, in bootstraps {pattern.stability:.2f}"
-    )
+    return f"{chosen} ({'as asked' if number.forced else number.decided_by}; {test})"
 
 
 def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
@@ -287,9 +229,13 @@ def _print_null_result(error: "NoPatternError", out: Path, page: str | None, sec
         tests = {name: error.selection[name] for name in ("number_of_patterns", "finding", "difference")}
         print_json({"n_patterns": 0, **empty, **rest, **tests, "patterns": []})
         return
+    from rindices.report.facts import load_statements
+
     typer.echo(str(error), err=True)
+    adjusted = load_statements().adjustment(error.selection.adjustment)
     written = f"{out}: effects.tsv, cohort.json, selection.json, study.toml"
-    print_facts([("difference", "none detected"), ("written", written), ("report", page or "")])
+    facts = [("adjusted for", adjusted), ("difference", _describe_difference(error.selection)), ("written", written)]
+    print_facts([*facts, ("report", page or "")])
 
 
 def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -> str:
@@ -297,21 +243,26 @@ def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -
     return f"{format_count(setting.n_patterns, 'pattern')}{weight}"
 
 
-def _read_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, Sequence[Problem]]":
-    """Return the cohort of a study, one scan per person, and the problems of its table; paths start at a folder."""
-    from rindices.study.preflight import drop_settled_notes, keep_training_scans
-    from rindices.tables.validation.validate import validate_table
+def read_study_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, tuple[Problem, ...], StudyConfig]":
+    """Return the cohort of a study, one scan per person, the problems of its table, and the study with all choices."""
+    from dataclasses import replace
 
-    result = validate_table(study.data.request(folder))
-    problems = drop_settled_notes(result.problems, study)
-    return keep_training_scans(result.cohort_or_raise(), problems, study.data.visits)
+    from rindices.errors import ProblemCode, Severity, TableError
+    from rindices.study.preflight import resolve_study
+
+    result, study = resolve_study(study, folder)
+    cohort = result.cohort_or_raise()
+    if result.controls is None:
+        questions = (ProblemCode.NO_GROUPS, ProblemCode.GROUP_COLUMN_POSSIBLE)
+        raise TableError(replace(each, severity=Severity.ERROR) for each in result.problems if each.code in questions)
+    return cohort, result.problems, study
 
 
 def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
     """Read the cohort of a study; notes and warnings go to standard error."""
     from rindices.study.sample_size import check_sample_size
 
-    cohort, problems = _read_table(study, folder)
+    cohort, problems, _ = read_study_table(study, folder)
     print_problems([*problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)])
     return cohort
 
@@ -321,12 +272,7 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
     from rindices.study.reference import read_reference
 
     cohort = read_study_cohort(study, folder)
-    model, run = study.model, study.run
-    data, reference = study.data, read_reference(study.data, folder)
-    estimate = estimate_run_time(
-        *(cohort, model, run.seed, out / "runs", run.workers, data.harmonise, data.adjust, reference, data.icv_for),
-        data.visits,
-    )
+    estimate = estimate_run_time(cohort, study, out / "runs", read_reference(study.data, folder))
     if as_json:
         print_json(asdict(estimate))
         return

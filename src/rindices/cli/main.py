@@ -9,7 +9,6 @@ from rindices._version import __version__
 from rindices.cli import (
     apply,
     associate,
-    benchmark,
     change,
     check,
     classify,
@@ -38,24 +37,17 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("check", epilog=check.EPILOG)(check.check)
-app.command("fit", epilog=fit.EPILOG)(fit.fit)
-app.command("apply", epilog=apply.EPILOG)(apply.apply)
-app.command("associate", epilog=associate.EPILOG)(associate.associate)
-app.command("compare", epilog=compare.EPILOG)(compare.compare)
-app.command("classify", epilog=classify.EPILOG)(classify.classify)
-app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command("change", epilog=change.EPILOG)(change.change)
-app.command("predict", epilog=predict.EPILOG)(predict.predict)
-app.command("site", epilog=site.EPILOG)(site.site)
-app.command("federate", epilog=federate.EPILOG)(federate.federate)
-app.add_typer(model.app, name="model")
-app.command("reference", epilog=reference.EPILOG)(reference.reference)
-app.command("report", epilog=report.EPILOG)(report.report)
-app.command("benchmark", epilog=benchmark.EPILOG)(benchmark.benchmark)
-app.command("power", epilog=power.EPILOG)(power.power)
-app.command("score", epilog=score.EPILOG)(score.score)
-app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+_COMMANDS = {
+    "Study": (check, fit, apply, report),
+    "Statistics": (associate, compare, classify, reproduce, change, predict),
+    "Several sites": (site, federate),
+    "Planning and simulation": (power, simulate, score, reference),
+}
+for _panel, _modules in _COMMANDS.items():
+    for _module in _modules:
+        _name = _module.__name__.rpartition(".")[2]
+        app.command(_name, epilog=_module.EPILOG, rich_help_panel=_panel)(getattr(_module, _name))
+app.add_typer(model.app, name="model", rich_help_panel="Study")
 
 _INTERRUPT_EXIT_CODE = 130  # of typer after Ctrl-C
 
@@ -76,9 +68,14 @@ def _accept_global_options(
 
 
 def run() -> None:
-    """Run the program. Exit codes: 0 done, 1 a problem in the input, 2 wrong usage, 3 interrupted."""
+    """Run the program ``rindices``; see `run_program`."""
+    run_program(app)
+
+
+def run_program(program: typer.Typer) -> None:
+    """Run a program. Exit codes: 0 done, 1 a problem in the input, 2 wrong usage, 3 interrupted."""
     try:
-        app()
+        program()
     except RindicesError as error:
         print_problems(error.problems)
         if "--json" in sys.argv:  # messages list the first offenders, the object lists all
@@ -87,17 +84,8 @@ def run() -> None:
     except OSError as error:  # of a file that no command speaks of, or that failed after its checks
         name = f" {error.filename}" if error.filename else ""
         what = f"the system could not read or write{name} ({describe_os_error(error)})"
-        print_problems(
-            [
-                Problem(
-                    Severity.ERROR,
-                    what,
-                    "",
-                    "Look at the disk, then run the same command again",
-                    ProblemCode.FILE_UNREADABLE,
-                )
-            ]
-        )
+        cure = "Look at the disk, then run the same command again"
+        print_problems([Problem(Severity.ERROR, what, "", cure, ProblemCode.FILE_UNREADABLE)])
         sys.exit(1)
     except SystemExit as exit_request:
         if exit_request.code != _INTERRUPT_EXIT_CODE:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, split_option
+from rindices.cli.console import print_facts, print_json, print_result, split_option
 from rindices.cli.options import Json
 from rindices.errors import format_count, join_names
-from rindices.study.recipes import RECIPES
 from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
@@ -75,13 +74,10 @@ def import_(
         assert regions is not None
         model = import_checkpoint(path, read_region_list(regions), split_option(covariates), epoch)
     model.save(out)
-    if as_json:
-        needs = {"n_patterns": model.n_patterns, "regions": len(model.regions), "covariates": list(model.covariates)}
-        print_json({"out": str(out), **needs})
-    else:
-        covariate_names = ", ".join(model.covariates) or "no covariates"
-        regions_and_covariates = f"{len(model.regions)} regions and {covariate_names}"
-        typer.echo(f"{model.n_patterns} R-indices from {regions_and_covariates}: {out}", err=True)
+    needs = {"n_patterns": model.n_patterns, "regions": len(model.regions), "covariates": list(model.covariates)}
+    covariate_names = ", ".join(model.covariates) or "no covariates"
+    text = f"{model.n_patterns} R-indices from {len(model.regions)} regions and {covariate_names}: {out}"
+    print_result(as_json, {"out": str(out), **needs}, text, err=True)
 
 
 @app.command("export", epilog="Example: rindices model export model.safetensors --page model.html")
@@ -114,10 +110,7 @@ def export(
         names = export_onnx(load(path), onnx)
         result = {"out": str(onnx), **names}
         text = f"{len(names['inputs'])} inputs, outputs {', '.join(names['outputs'])}: {onnx}"
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo(text, err=True)
+    print_result(as_json, result, text, err=True)
 
 
 def _make_json(model: "FittedModel") -> dict[str, object]:
@@ -130,7 +123,7 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
         "n_patterns": model.n_patterns,
         "regions": list(model.regions),
         "intervals": _describe_intervals(model),
-        "novelty": _describe_novelty(model),
+        "unusual": _describe_unusual(model),
         "sums": dict(model.sums),
         "units": card.pop("unit"),
         "covariates": model.preprocessing.residualiser.to_dict(),
@@ -141,10 +134,9 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
 
 def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     """Return what ``show`` prints; facts without a value are not printed."""
-    card, agreement = model.card, ""
-    if card.agreement is not None and card.agreement.concordance is not None:
-        between = card.agreement_between or "members"
-        agreement = f"{card.agreement.concordance:.3f} ({between}), {len(model.heads)} members"
+    from rindices.report.facts import StudyFacts, load_statements
+
+    card, facts, say = model.card, StudyFacts.of_model(model), load_statements(model.card.unit)
     unit = "" if card.unit == FEATURE_UNIT else f" in {card.unit}"
     return [
         ("patterns", str(model.n_patterns)),
@@ -152,14 +144,15 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
         ("sums", f"{len(model.sums)} of the regions are sums of columns, computed by apply" if model.sums else ""),
         ("covariates", _describe_covariates(model)),
         ("sites", _describe_sites(model)),
-        ("trained on", ", ".join(f"{number:,} {group}" for group, number in card.trained_on.items()) or "not known"),
+        ("adjusted for", say.adjustment(facts.adjustment)),
+        ("trained on", say.people(facts)),
         ("intervals", _describe_intervals(model) or "none: the error of this model was not measured"),
-        ("novelty", _describe_novelty(model)),
-        ("agreement", agreement),
+        ("unusual", _describe_unusual(model)),
+        ("agreement", _describe_agreement(card)),
         ("test", _describe_test(card)),
+        *((pattern.name, f"{say.reproduction(pattern)}; {say.separation(pattern)}") for pattern in facts.patterns),
         ("recipe", _describe_recipe(card)),
         ("reference", _describe_reference(card)),
-        ("training", _describe_training(card)),
         ("made by", f"rindices {card.rindices_version}"),
         ("licence", card.licence),
         ("cite", card.citation),
@@ -167,12 +160,20 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
 
 
 def _list_card_facts(model: "FittedModel") -> dict[str, str]:
+    from rindices.report.facts import StudyFacts, load_statements
+
+    facts, say = StudyFacts.of_model(model), load_statements(model.card.unit)
+    reproduced = [f"{each.name}: {say.reproduction(each)}; {say.separation(each)}" for each in facts.patterns]
     return {
         "covariates": _describe_covariates(model),
+        "adjustment": say.adjustment(facts.adjustment),
+        "trained_on": say.people(facts),
+        "agreement": _describe_agreement(model.card),
+        "reproduction": ". ".join(reproduced),
         "sites": _describe_sites(model) or "not harmonised",
         "recipe": _describe_recipe(model.card),
         "intervals": _describe_intervals(model) or "none",
-        "novelty": _describe_novelty(model),
+        "unusual": _describe_unusual(model),
     }
 
 
@@ -183,7 +184,7 @@ def _describe_intervals(model: "FittedModel") -> str | None:
     return "90 %, from simulated truth on the training controls and the spread among members"
 
 
-def _describe_novelty(model: "FittedModel") -> str:
+def _describe_unusual(model: "FittedModel") -> str:
     """Return what new people are compared with."""
     if model.training is not None and len(model.training.distances):
         return get_wording(model.card.unit)("regions and covariates, against the training people")
@@ -206,20 +207,19 @@ def _describe_recipe(card: "ModelCard") -> str:
     return f"{recipe and recipe.name}, seed {card.seed}"
 
 
+def _describe_agreement(card: "ModelCard") -> str:
+    """Return how well members agree; empty where fits on other people are compared instead, or for one member."""
+    concordance = None if card.agreement is None else card.agreement.concordance
+    if concordance is None or card.agreement_between == "disjoint halves":
+        return ""
+    return f"{concordance:.3f} (c-index, members)"
+
+
 def _describe_test(card: "ModelCard") -> str:
-    """Return the number of patterns by the test and how each is reproduced; empty for older models."""
+    """Return the number of patterns by the test; empty for imported models."""
     if card.number_of_patterns is None:
         return ""
-    halves = ", ".join(f"{pattern.name} {pattern.split_half:.2f}" for pattern in card.pattern_evidence)
-    return f"{card.number_of_patterns.by_test} patterns beyond chance; reproduced in disjoint halves: {halves}"
-
-
-def _describe_training(card: "ModelCard") -> str:
-    """Return how the training of the members went; empty for recipes that do not report it."""
-    recipe = None if card.recipe is None else RECIPES.get(card.recipe.name)
-    if card.recipe is None or recipe is None:
-        return ""
-    return recipe.summarise_training(card.recipe.settings, card.member_steps)
+    return f"{format_count(card.number_of_patterns.by_test, 'pattern')} beyond chance"
 
 
 def _describe_sites(model: "FittedModel") -> str:

@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 
 from rindices.cli.console import print_json, split_option
-from rindices.cli.options import Covariates, Json, Measure, Workers
+from rindices.cli.options import DataOptions, Json, Workers, take_table_options
 from rindices.cli.output import explain_write_errors, make_folder, write_json_and_table
 
 EPILOG = "Example: rindices power --people 150+200,492+900 --effect-d 0.3,0.5 --covariates age,sex,icv --out power"
 
 
+@take_table_options("covariates measure")
 def power(
+    data: DataOptions,
     people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
     effect_d: Annotated[
         list[str] | None,
@@ -25,8 +27,6 @@ def power(
     participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
     group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
     label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
-    measure: Measure = None,
-    covariates: Covariates = None,
     out: Annotated[Path | None, typer.Option(help="Folder for power.json, power.md and power.png.")] = None,
     workers: Workers = -1,
     as_json: Json = False,
@@ -50,7 +50,11 @@ def power(
         run_power,
     )
 
-    healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, None, measure)
+    healthy = (
+        None
+        if controls is None
+        else read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
+    )
     losses = _parse_numbers(split_option(rates), "--rates", "a share: write 0.2")
     effects = _parse_numbers(split_option(effect_d), "--effect-d", "an effect: write 0.5")
     config = PowerConfig(
@@ -58,14 +62,14 @@ def power(
         losses,
         patterns,
         cohorts or N_COHORTS,
-        split_option(covariates),
+        tuple(data.get("covariates", ())),
         healthy,
         effects or (() if losses else EFFECTS_D),
     )
     if out is not None:
         make_folder(out)
     with Progress("power") as progress:
-        result = run_power(config, None, workers, progress.update)
+        result = run_power(config, workers, progress.update)
     values, table = asdict(result), format_markdown(result)
     if out is not None:
         with explain_write_errors(out):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import IdColumn, Json, MissingCodes
+from rindices.cli.options import DataOptions, Json, take_table_options
 from rindices.cli.output import explain_write_errors, make_folder
 from rindices.cli.results import raise_errors
 
@@ -20,11 +20,13 @@ EPILOG = (
 )
 
 
+@take_table_options("id missing_codes")
 def predict(
     indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
     outcomes: Annotated[Path, typer.Argument(metavar="OUTCOMES", help="Event, time and covariates, joined by id.")],
     event: Annotated[str, typer.Option(help="Column of the event: 0 and 1, or no and yes.")],
     out: Annotated[Path, typer.Option(help="Folder for the tables outcome_*.tsv and outcome.png.")],
+    data: DataOptions,
     time: Annotated[
         str | None, typer.Option(help="Column of the time to the event or to the end of observation.")
     ] = None,
@@ -34,8 +36,6 @@ def predict(
         Path | None, typer.Option(metavar="TABLE", help="Raw regions of the same people, to compare with.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the folds of held-out people.")] = 0,
-    missing_codes: MissingCodes = None,
-    id_column: IdColumn = None,
     as_json: Json = False,
 ) -> None:
     """Predict an outcome by R-indices: Cox regression with --time, logistic regression without.
@@ -47,11 +47,11 @@ def predict(
     from rindices.analysis.predict import EFFECT_COLUMNS, SURVIVAL_COLUMNS, predict_outcome
     from rindices.analysis.write import as_records, write_table
     from rindices.errors import Findings
-    from rindices.tables.io.indices import read_indices_with_variables
+    from rindices.tables.indices import read_indices_with_variables
     from rindices.tables.table import ColumnRoles
 
-    findings, adjusted, codes = Findings(), split_option(covariates), split_option(missing_codes)
-    table, values = read_indices_with_variables(indices, outcomes, ColumnRoles(id_column, None), findings)
+    findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
+    table, values = read_indices_with_variables(indices, outcomes, ColumnRoles(data.get("id"), None), findings)
     raise_errors(findings)
     table, values = _keep_first_visits(table, values)
     measured = None if regions is None else _read_regions(regions, table)
@@ -111,7 +111,7 @@ def _read_regions(path: Path, indices: "pd.DataFrame") -> "pd.DataFrame":
     """Return the regions of the people of a table of R-indices, in its order; NaN for people without."""
     from rindices.analysis.tidy import add_ids, join_by_id
     from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest, validate_table
+    from rindices.tables.validate import TableRequest, validate_table
     from rindices.tables.validation.values import ALL_MEASURES
 
     request = TableRequest((path,), None, ColumnRoles(), measure=ALL_MEASURES, on_missing="drop", find_groups=False)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rindices.cli.console import print_json
+from rindices.cli.console import print_result
 from rindices.cli.options import Json
 
 EPILOG = "Example: rindices report results"
@@ -23,7 +23,4 @@ def report(
     from rindices.report.page import write_report
 
     path = write_report(folder, with_ids)
-    if as_json:
-        print_json({"report": str(path), "bytes": path.stat().st_size})
-    else:
-        typer.echo(f"written: {path}")
+    print_result(as_json, {"report": str(path), "bytes": path.stat().st_size}, f"written: {path}")

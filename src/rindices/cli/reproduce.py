@@ -29,30 +29,23 @@ def reproduce(
     from rindices.cli.progress import Progress
     from rindices.errors import AnalysisError, describe_os_error
     from rindices.model.index_tables import write_indices
-    from rindices.study.cohort_fit import fit_cohort
+    from rindices.study.cohort_fit import CohortFit
     from rindices.study.config import make_study, merge_options
     from rindices.study.engines.base import StudyObserver
     from rindices.study.engines.registry import make_engine
     from rindices.study.outputs import write_study_file
+    from rindices.study.reference import read_reference
     from rindices.study.store import RunStore
 
     study = make_study(merge_options(source, {"data": {}, "model": {}, "run": {}}), source.name)  # absolute paths
     cohort = read_study_cohort(study, source.parent)
+    reference = read_reference(study.data, source.parent)
     store, first = RunStore(out / "runs"), study.run.seed if seed is None else seed
 
     def fit(half: "Cohort") -> "FittedModel":
         with Progress(f"fit of {len(half)} people") as progress:
-            return fit_cohort(
-                half,
-                study.model,
-                study.run.seed,
-                store,
-                engine=make_engine(study.run),
-                harmonise=study.data.harmonise,
-                adjust=study.data.adjust,
-                visits=study.data.visits,
-                observer=StudyObserver(progress.update),
-            )
+            observer = StudyObserver(progress.update)
+            return CohortFit(half, study, store, make_engine(study.run), reference, observer).run()
 
     try:
         with store.lock_folder():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rindices.errors import Findings
     from rindices.tables.cohort import Cohort
-    from rindices.tables.validation.validate import TableRequest
+    from rindices.tables.validate import TableRequest
 
 
 def raise_errors(findings: "Findings") -> None:
@@ -36,8 +36,8 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     """
     from rindices.analysis.tidy import add_groups
     from rindices.errors import Findings, ProblemCode, Severity, format_count
-    from rindices.tables.io.indices import read_indices
-    from rindices.tables.validation.validate import validate_table
+    from rindices.tables.indices import read_indices
+    from rindices.tables.validate import validate_table
     from rindices.tables.validation.values import ALL_MEASURES
 
     findings = Findings()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rindices.cli.console import print_json
+from rindices.cli.console import print_result
 from rindices.cli.options import Json
 
 EPILOG = "Example: rindices score results/r_indices.tsv demo/truth.tsv"
@@ -22,8 +22,6 @@ def score(
     from rindices.experiments.score import score_tables
 
     result = score_tables(indices, truth)
-    if as_json:
-        print_json(asdict(result))
-    else:
-        matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)
-        typer.echo(f"pattern-c-index {result.pattern_c_index:.3f} over {result.people} people ({matches})")
+    matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)
+    text = f"pattern-c-index {result.pattern_c_index:.3f} over {result.people} people ({matches})"
+    print_result(as_json, asdict(result), text)

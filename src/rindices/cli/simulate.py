@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, print_problems
+from rindices.cli.console import print_problems, print_result
 from rindices.cli.options import Json
 from rindices.cli.output import explain_write_errors
 
 if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
-    from rindices.tables.validation.validate import ValidationResult
 
 EPILOG = "Example: rindices simulate --task basic --seed 0 --out demo"
 
@@ -46,12 +45,10 @@ def simulate(
     with explain_write_errors(out):
         write_cohort(simulated, out)
     cohort = simulated.cohort
-    if as_json:
-        counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
-        patterns = simulated.severities.shape[1] - 1
-        print_json({"out": str(out), "task": task, "seed": seed, **counts, "patterns": patterns})
-    else:
-        typer.echo(f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}", err=True)
+    counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
+    values = {"out": str(out), "task": task, "seed": seed, **counts, "patterns": simulated.severities.shape[1] - 1}
+    text = f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}"
+    print_result(as_json, values, text, err=True)
 
 
 def _write_visits(
@@ -68,14 +65,11 @@ def _write_visits(
         write_visits(result, out)
     n_people, n_rows = len(result.outcomes), len(result.sessions)
     n_patients, n_events = len(result.rates), int(result.outcomes["event"].sum())
-    if as_json:
-        counts = {"people": n_people, "controls": n_people - n_patients, "patients": n_patients}
-        patterns = result.rates.shape[1] - 1
-        counts |= {"patterns": patterns, "visits": n_rows, "events": n_events}
-        print_json({"out": str(out), "task": task, "seed": seed, **counts})
-    else:
-        who = f"{n_people - n_patients} controls and {n_patients} patients"
-        typer.echo(f"{n_rows} visits of {who} with {n_events} events written to {out}", err=True)
+    counts = {"people": n_people, "controls": n_people - n_patients, "patients": n_patients}
+    counts |= {"patterns": result.rates.shape[1] - 1, "visits": n_rows, "events": n_events}
+    who = f"{n_people - n_patients} controls and {n_patients} patients"
+    text = f"{n_rows} visits of {who} with {n_events} events written to {out}"
+    print_result(as_json, {"out": str(out), "task": task, "seed": seed, **counts}, text, err=True)
 
 
 def read_healthy_cohort(
@@ -89,21 +83,15 @@ def read_healthy_cohort(
     """Read a table of healthy people with all its covariates, the first scan of each person."""
     from rindices.errors import ProblemCode, TableError
     from rindices.tables.sessions import keep_first_scans
-    from rindices.tables.table import ColumnRoles
-    from rindices.tables.validation.validate import TableRequest, validate_table
+    from rindices.tables.table import NO_COLUMN, ColumnRoles
+    from rindices.tables.validate import TableRequest, validate_table
     from rindices.tables.validation.values import ALL_MEASURES
 
-    def read(covariates: tuple[str, ...]) -> "ValidationResult":
-        roles = ColumnRoles(group=group, site=site, covariates=covariates)
-        labels = (label,) if label else ()
-        others = ("*",) if label else ()
-        return validate_table(
-            TableRequest(
-                (table,), participants, roles, labels, others, measure=measure or ALL_MEASURES, on_missing="drop"
-            )
-        )
-
-    result = read(read(()).covariates)
+    roles = ColumnRoles(group=group, site=site or NO_COLUMN, covariates=None)
+    labels, others = ((label,), ("*",)) if label else ((), ())
+    measure = measure or ALL_MEASURES
+    request = TableRequest((table,), participants, roles, labels, others, measure=measure, on_missing="drop")
+    result = validate_table(request)
     cohort = result.cohort_or_raise()
     unclear = [problem for problem in result.problems if problem.code is ProblemCode.GROUP_COLUMN_POSSIBLE]
     if unclear:

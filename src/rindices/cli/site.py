@@ -5,23 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import (
-    Controls,
-    Covariates,
-    Exclude,
-    Group,
-    IdColumn,
-    Include,
-    Json,
-    Measure,
-    MissingCodes,
-    Participants,
-    ParticipantsId,
-    Patients,
-    Session,
-    Tables,
-)
+from rindices.cli.console import print_facts, print_json, print_problems
+from rindices.cli.options import DataOptions, Json, Tables, take_table_options
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
@@ -30,22 +15,12 @@ EPILOG = "Example: rindices site volumes.csv --participants p.tsv --group diagno
 _DEFAULT_FEWEST = 10
 
 
+@take_table_options("- leave_out_sites harmonise adjust icv_for reference visits on_missing impute_covariates")
 def site(
     tables: Tables,
+    data: DataOptions,
     exchange: Annotated[Path | None, typer.Option(help="Folder that the centre sees, too.", show_default=False)] = None,
     name: Annotated[str, typer.Option(help="Name that the centre sees; it need not be the hospital's.")] = "",
-    participants: Participants = None,
-    group: Group = None,
-    controls: Controls = None,
-    patients: Patients = None,
-    covariates: Covariates = None,
-    id_column: IdColumn = None,
-    participants_id: ParticipantsId = None,
-    session: Session = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    measure: Measure = None,
-    missing_codes: MissingCodes = None,
     fewest: Annotated[int, typer.Option(min=2, help="Fewest people of a sum.")] = _DEFAULT_FEWEST,
     key: Annotated[Path | None, typer.Option(help="Key that the centre has, too; see federate --make-keys.")] = None,
     private: Annotated[
@@ -63,21 +38,22 @@ def site(
 ) -> None:
     """Answer the requests of a federated study with sums over people; no row and no id leaves."""
     from rindices.cli.fit import load_study
-    from rindices.federated.folder import read_key
+    from rindices.errors import StudyError
+    from rindices.federated.folder import MODEL_FILE, make_printable, read_key
     from rindices.federated.site import Site
     from rindices.federated.site_service import SiteService
-    from rindices.study.preflight import keep_training_scans
-    from rindices.tables.validation.validate import validate_table
+    from rindices.study.preflight import resolve_study
+    from rindices.tables.cohort import SITE
 
-    groups = {"group": group, "controls": split_option(controls), "patients": split_option(patients)}
-    columns = {"covariates": split_option(covariates), "id": id_column, "session": session}
-    regions = {"exclude": split_option(exclude), "include": split_option(include), "measure": measure}
-    regions |= {"missing_codes": split_option(missing_codes)}
-    people = {"participants": participants, "participants_id": participants_id, "on_missing": "drop"}
-    study, folder = load_study(tables, {**groups, **columns, **regions, **people}, {}, {})
-    result = validate_table(study.data.request(folder))
-    cohort, problems = keep_training_scans(result.cohort_or_raise(), result.problems)
-    print_problems(problems)
+    study, folder = load_study(tables, {**data, "on_missing": "drop"}, {}, {})
+    result, study = resolve_study(study, folder)
+    cohort = result.cohort_or_raise()
+    print_problems(result.problems)
+    if SITE in cohort.people:
+        raise StudyError(
+            f"column '{study.data.site}' holds several sites, and a federated study removes effects of hospitals "
+            "alone: run rindices site for each of them, or say --site none."
+        )
     if flare_kit is not None:
         _write_to_kit(flare_kit, study, fewest, as_json)
         return
@@ -96,16 +72,16 @@ def site(
         lambda text: typer.echo(text, err=True),
     )
     try:
-        is_over = service.serve(wait)
+        run = service.serve(wait)
     except KeyboardInterrupt:
-        is_over = False
+        run = None
     if as_json:
-        print_json({"site": local_site.name, "over": is_over, "log": str(private / "log.tsv")})
+        print_json({"site": local_site.name, "over": run is not None, "log": str(private / "log.tsv")})
     else:
-        state = "over" if is_over else "not over: run the same command again"
-        model = exchange / "model.safetensors"
-        print_facts([("study", state), ("log", str(private / "log.tsv")), ("model", str(model) if is_over else "")])
-    if not is_over:
+        ending = "not over: run the same command again" if run is None else make_printable(run.get("ending") or "over")
+        model = str(exchange / MODEL_FILE) if run and run.get("model") else ""
+        print_facts([("study", ending), ("log", str(private / "log.tsv")), ("model", model)])
+    if run is None:
         raise typer.Exit(3)
 
 

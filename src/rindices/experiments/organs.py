@@ -123,15 +123,6 @@ def express_features(latents: FloatArray) -> FloatArray:
     return np.column_stack(columns)
 
 
-def recover_logs(features: FloatArray) -> FloatArray:
-    """Return latents from features, the inverse of `express_features` without the exponential: (N, R) -> (N, R)."""
-    columns = []
-    for feature, values in zip(list_features(), features.T, strict=True):
-        shift = np.log(values / feature.centre) if feature.is_skewed else values - feature.centre
-        columns.append(-feature.direction * LATENT_SD * shift / feature.spread)
-    return np.column_stack(columns)
-
-
 def describe_effects(effects: FloatArray) -> FloatArray:
     """Return the change of each feature at severity 1, in standard deviations, from shares of latents (R, M)."""
     directions = np.array([feature.direction for feature in list_features()], dtype=float)

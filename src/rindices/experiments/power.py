@@ -1,5 +1,11 @@
-"""Power study: accuracy, number of patterns and intervals by simulation, for several group sizes and effects."""
+"""Power study: accuracy, number of patterns and intervals by simulation, for several group sizes and effects.
 
+An effect is the share of volume that a region loses, or Cohen's d: the mean difference between patients and controls in
+a region of a pattern, in standard deviations of the controls after adjustment. A loss of 10 % is many standard
+deviations of a cortical thickness and few of a ventricle. Shape letters: R regions.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -7,19 +13,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed, parallel_config
 
 from rindices._typing import FloatArray
-from rindices._version import __version__
-from rindices.atomic import atomic_path
+from rindices.analysis.figure import draw_panels
 from rindices.errors import InputError, SimulationError, format_count
-from rindices.experiments.cached_parallel import JobCallback, run_jobs
-from rindices.experiments.effect_sizes import convert_d_to_rates, convert_rate_to_d, estimate_relative_sd
-from rindices.experiments.figures import PLOT_COLOURS
 from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.tasks import MAX_PATTERNS, make_task_with_patterns
+from rindices.experiments.tasks import MAX_PATTERNS, SimulationTask, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
+from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.study.sample_size import PowerRow
@@ -31,6 +35,10 @@ EFFECTS_D = (0.3, 0.5, 0.8)
 MAX_D = 5.0
 N_COHORTS = 6
 FIRST_SEED = 10_000  # far from the seeds of the benchmark, so that the two do not share people
+_N_DRAWN = 2_000  # people from whom the variation of healthy regions is estimated
+_MAX_RATE = 0.95  # share of volume that a region can lose
+# colour-blind safe colours of Okabe and Ito, with brown instead of yellow, which is hard to see on white
+PLOT_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8B5A2B")
 
 
 @dataclass(frozen=True)
@@ -75,14 +83,6 @@ class PowerJob:
     seed: int
     effect_d: float | None = None  # Cohen's d, where no rate is given
 
-    @property
-    def key(self) -> str:
-        """Name of the cache file."""
-        source = "reference" if self.config.healthy is None else self.config.healthy.fingerprint()[:12]
-        settings = f"m{self.config.patterns}-{'_'.join(self.config.covariates)}-{source}"
-        effect = f"{self.rate:g}" if self.rate is not None else f"d{self.effect_d:g}"
-        return f"power-{self.n_controls}-{self.n_patients}-{effect}-{self.seed}-{settings}-v{__version__}"
-
 
 @dataclass(frozen=True)
 class PowerMeasurement:
@@ -106,15 +106,20 @@ class PowerResult:
 
 
 def run_power(
-    config: PowerConfig, store: Path | None = None, workers: int = -1, progress: JobCallback | None = None
+    config: PowerConfig, workers: int = -1, progress: Callable[[int, int, object], None] | None = None
 ) -> PowerResult:
-    """Simulate all sizes and effects; see `run_jobs`."""
+    """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one."""
     effects = [(None, d) for d in config.effects] + [(rate, None) for rate in config.rates]
     sizes = [(n, m, *effect) for effect in effects for n, m in config.people]
     jobs = [
         PowerJob(config, n, m, rate, FIRST_SEED + seed, d) for n, m, rate, d in sizes for seed in range(config.cohorts)
     ]
-    results = run_jobs(jobs, measure_power_job, PowerMeasurement, store, workers, progress)
+    results = []
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        for result in Parallel(n_jobs=workers, return_as="generator")(delayed(measure_power_job)(job) for job in jobs):
+            results.append(result)
+            if progress is not None:
+                progress(len(results), len(jobs), jobs[len(results) - 1])
     rows = []
     for position, size in enumerate(sizes):
         measurements = results[position * config.cohorts : (position + 1) * config.cohorts]
@@ -164,6 +169,60 @@ def measure_power_job(job: PowerJob) -> PowerMeasurement:
     return PowerMeasurement(score.mean, is_right, is_different, width)
 
 
+def estimate_relative_sd(generator: HealthyGenerator, covariates: Sequence[str], seed: int = 0) -> FloatArray:
+    """Return the standard deviation of each region of healthy people, as a share of its mean.
+
+    Parameters
+    ----------
+    generator : HealthyGenerator
+        Draws the people.
+    covariates : sequence of str
+        Covariates to adjust for.
+    seed : int
+
+    Returns
+    -------
+    (R,)
+    """
+    volumes, drawn = generator.draw(_N_DRAWN, np.random.default_rng([seed, 9]))
+    missing = [name for name in covariates if name not in drawn]
+    if missing:
+        raise SimulationError(f"there is no covariate {missing[0]}: there is {', '.join(drawn)}.")
+    logs = np.log(volumes.to_numpy(dtype=float))
+    adjusted = Residualiser.fit(logs, drawn[list(covariates)]).transform(logs, drawn[list(covariates)])
+    return np.asarray(adjusted.std(axis=0))
+
+
+def convert_d_to_rates(d: float, relative_sd: FloatArray, task: SimulationTask) -> FloatArray:
+    """Return the share of volume (R,) that each region must lose at severity 1 for an effect of d.
+
+    Parameters
+    ----------
+    d : float
+        Cohen's d of a region of a pattern.
+    relative_sd : (R,)
+        From `estimate_relative_sd`.
+    task : SimulationTask
+        Its distribution of severities.
+
+    Returns
+    -------
+    (R,)
+        At most 0.95.
+    """
+    return np.minimum(d * relative_sd / _compute_mean_severity(task), _MAX_RATE)
+
+
+def convert_rate_to_d(rate: float, relative_sd: FloatArray, task: SimulationTask) -> FloatArray:
+    """Return Cohen's d (R,) of regions that lose this share at severity 1; see `convert_d_to_rates`."""
+    return np.asarray(rate * _compute_mean_severity(task) / relative_sd)
+
+
+def _compute_mean_severity(task: SimulationTask) -> float:
+    first, second = task.beta
+    return first / (first + second)
+
+
 def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:
     """Return the mean width of the 95 % prediction interval of severities (N, M), given R-indices (N, M)."""
     widths = []
@@ -199,30 +258,24 @@ def format_markdown(result: PowerResult) -> str:
 
 def plot_power(result: PowerResult, path: Path) -> None:
     """Draw accuracy, chance of the right number and interval width against the number of people into a PNG file."""
-    from matplotlib.figure import Figure
-
     frame = pd.DataFrame(result.rows)
     frame["effect"] = [f"{row.rate:.0%} lost" if row.d is None else f"d {row.d:.2g}" for row in result.rows]
     sizes = sorted({(row.controls, row.patients) for row in result.rows})
-    figure = Figure(figsize=(10.5, 3.8), layout="constrained")
-    panels = {
+    shown = {
         "accuracy": ("accuracy (pattern-c-index)", (0.5, 1.0)),
         "right": ("chance of the right number", (-0.03, 1.03)),
         "width": ("width of a person's 95 % interval", (0.0, None)),
     }
-    for axes, (name, (label, limits)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        for (effect, rows), colour in zip(frame.groupby("effect"), PLOT_COLOURS, strict=False):
-            people, error = rows["controls"] + rows["patients"], rows[f"{name}_se"].astype(float).fillna(0.0)
-            style = {"color": colour, "marker": "o", "ms": 4, "capsize": 2, "label": effect}
-            axes.errorbar(people, rows[name], error, **style)
-        axes.set_xscale("log")
-        axes.set_xticks([n + m for n, m in sizes], [f"{n}\n+ {m}" for n, m in sizes])
-        axes.set_xticks([], minor=True)
-        axes.set_title(label, loc="left", fontsize="medium")
-        axes.set_ylim(*limits)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_xlabel("controls + patients")
-    figure.axes[0].legend(frameon=False, fontsize="small")
-    with atomic_path(path) as temporary_path:
-        figure.savefig(temporary_path, dpi=150)
+    with draw_panels(path, (10.5, 3.8), 1, 3) as panels:
+        for axes, (name, (label, limits)) in zip(panels[0], shown.items(), strict=True):
+            for (effect, rows), colour in zip(frame.groupby("effect"), PLOT_COLOURS, strict=False):
+                people, error = rows["controls"] + rows["patients"], rows[f"{name}_se"].astype(float).fillna(0.0)
+                axes.errorbar(people, rows[name], error, color=colour, marker="o", ms=4, capsize=2, label=effect)
+            axes.set_xscale("log")
+            axes.set_xticks([n + m for n, m in sizes], [f"{n}\n+ {m}" for n, m in sizes])
+            axes.set_xticks([], minor=True)
+            axes.set_title(label, loc="left", fontsize="medium")
+            axes.set_ylim(*limits)
+            axes.grid(axis="x", alpha=0.3)
+        panels[0, 0].set_xlabel("controls + patients")
+        panels[0, 0].legend(frameon=False, fontsize="small")

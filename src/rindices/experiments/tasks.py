@@ -55,10 +55,6 @@ class SimulationTask:
 
 
 _BASIC_TASK = SimulationTask()
-PAPER_TASKS = ("basic", "overlap", "scarce", "noise", "mild")
-_SEVERITY_TASKS = ("corr03", "corr05", "corr07", "beta13", "beta31", "beta22")  # other distributions of severities
-_COURSE_TASKS = ("staged", "staged09", "hard", "together", "personal")  # other changes with severity
-STRESS_TASKS = (*_SEVERITY_TASKS, *_COURSE_TASKS, "small", "tiny", "organs")
 TASKS = MappingProxyType(
     {
         "basic": _BASIC_TASK,

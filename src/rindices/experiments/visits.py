@@ -4,8 +4,12 @@ Shape letters: N people, V visits of all people, M patterns, R regions.
 """
 
 import copy
+import json
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +18,6 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.atomic import atomic_path
 from rindices.errors import SimulationError
 from rindices.experiments.reference import HealthyReference, load_reference
-from rindices.experiments.retest_noise import draw_noise_shares, draw_retest_noise
 from rindices.experiments.simulate import (
     SimulatedCohort,
     apply_patterns,
@@ -223,6 +226,47 @@ def _draw_noise(
     share = draw_noise_shares(volumes.shape[1], rng)
     deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
     return draw_retest_noise(deviations, _pair_sides(list(volumes.columns)), n_scans, rng)
+
+
+@cache
+def load_retest_figures() -> dict[str, Any]:
+    """Load the figures of retest noise in healthy people; see ``experiments/data/README.md``."""
+    figures: dict[str, Any] = json.loads((files("rindices.experiments") / "data" / "retest.json").read_text("utf-8"))
+    return figures
+
+
+def draw_noise_shares(n_regions: int, rng: np.random.Generator) -> FloatArray:
+    """Return the share of noise in the variance of each region (R,), with the measured distribution."""
+    quantiles: FloatArray = np.array(load_retest_figures()["noise_share_quantiles"])
+    return np.interp(rng.uniform(size=n_regions), np.linspace(0, 1, len(quantiles)), quantiles)
+
+
+def draw_retest_noise(deviations: FloatArray, pairs: FloatArray, n_scans: int, rng: np.random.Generator) -> FloatArray:
+    """Draw the noise of scans.
+
+    Parameters
+    ----------
+    deviations : (R,)
+        Standard deviation of the noise of each region.
+    pairs : (R,)
+        Number of the structure of each region; the two sides of a structure share one.
+    n_scans : int
+    rng : Generator
+
+    Returns
+    -------
+    (n_scans, R)
+        Noise of log measures: a part that all regions share, a part that two sides share, and a part of its own.
+    """
+    figures = load_retest_figures()
+    common = figures["noise_correlation"]
+    side = max(figures["noise_correlation_of_sides"] - common, 0.0)
+    structures, structure = np.unique(pairs, return_inverse=True)
+    shared = rng.normal(size=(n_scans, 1))
+    of_sides = rng.normal(size=(n_scans, len(structures)))[:, structure]
+    own = rng.normal(size=(n_scans, len(deviations)))
+    noise = np.sqrt(common) * shared + np.sqrt(side) * of_sides + np.sqrt(1 - common - side) * own
+    return np.asarray(noise * deviations)
 
 
 def _pair_sides(names: list[str]) -> FloatArray:

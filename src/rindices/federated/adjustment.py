@@ -26,7 +26,7 @@ from rindices.federated.subsets import GROUPS, SubsetPlan
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.normal_variation import shrink_scatter
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import (
@@ -252,7 +252,7 @@ def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: 
 
 
 def _compute_losses(arrays: Mapping[str, FloatArray], group: str, number: int) -> FloatArray:
-    """Return the negative profile log-likelihood (H,) of a group; see `rindices.learners.log_transform`."""
+    """Return the negative profile log-likelihood (H,) of a group; see `rindices.learners.inference`."""
     if not number:
         return np.zeros(len(SHARES))
     sums, squares, logs = (arrays[f"{group}.{name}"] for name in ("sum", "squares", "logs"))

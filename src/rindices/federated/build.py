@@ -28,16 +28,14 @@ from rindices.federated.preparation import Preparation
 from rindices.federated.rounds import Rounds
 from rindices.federated.site_sums import get_largest_distance
 from rindices.federated.subsets import SubsetPlan
-from rindices.learners.contrastive.severity_prior import draw_from_copula
-from rindices.learners.inference import MemberHead
-from rindices.learners.log_transform import invert_log_transform
-from rindices.learners.severity_points import compute_step_basis
-from rindices.learners.subsampling import SUBSAMPLE_SHARE
+from rindices.learners.contrastive.rotation import draw_from_copula
+from rindices.learners.inference import MemberHead, invert_log_transform
+from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+from rindices.learners.severity_posterior import compute_step_basis
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.members import make_trajectory_head
-from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.model.fitted import CITATION, FittedModel
-from rindices.model.intervals import calibrate_intervals
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.intervals import MemberControls, calibrate_intervals
 from rindices.model.records import (
     ModelCard,
     PatternRecord,
@@ -45,12 +43,13 @@ from rindices.model.records import (
     RecipeRecord,
     SelectionRecord,
 )
+from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
 from rindices.selection.choose import ConsensusMembers
 from rindices.selection.patterns import compute_standard_error
 from rindices.study.build import compute_interval
 
-_N_SIMULATED, _N_QUANTILES = 2_000, 500
+_N_SIMULATED = 2_000
 
 
 def build_curve_model(
@@ -83,7 +82,7 @@ def build_curve_model(
     card : ModelCard
     seed : int
     with_distances : bool
-        Whether the model gets distances of the training people, for novelty.
+        Whether the model gets distances of the training people, for `unusual`.
 
     Returns
     -------
@@ -97,7 +96,9 @@ def build_curve_model(
     )
     fitted = _assemble(preparation, heads, consensus, aligned, training, selection, card, records)
     controls, patients = simulate_people(preparation, chosen[0], np.random.default_rng([seed, 13]))
-    intervals = calibrate_intervals(fitted.infer, heads[0], fitted.patterns, controls, patients, SUBSAMPLE_SHARE, seed)
+    members = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
+    inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in members], axis=0)
+    intervals = calibrate_intervals(members, fitted.patterns, inferred, SUBSAMPLE_SHARE, seed)
     return replace(fitted, intervals=intervals)
 
 
@@ -173,10 +174,11 @@ def _ask_for_distribution(
         for k, pair in enumerate(zip(cumulative["controls"], cumulative["patients"], strict=True))
     )
     if with_distances:
-        shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
-        scaled = compute_cumulative(total.arrays["distances.cosines"], sum(total.counts.values()))
+        number = sum(total.counts.values())
+        shares = np.clip(get_shares(count_groups(number)), 0.5 / number, 1.0 - 0.5 / number)
+        scaled = compute_cumulative(total.arrays["distances.cosines"], number)
         distances = compute_quantiles(scaled, shares) * get_largest_distance(len(training.mean))
-        training = replace(training, distances=distances)
+        training = replace(training, distances=distances, limit=compute_limit(number))
     return training, records
 
 

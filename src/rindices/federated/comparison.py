@@ -10,7 +10,7 @@ import numpy as np
 from rindices._typing import FloatArray, IntArray
 from rindices.federated.consensus import IndexMoments, compare_members, find_consensus
 from rindices.federated.curves import CurveTask
-from rindices.learners.trajectory.model import TrajectoryModel
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.model.records import CandidateRecord, HeldOutLikelihoodRecord
 from rindices.selection.choose import (
     Candidate,

@@ -24,12 +24,12 @@ from rindices.learners.trajectory.expectation_maximisation import (
     MIN_GAIN,
     PATIENCE,
     RHO_BY_SHAPE,
+    TrajectoryModel,
     initialise_variances,
     shrink_correlation,
     update_common_steps,
     update_steps,
 )
-from rindices.learners.trajectory.model import TrajectoryModel
 
 SHAPES = ("straight", "curved")
 """Shapes that are fitted across sites, the simpler one first."""

@@ -2,6 +2,9 @@
 
 from rindices.errors import StudyError
 
+COMPUTE_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+"""What numbers and settings of others can raise, LinAlgError among them."""
+
 
 class ExchangeError(StudyError):
     """A message is damaged, forged, late or of the wrong content."""

@@ -25,11 +25,12 @@ from rindices.federated.set_moments import MomentsBySet, ask_for_moments, find_t
 from rindices.federated.starts import fit_starts
 from rindices.federated.subsets import MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
 from rindices.learners.ensemble import HeldOutLikelihood, choose_shape
-from rindices.learners.trajectory.model import TrajectoryModel
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
+from rindices.model.adjustment import describe_adjustment
 from rindices.model.fitted import FittedModel
 from rindices.model.records import CandidateRecord, ModelCard, SelectionRecord
+from rindices.selection.choose import choose_simplest_setting
 from rindices.selection.group_difference import MIN_POWER
-from rindices.selection.held_out_likelihood import choose_simplest_setting
 from rindices.study.build import make_candidate_record
 from rindices.study.config import ModelConfig
 from rindices.study.exceptions import NoPatternError
@@ -54,7 +55,7 @@ class FederatedFit:
     adjust : {'log', 'linear', 'none'}, optional
         Scale of the adjustment.
     with_distances : bool
-        Whether the model gets distances of the training people, for novelty.
+        Whether the model gets distances of the training people, for `unusual`.
     on_stage : callable, optional
         Called with one line at the beginning of each stage.
     max_people : int
@@ -295,7 +296,7 @@ class FederatedFit:
     def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
         tests = self.tests
         what = (
-            f"no difference between patients and controls was detected (p = {tests.difference.p:.2f}); an effect of "
+            f"no difference between patients and controls was detected ({tests.describe_p()}); an effect of "
             f"d = {tests.smallest_effect:.2f} in one region would have been found with a power of {MIN_POWER:.0%}"
         )
         selection = SelectionRecord(
@@ -305,7 +306,7 @@ class FederatedFit:
             made_with=collect_provenance(self.sums, self.seed),
             finding=str(Finding.NO_DIFFERENCE),
             difference=tests.make_difference_record(),
-            adjust=self.sums.adjust,
+            adjustment=describe_adjustment(self.sums.fit_preprocessing(), self.sums.unit),
         )
         return NoPatternError(f"{what}.", selection)
 

@@ -51,7 +51,7 @@ def write_flare_job(
     seed : int
     adjust : {'log', 'linear', 'none'}, optional
     with_distances : bool
-        Whether the model gets distances of the training people, for novelty.
+        Whether the model gets distances of the training people, for `unusual`.
     wait : int
         Seconds to wait for the answer of a client.
     harmonise : bool

@@ -8,6 +8,9 @@ where its JSON is there, both sides can be killed at any time, and running the s
 ``answers/RUN/SITE/0007.*``   answers of the sites
 ``sites/SITE.json``           sites that take part
 ``run.json``                  the run that is under way, and whether it is over
+``model.safetensors``         the model, when the run is over
+
+With keys, all of these but the names of sites are signed, together with the run and the site that they belong to.
 """
 
 import hashlib
@@ -19,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rindices.atomic import write_atomically, write_json
 from rindices.errors import StudyError, join_names
 from rindices.federated.exceptions import ExchangeError, RefusedError, WaitingError
 from rindices.federated.messages import (
@@ -30,6 +32,7 @@ from rindices.federated.messages import (
     is_signed,
     sign_message,
 )
+from rindices.federated.shared_folder import SharedFolder
 
 POLL_SECONDS = 0.5
 """Default time between two looks at the folder."""
@@ -38,6 +41,7 @@ MAX_REJECTED = 5
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _MAX_HEADER_BYTES = 100_000
 RUNNING, DONE = "running", "done"
+RUN_FILE, MODEL_FILE = "run.json", "model.safetensors"
 
 
 def check_site_name(name: str) -> str:
@@ -60,30 +64,25 @@ def make_run_name(values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MessageFile:
-    """A message in the folder: the file and the JSON beside it."""
+    """A message in a folder: the file, and the JSON beside it, which is written last."""
 
-    folder: Path
+    folder: SharedFolder
     number: int
 
     @property
-    def content_path(self) -> Path:
-        """Path of the message."""
-        return self.folder / f"{self.number:04d}.safetensors"
-
-    @property
-    def header_path(self) -> Path:
-        """Path of the JSON, which is written last."""
-        return self.folder / f"{self.number:04d}.json"
+    def names(self) -> tuple[str, str]:
+        """Names of the message and of the JSON."""
+        return f"{self.number:04d}.safetensors", f"{self.number:04d}.json"
 
     def write(self, content: bytes, header: Mapping[str, Any]) -> None:
         """Write a message."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.content_path, content)
-        write_json(self.header_path, {**header, "digest": compute_message_digest(content), "bytes": len(content)})
+        values = {**header, "digest": compute_message_digest(content), "bytes": len(content)}
+        for name, each in zip(self.names, (content, encode_json(values)), strict=True):
+            self.folder.write(name, each)
 
     def read_header(self) -> dict[str, Any] | None:
         """Return the JSON; None if the message is not there (yet)."""
-        return _read_json(self.header_path)
+        return read_json(self.folder, self.names[1])
 
     def read_content(self, header: Mapping[str, Any]) -> bytes:
         """Return the message.
@@ -91,25 +90,18 @@ class MessageFile:
         Raises
         ------
         ExchangeError
-            If it is missing, truncated or damaged.
+            If it is missing, truncated, damaged or a link.
         """
-        name = "/".join(self.content_path.parts[-2:])
-        try:
-            size = self.content_path.stat().st_size
-            content = self.content_path.read_bytes() if size <= MAX_MESSAGE_BYTES else b""
-        except OSError as error:
-            raise ExchangeError(f"{name} is missing.") from error
-        if size > MAX_MESSAGE_BYTES:
-            raise ExchangeError(f"{name} has {size:,} bytes, which no message has.")
-        if compute_message_digest(content) != header.get("digest"):
-            raise ExchangeError(f"{name} is truncated or damaged (its digest is another).")
+        content = self.folder.read(self.names[0], MAX_MESSAGE_BYTES)
+        if content is None or compute_message_digest(content) != header.get("digest"):
+            fault = "missing" if content is None else "truncated or damaged (its digest is another)"
+            raise ExchangeError(f"{self.folder.name}/{self.names[0]} is {fault}.")
         return content
 
     def set_aside(self) -> None:
         """Rename a message that was rejected, so that another can take its place."""
-        for path in (self.header_path, self.content_path):
-            if path.exists():
-                path.replace(path.with_suffix(path.suffix + ".rejected"))
+        for name in self.names:
+            self.folder.rename(name, f"{name}.rejected")
 
 
 @dataclass
@@ -143,13 +135,23 @@ class FolderTransport:
 
     def begin(self) -> None:
         """Announce the run to the sites."""
-        self.exchange.mkdir(parents=True, exist_ok=True)
-        write_json(self.exchange / "run.json", {"run": self.run, "sites": list(self.sites), "state": RUNNING})
+        self._write_run({"state": RUNNING})
 
-    def finish(self, ending: str = "") -> None:
-        """Tell the sites that the run is over."""
-        values = {"run": self.run, "sites": list(self.sites), "state": DONE, "ending": ending}
-        write_json(self.exchange / "run.json", values)
+    def finish(self, ending: str = "", model: bytes | None = None) -> None:
+        """Tell the sites that the run is over, and give them the model or the reason why there is none."""
+        if model is not None:
+            SharedFolder(self.exchange).write(MODEL_FILE, model)
+        digest = "" if model is None else compute_message_digest(model)
+        self._write_run({"state": DONE, "ending": ending, "model": digest})
+
+    def _write_run(self, state: Mapping[str, str]) -> None:
+        signatures = self._sign(encode_state(state), "state")
+        values = {"run": self.run, "sites": list(self.sites), **state, "signed": signatures}
+        SharedFolder(self.exchange).write(RUN_FILE, encode_json(values))
+
+    def _sign(self, content: bytes, what: str, number: int = 0) -> dict[str, str]:
+        """Return the signature for each site of a message of this run."""
+        return {site: sign_message(content, self.keys.get(site), what, self.run, site, number) for site in self.sites}
 
     def ask(self, request: Request) -> list[Answer]:
         """Put a request into the folder and return the answers of all sites.
@@ -164,24 +166,22 @@ class FolderTransport:
             If the answers of a site are rejected again and again.
         """
         content = request.encode()
-        digest = compute_message_digest(content)
-        file = MessageFile(self.exchange / "requests" / self.run, request.round)
-        header = file.read_header()
-        if header is None or header.get("digest") != digest:
-            signatures = {site: sign_message(content, self.keys.get(site)) for site in self.sites}
+        file = MessageFile(SharedFolder(self.exchange, f"requests/{self.run}"), request.round)
+        signatures, header = self._sign(content, "request", request.round), file.read_header() or {}
+        if (header.get("digest"), header.get("signed")) != (compute_message_digest(content), signatures):
             file.write(content, {"run": self.run, "round": request.round, "kind": request.kind, "signed": signatures})
-        return self._collect(request, digest)
+        return self._collect(request, compute_message_digest(content), signatures)
 
-    def _collect(self, request: Request, digest: str) -> list[Answer]:
+    def _collect(self, request: Request, digest: str, signatures: Mapping[str, str]) -> list[Answer]:
         answers: dict[str, Answer] = {}
         n_rejected, end = dict.fromkeys(self.sites, 0), time.monotonic() + self.patience
         while True:
             for site in self.sites:
                 if site in answers:
                     continue
-                file = MessageFile(self.exchange / "answers" / self.run / site, request.round)
+                file = MessageFile(SharedFolder(self.exchange, f"answers/{self.run}/{site}"), request.round)
                 try:
-                    answer = self._read_answer(file, site, request, digest)
+                    answer = self._read_answer(file, site, request, (digest, signatures[site]))
                 except ExchangeError as error:
                     n_rejected[site] += 1
                     self.on_problem(str(error))
@@ -200,26 +200,27 @@ class FolderTransport:
             if time.monotonic() > end:
                 raise WaitingError(
                     f"no answer of {join_names(missing)} to round {request.round} after {self.patience:g} seconds: "
-                    f"start it and run the same command again, or leave it out (--leave-out {missing[0]})."
+                    f"start it and run the same command again, or leave it out (--leave-out {','.join(missing)})."
                 )
             time.sleep(self.poll)
 
-    def _read_answer(self, file: MessageFile, site: str, request: Request, digest: str) -> Answer | None:
-        """Return the answer of a site; None if there is none to this request yet."""
+    def _read_answer(self, file: MessageFile, site: str, request: Request, answered: tuple[str, str]) -> Answer | None:
+        """Return the answer of a site; None if there is none yet to the request of this digest and signature."""
         header = file.read_header()
-        if header is None or header.get("request") != digest:
+        if header is None or (header.get("request"), header.get("request_signed")) != answered:
             return None
         name = f"the answer of {site} in round {request.round}"
         content = file.read_content(header)
-        if not is_signed(content, str(header.get("signed", "")), self.keys.get(site)):
-            raise ExchangeError(f"{name} does not have the signature of this site: it is forged.")
+        if not is_signed(content, header.get("signed"), self.keys.get(site), "answer", self.run, site, request.round):
+            raise ExchangeError(f"{name} does not have the signature of this site and run: it is forged or repeated.")
         answer = Answer.decode(content, name)
         if answer.site != site:
-            raise ExchangeError(f"{name} says that it is from {answer.site[:60]}: it is forged.")
-        if (answer.kind, answer.round, answer.request_digest) != (request.kind, request.round, digest):
+            raise ExchangeError(f"{name} says that it is from {answer.site[:60]!r}: it is forged.")
+        if (answer.round, answer.request_digest) != (request.round, answered[0]):
             raise ExchangeError(f"{name} belongs to round {answer.round}: it is late or repeated.")
         if "refused" in answer.facts:
-            raise RefusedError(f"{site} refuses round {request.round} ({request.kind}): {answer.facts['refused']}")
+            reason = make_printable(answer.facts["refused"])
+            raise RefusedError(f"{site} refuses round {request.round} ({request.kind}): {reason}")
         return answer
 
 
@@ -247,10 +248,14 @@ def wait_for_sites(
     """
     end = time.monotonic() + patience
     while True:
-        present = sorted(path.stem for path in (exchange / "sites").glob("*.json") if _SITE_NAME.fullmatch(path.stem))
-        sites = [site for site in present if site not in left_out]
+        names = SharedFolder(exchange, "sites").list_names()
+        present = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        sites = [site for site in present if _SITE_NAME.fullmatch(site) and site not in left_out]
         if len(sites) > number:
-            raise StudyError(f"{len(sites)} sites take part ({join_names(sites)}), not {number}: correct --sites.")
+            raise StudyError(
+                f"{len(sites)} sites take part ({join_names(sites)}), not {number}: correct --sites, or leave out "
+                "those that do not belong to the study (--leave-out)."
+            )
         if len(sites) == number:
             return sites
         if time.monotonic() > end:
@@ -278,18 +283,36 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def encode_json(values: Mapping[str, Any]) -> bytes:
+    """Return plain values as indented JSON."""
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def encode_state(run: Mapping[str, Any]) -> bytes:
+    """Return what is signed of ``run.json``, besides the run and the site: whether it is over, and how it ended."""
+    return json.dumps([str(run.get(name, "")) for name in ("state", "ending", "model")]).encode()
+
+
+def read_json(folder: SharedFolder, name: str) -> dict[str, Any] | None:
     """Return the object of a small JSON file; None if there is none that can be read."""
     try:
-        if path.stat().st_size > _MAX_HEADER_BYTES:
-            return None
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(folder.read(name, _MAX_HEADER_BYTES) or b"")
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 def read_run(exchange: Path) -> dict[str, Any] | None:
     """Return what ``run.json`` says; None if no run has begun."""
-    run = _read_json(exchange / "run.json")
+    run = read_json(SharedFolder(exchange), RUN_FILE)
     return run if run is not None and re.fullmatch(r"[0-9a-f]{12}", str(run.get("run", ""))) else None
+
+
+def get_signature(signed: object, site: str) -> str:
+    """Return the signature for a site of what a JSON file calls signed; empty if there is none."""
+    return str(signed.get(site, "")) if isinstance(signed, dict) else ""
+
+
+def make_printable(text: object) -> str:
+    """Return the words of others for the screen: one line, no control characters, not long."""
+    return "".join(char if char.isprintable() else " " for char in str(text)[:500])

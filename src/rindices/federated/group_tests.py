@@ -9,6 +9,7 @@ Shape letters: R regions, D directions, B blocks.
 """
 
 from collections.abc import Iterator
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +30,11 @@ from rindices.selection.dimensions import (
     compute_excess,
 )
 from rindices.selection.group_difference import GroupTest, compute_min_p, smallest_detectable_effect
+from rindices.selection.relabel import MAX_PERMUTATIONS, is_undecided
 from rindices.study.group_tests import GroupTests
 
 N_EXCHANGES = 199
-"""Exchanges of labels at most."""
+"""Exchanges of labels, unless p is near the level (`rindices.selection.relabel.is_undecided`)."""
 _N_BLOCKS = 5  # of the smaller group
 _N_LEADING = 50  # directions in which means and variances are compared
 _SHRINKAGE = 0.5  # of the metric towards the identity
@@ -131,8 +133,8 @@ class BlockSums(NamedTuple):
 def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
     """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
     blocks = _ask_for_blocks(rounds, sums, plan)
-    labels = list(_exchange_labels(blocks.is_patient, N_EXCHANGES, np.random.default_rng([plan.seed, 12])))
-    difference = _test_difference(blocks, labels)
+    labels = list(_exchange_labels(blocks.is_patient, MAX_PERMUTATIONS, np.random.default_rng([plan.seed, 12])))
+    difference, labels = _test_difference(blocks, labels), labels[:N_EXCHANGES]
     max_patterns = MAX_PATTERNS if difference.p <= SIGNIFICANCE_LEVEL else 0
     return GroupTests(
         difference,
@@ -170,12 +172,13 @@ def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Blo
 def _exchange_labels(is_patient: BoolArray, number: int, rng: np.random.Generator) -> Iterator[BoolArray]:
     """Yield different labels of blocks (B,), none of them the observed ones."""
     seen = {is_patient.tobytes()}
-    for _ in range(20 * number):
+    n_different = min(number, comb(len(is_patient), int(is_patient.sum())) - 1)
+    for _ in range(20 * n_different):
         labels = rng.permutation(is_patient)
         if labels.tobytes() not in seen:
             seen.add(labels.tobytes())
             yield labels
-        if len(seen) > number:
+        if len(seen) > n_different:
             return
 
 
@@ -184,7 +187,9 @@ def _test_difference(blocks: BlockSums, labels: list[BoolArray]) -> GroupTest:
     rows = [blocks.compute_statistics(blocks.is_patient)]
     for each in labels:
         rows.append(blocks.compute_statistics(each))
-        if len(rows) == _N_EARLY and compute_min_p(np.array(rows)) > _CLEARLY_NOT:
+        is_checked = len(rows) == _N_EARLY or (len(rows) > N_EXCHANGES and (len(rows) - 1) % 100 in (0, 99))
+        p = compute_min_p(np.array(rows)) if is_checked else SIGNIFICANCE_LEVEL
+        if p > _CLEARLY_NOT if len(rows) == _N_EARLY else not is_undecided(p, len(rows) - 1):
             break
     table = np.array(rows)
     p_values = (table >= table[0]).mean(axis=0)

@@ -1,6 +1,6 @@
 """What leaves a site in each kind of round: the only place that says which arrays an answer has.
 
-A site computes exactly these arrays, the centre refuses any other, and `format_kinds_table` prints them for people.
+A site computes exactly these arrays, the centre refuses any other, and ``docs/federated.md`` lists them.
 
 Shape letters: R regions, P columns of the design, M patterns, K steps of a curve, T tasks of a round (a member or a
 half, with a number of patterns), H values of c, B blocks, D directions, S starts, Q cosines. A symmetric matrix of size
@@ -14,7 +14,7 @@ from typing import Any
 from rindices.federated.exceptions import ExchangeError
 from rindices.federated.messages import Request, count_packed
 from rindices.federated.subsets import GROUPS
-from rindices.learners.severity_points import N_STEPS
+from rindices.learners.severity_posterior import N_STEPS
 
 Shapes = dict[str, tuple[int, ...]]
 N_COSINES, N_DISTANCE_COSINES = 24, 60
@@ -67,15 +67,23 @@ def list_groups_of_tasks(tasks: Sequence[Sequence[Any]]) -> dict[str, list[int]]
     return groups
 
 
+def list_counted_sets(request: Request) -> list[str]:
+    """Return the names of the sets of people that an answer counts, in order."""
+    settings = request.settings
+    if request.kind == MOMENTS:
+        return [f"{name}/{group}" for name, group in settings["sets"]]
+    if request.kind == BLOCKS:
+        return [f"block-{block}/{group}" for group in GROUPS for block in range(int(settings["n_blocks"][group]))]
+    if request.kind in (ROTATION, CURVES):
+        groups = list_groups_of_tasks(settings["tasks"]).values()
+        tasks = [settings["tasks"][position] for positions in groups for position in positions]
+        return list(dict.fromkeys(f"{name}/patients" for task in tasks for name in task[:2] if name))
+    return ["patients"] if request.kind == AGREEMENT else list(GROUPS)
+
+
 def make_key(n_patterns: int, shape: str = "") -> str:
     """Return the key of the arrays of tasks with a number of patterns and a shape."""
     return f"{shape}{n_patterns}"
-
-
-def format_kinds_table() -> str:
-    """Return the table of all kinds as markdown."""
-    rows = [f"| `{name}` | {kind.purpose} | {kind.leaves} | {kind.people} |" for name, kind in KINDS.items()]
-    return "\n".join(["| round | for | what leaves a site | over whom |", "|---|---|---|---|", *rows])
 
 
 def _get_array_length(request: Request, name: str, axis: int = 0) -> int:

@@ -116,14 +116,23 @@ def compute_message_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def sign_message(content: bytes, key: bytes | None) -> str:
-    """Return the HMAC-SHA-256 of a message under a key; empty without one."""
-    return "" if key is None else hmac.new(key, content, hashlib.sha256).hexdigest()
+def sign_message(content: bytes, key: bytes | None, *belongs_to: str | int) -> str:
+    """Return the HMAC-SHA-256 of a message under a key; empty without one.
+
+    Parameters
+    ----------
+    content : bytes
+    key : bytes, optional
+    *belongs_to : str or int
+        What the message is, its run, its site and its round: nowhere else is the signature valid.
+    """
+    return "" if key is None else hmac.new(key, json.dumps(belongs_to).encode() + content, hashlib.sha256).hexdigest()
 
 
-def is_signed(content: bytes, signature: str, key: bytes | None) -> bool:
-    """Return whether a signature fits a message; without a key all do."""
-    return key is None or hmac.compare_digest(sign_message(content, key), signature)
+def is_signed(content: bytes, signature: object, key: bytes | None, *belongs_to: str | int) -> bool:
+    """Return whether a signature fits a message and what it belongs to; without a key all do."""
+    signed = sign_message(content, key, *belongs_to)
+    return key is None or hmac.compare_digest(signed.encode(), str(signature).encode("utf-8", "surrogatepass"))
 
 
 def pack_symmetric(matrices: FloatArray) -> FloatArray:

@@ -28,11 +28,11 @@ from rindices.federated.flare_files import STUDY_FILE, TASK, read_site_study
 from rindices.federated.folder import MessageFile
 from rindices.federated.messages import Answer, Request, compute_message_digest
 from rindices.federated.run import run_federated_study
+from rindices.federated.shared_folder import SharedFolder
 from rindices.federated.site import Site
 from rindices.federated.site_service import append_to_log
 from rindices.study.config import make_study
-from rindices.study.preflight import keep_training_scans
-from rindices.tables.validation.validate import validate_table
+from rindices.study.preflight import resolve_study
 
 _MESSAGE = "message"
 
@@ -86,7 +86,7 @@ class FlareTransport:
 
     def _read_answer(self, client: str, number: int, digest: str) -> Answer | None:
         """Return the answer of a client that was kept; None if there is none to this request."""
-        file = MessageFile(self._answers / client, number)
+        file = MessageFile(SharedFolder(self._answers, client), number)
         header = file.read_header()
         if header is None or header.get("request") != digest:
             return None
@@ -101,7 +101,7 @@ class FlareTransport:
             raise ExchangeError(f"the answer of {client} says that it is from {answer.site[:60]}: it is forged.")
         if "refused" in answer.facts:
             raise RefusedError(f"{client} refuses round {request.round}: {answer.facts['refused']}")
-        MessageFile(self._answers / client, request.round).write(content, {"request": digest})
+        MessageFile(SharedFolder(self._answers, client), request.round).write(content, {"request": digest})
         return answer
 
 
@@ -187,8 +187,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
 def _read_site(name: str, path: Path) -> Site:
     """Return the site of a study file; the ledger lies beside it."""
     study, fewest = read_site_study(path)
-    result = validate_table(study.data.request(path.parent))
-    cohort, _ = keep_training_scans(result.cohort_or_raise(), result.problems)
+    cohort = resolve_study(study, path.parent)[0].cohort_or_raise()
     return Site(name, cohort, fewest, path.parent / f"{path.stem}-ledger.json")
 
 

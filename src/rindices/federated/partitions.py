@@ -28,9 +28,9 @@ from rindices.federated.preparation import Preparation
 from rindices.federated.site import BATCH, Site
 from rindices.study.engines.base import count_processes
 from rindices.study.engines.dask import connect_client, require_packages
+from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.io.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
-from rindices.tables.validation.validate import TableRequest
+from rindices.tables.validate import TableRequest
 
 
 class Part(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rindices.atomic import write_json
-from rindices.errors import StudyError
+from rindices.errors import RindicesError, StudyError, join_names
+from rindices.federated.exceptions import COMPUTE_ERRORS, ExchangeError
 from rindices.federated.fit import FederatedFit
 from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, RoundRecord, Rounds, Transport
@@ -89,7 +90,7 @@ def run_federated_study(
     seed : int
     adjust : {'log', 'linear', 'none'}, optional
     with_distances : bool
-        Whether the model gets distances of the training people, for novelty.
+        Whether the model gets distances of the training people, for `unusual`.
     out : Path, optional
         Folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``, ``effects.tsv``, ``federation.json``.
     on_stage, on_round : callable, optional
@@ -110,6 +111,14 @@ def run_federated_study(
         selection = fitted.selection
     except NoPatternError as error:
         fitted, ending, selection = None, str(error), error.selection
+    except RindicesError:
+        raise
+    except COMPUTE_ERRORS as error:
+        last = f"round {len(rounds.records)} ({rounds.records[-1].kind})" if rounds.records else "the first round"
+        raise ExchangeError(
+            f"nothing can be computed from the sums of {join_names(rounds.sites)} after {last}: {error}. One of them "
+            "sends wrong sums: leave out one after the other (--leave-out)."
+        ) from error
     assert selection is not None
     received, sent = rounds.bytes_per_site
     result = FederatedResult(
@@ -136,7 +145,7 @@ def fit_federated(
     seed: int = 0,
     fewest: int = FEWEST_PEOPLE,
     distances: bool = True,
-    harmonise: bool = False,
+    harmonise: bool | None = None,
 ) -> FittedModel:
     """Learn R-indices from sites that give sums over their people, all in this process.
 
@@ -157,9 +166,10 @@ def fit_federated(
     fewest : int
         Fewest people of a sum.
     distances : bool
-        Whether the model gets distances of the training people, for novelty.
-    harmonise : bool
-        Whether effects of sites are estimated from their controls (ComBat) and removed.
+        Whether the model gets distances of the training people, for `unusual`.
+    harmonise : bool, optional
+        Whether effects of sites are estimated from their controls (ComBat) and removed. Left out, they are if there is
+        more than one site, as `fit` does it.
 
     Returns
     -------
@@ -174,6 +184,7 @@ def fit_federated(
     transport = InMemoryTransport([Site(name, named[name], fewest) for name in sorted(named)])
     values = {"patterns": None if patterns is None else np.atleast_1d(patterns).tolist(), "members": members}
     study = make_study({"data": {"volumes": "memory"}, "model": values}, "fit_federated")
+    harmonise = len(named) > 1 if harmonise is None else harmonise
     result = run_federated_study(
         *(transport, study.model, seed), adjust=adjust, with_distances=distances, harmonise=harmonise
     )

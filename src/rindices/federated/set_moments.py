@@ -14,7 +14,7 @@ from rindices.federated.messages import unpack_symmetric
 from rindices.federated.preparation import Preparation
 from rindices.federated.rounds import Rounds
 from rindices.federated.subsets import GROUPS, SubsetPlan, name_half, name_held_out, name_member
-from rindices.learners.contrastive.sparse_patterns import PeopleMoments
+from rindices.learners.contrastive.rotation import PeopleMoments
 from rindices.learners.normal_variation import shrink_scatter
 
 _RIDGE = 1e-9  # share of the mean variance, as for pooled people

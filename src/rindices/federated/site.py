@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import format_count
+from rindices.errors import RindicesError, format_count
 from rindices.federated import kinds, site_sums
-from rindices.federated.exceptions import ExchangeError, RefusedError
+from rindices.federated.exceptions import COMPUTE_ERRORS, ExchangeError, RefusedError
 from rindices.federated.messages import Answer, Request, compute_message_digest, pack_symmetric, unpack_symmetric
 from rindices.federated.preparation import Preparation, check_arrays
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
@@ -82,14 +82,16 @@ class Site:
         ExchangeError
             If the request is not as it should be.
         """
-        shapes = kinds.get_kind(request.kind).get_shapes(request)
+        kind = kinds.get_kind(request.kind)
         if request.round > MAX_ROUNDS:
             raise RefusedError(f"round {request.round} is refused: a site answers at most {MAX_ROUNDS} rounds.")
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
-            sums = self._answers[request.kind](request)
-        except (KeyError, ValueError, IndexError, TypeError, np.linalg.LinAlgError) as error:
+            shapes, sums = kind.get_shapes(request), self._answers[request.kind](request)
+        except RindicesError:
+            raise
+        except COMPUTE_ERRORS as error:
             raise ExchangeError(f"the request {request.kind} cannot be computed ({error}).") from error
         check_arrays(sums.arrays, shapes, f"the answer of {self.name}")
         self._guard.save()

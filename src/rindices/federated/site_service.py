@@ -2,16 +2,35 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from rindices.atomic import write_json
 from rindices.errors import RindicesError
 from rindices.federated.exceptions import ExchangeError
-from rindices.federated.folder import DONE, POLL_SECONDS, MessageFile, check_site_name, read_run
+from rindices.federated.folder import (
+    DONE,
+    MODEL_FILE,
+    POLL_SECONDS,
+    MessageFile,
+    check_site_name,
+    encode_json,
+    encode_state,
+    get_signature,
+    make_printable,
+    read_run,
+)
 from rindices.federated.kinds import KINDS
-from rindices.federated.messages import Answer, Request, compute_message_digest, is_signed, sign_message
+from rindices.federated.messages import (
+    MAX_MESSAGE_BYTES,
+    Answer,
+    Request,
+    compute_message_digest,
+    is_signed,
+    sign_message,
+)
+from rindices.federated.shared_folder import SharedFolder
 from rindices.federated.site import Site
 
 LOG_COLUMNS = ("time", "run", "round", "kind", "what left", "people", "sums", "numbers", "bytes", "digest")
@@ -28,7 +47,8 @@ class SiteService:
     folder : Path
         Folder at the site, which nobody else sees: the log, and the ledger of the sets of people.
     key : bytes, optional
-        Shared with the centre. With a key, requests without its signature are refused.
+        Shared with the centre. With a key, requests without its signature are refused, and only the end of a run that
+        is signed ends the service.
     poll : float
         Seconds between two looks.
     on_answer : callable
@@ -41,11 +61,14 @@ class SiteService:
     key: bytes | None = None
     poll: float = POLL_SECONDS
     on_answer: Callable[[str], None] = lambda text: None
+    _run: str = field(default="", init=False)
+    """The run that was answered last; the end of another one is none."""
+    _noted: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         check_site_name(self.site.name)
 
-    def serve(self, patience: float | None = None) -> bool:
+    def serve(self, patience: float | None = None) -> dict[str, Any] | None:
         """Answer until the run is over.
 
         Parameters
@@ -55,23 +78,57 @@ class SiteService:
 
         Returns
         -------
-        bool
-            Whether the run is over.
+        dict or None
+            What the centre says of the run when it is over (``ending``, and ``model``, the digest); else None.
+
+        Raises
+        ------
+        ExchangeError
+            If the model is not that of the centre.
         """
-        (self.exchange / "sites").mkdir(parents=True, exist_ok=True)
-        write_json(self.exchange / "sites" / f"{self.site.name}.json", {"site": self.site.name})
+        name = self.site.name
+        SharedFolder(self.exchange, "sites").write(f"{name}.json", encode_json({"site": name}))
         end = None if patience is None else time.monotonic() + patience
         while True:
-            n_answered = self.answer_requests()
-            run = read_run(self.exchange)
-            if run is not None and run.get("state") == DONE and not n_answered:
-                return True
+            n_answered, run = 0, None
+            try:
+                n_answered = self.answer_requests()
+                run = self._read_end()
+            except ExchangeError as error:
+                self._note(str(error))
+            if run is not None and not n_answered:
+                self._check_model(run)
+                return run
             if n_answered and patience is not None:
                 end = time.monotonic() + patience
             elif end is not None and time.monotonic() >= end:
-                return False
+                return None
             if not n_answered:
                 time.sleep(self.poll)
+
+    def _read_end(self) -> dict[str, Any] | None:
+        """Return what the centre says of a run that is over; None if it is not."""
+        run = read_run(self.exchange)
+        if run is None or run.get("state") != DONE:
+            return None
+        name, site = str(run["run"]), self.site.name
+        signature = get_signature(run.get("signed"), site)
+        if not is_signed(encode_state(run), signature, self.key, "state", name, site, 0):
+            self._note(f"the end of the run {name} does not have the signature of the centre: it is forged.")
+            return None
+        return run if self._run in ("", name) else None
+
+    def _check_model(self, run: dict[str, Any]) -> None:
+        digest = run.get("model")
+        content = SharedFolder(self.exchange).read(MODEL_FILE, MAX_MESSAGE_BYTES) if digest else None
+        if digest and (content is None or compute_message_digest(content) != digest):
+            raise ExchangeError(f"{MODEL_FILE} is not the model of this run: ask the centre for it by another way.")
+
+    def _note(self, text: str) -> None:
+        """Say once what is wrong with the folder."""
+        if text != self._noted:
+            self._noted = text
+            self.on_answer(text)
 
     def answer_requests(self) -> int:
         """Answer all requests of the current run that have no answer yet, and return their number."""
@@ -80,37 +137,48 @@ class SiteService:
             return 0
         name, number, n_answered = str(run["run"]), 1, 0
         while True:
-            request_file = MessageFile(self.exchange / "requests" / name, number)
+            request_file = MessageFile(SharedFolder(self.exchange, f"requests/{name}"), number)
             header = request_file.read_header()
             if header is None:
                 return n_answered
-            answer_file = MessageFile(self.exchange / "answers" / name / self.site.name, number)
-            answered = answer_file.read_header()
-            if answered is None or answered.get("request") != header.get("digest"):
-                self._answer(name, request_file, answer_file)
+            signature = get_signature(header.get("signed"), self.site.name)
+            answered = {"request": str(header.get("digest", "")), "request_signed": signature}
+            answer_file = MessageFile(SharedFolder(self.exchange, f"answers/{name}/{self.site.name}"), number)
+            answer_header = answer_file.read_header() or {}
+            if any(answer_header.get(key) != value for key, value in answered.items()):
+                self._answer(name, request_file, header, answer_file, answered)
                 n_answered += 1
             number += 1
 
-    def _answer(self, run: str, request_file: MessageFile, answer_file: MessageFile) -> None:
-        header = request_file.read_header() or {}
-        digest = str(header.get("digest", ""))
+    def _answer(
+        self,
+        run: str,
+        request_file: MessageFile,
+        header: dict[str, Any],
+        answer_file: MessageFile,
+        answered: dict[str, str],
+    ) -> None:
+        name, number = self.site.name, request_file.number
         try:
             content = request_file.read_content(header)
-            signatures = header.get("signed")
-            signature = signatures.get(self.site.name, "") if isinstance(signatures, dict) else ""
-            if not is_signed(content, str(signature), self.key):
-                raise ExchangeError("the request does not have the signature of the centre: it is forged.")
+            if not is_signed(content, answered["request_signed"], self.key, "request", run, name, number):
+                raise ExchangeError(
+                    "the request does not have the signature of the centre for this run, site and round: it is forged "
+                    "or repeated, or the centre runs without --keys."
+                )
             request = Request.decode(content)
-            if request.round != request_file.number:
+            if request.round != number:
                 raise ExchangeError(f"the request says that it is round {request.round}: it is repeated or forged.")
+            self._run = run
             answer = self.site.answer(request)
         except RindicesError as error:
-            number, kind = request_file.number, str(header.get("kind", ""))
-            answer = Answer(self.site.name, kind, number, digest, {}, {}, {"refused": str(error)})
+            kind = make_printable(header.get("kind", ""))[:40]
+            answer = Answer(name, kind, number, answered["request"], {}, {}, {"refused": str(error)})
         sent = answer.encode()
         leaves = append_to_log(self.folder / "log.tsv", run, answer)
         self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
-        answer_file.write(sent, {"request": digest, "site": self.site.name, "signed": sign_message(sent, self.key)})
+        signature = sign_message(sent, self.key, "answer", run, name, number)
+        answer_file.write(sent, {**answered, "site": name, "signed": signature})
 
 
 def append_to_log(path: Path, run: str, answer: Answer) -> str:

@@ -9,9 +9,13 @@ import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 from rindices.federated.messages import pack_symmetric, unpack_symmetric
-from rindices.learners.log_transform import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
-from rindices.learners.severity_points import compute_log_copula, make_normal_points
-from rindices.learners.severity_posterior import PosteriorSummary, SeverityPosterior
+from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
+from rindices.learners.severity_posterior import (
+    PosteriorSummary,
+    SeverityPosterior,
+    compute_log_copula,
+    make_normal_points,
+)
 
 _CHUNK = 2_000  # people whose posteriors are in memory at once
 

@@ -25,28 +25,25 @@ from rindices.learners.contrastive.estimator import (
     N_EM_STEPS,
     N_RANDOM_STARTS,
     N_REFINEMENTS,
+    LinearStart,
     order_by_strength,
     solve_contrastive_space,
 )
-from rindices.learners.contrastive.linear_start import LinearStart
 from rindices.learners.contrastive.rotation import (
     EVEN_MOMENT_WEIGHT,
     ODD_MOMENT_WEIGHT,
     LikelihoodWeights,
+    PeopleMoments,
     compute_dependence_loss,
+    compute_severity_weights,
     compute_sparsity_loss,
     draw_rotation_starts,
-)
-from rindices.learners.contrastive.severity_prior import fit_prior_to_moments
-from rindices.learners.contrastive.sparse_patterns import (
-    PeopleMoments,
-    compute_severity_weights,
     estimate_severity_moments,
+    fit_prior_to_moments,
     refine_patterns,
 )
-from rindices.learners.subsampling import Subsample
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.members import make_trajectory_start
-from rindices.learners.trajectory.model import TrajectoryModel
 
 MAX_STEPS = (16, 8, 8)
 """Largest number of rounds of the first rotation and of the two after refinements."""
@@ -200,8 +197,7 @@ class StartTask:
     def make_model(self) -> TrajectoryModel:
         """Return the linear model as curves."""
         prior = fit_prior_to_moments(*estimate_severity_moments(self.patients, self.patterns, self.noise))
-        nobody = Subsample(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
-        return make_trajectory_start(LinearStart(nobody, self.patterns, self.noise, prior, self.noise))
+        return make_trajectory_start(LinearStart(self.patterns, self.noise, prior))
 
 
 def fit_starts(

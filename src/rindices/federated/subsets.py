@@ -23,7 +23,7 @@ import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.exceptions import ExchangeError
-from rindices.learners.subsampling import SUBSAMPLE_SHARE
+from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 
 GROUPS = ("controls", "patients")
 SAMPLE = "sample"

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from rindices._typing import BoolArray, FloatArray, IntArray
@@ -76,6 +77,38 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         regions = validate_data(self, X, dtype=np.float64, reset=False)
         return self._infer(self._prepare(regions))
+
+    @property
+    def has_likelihood(self) -> bool:
+        """Whether there is a `score`: the learner has a likelihood of new people."""
+        return type(self)._compute_log_likelihood is not Learner._compute_log_likelihood
+
+    @available_if(lambda learner: learner.has_likelihood)  # type: ignore[untyped-decorator]
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the mean log-likelihood of the patients, for learners that have one.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, R)
+            Regional volumes of people who were no part of ``fit``.
+        y : array-like of shape (N,)
+            0 for a control, 1 for a patient; controls are not used.
+
+        Returns
+        -------
+        float
+            Of the patients' regions after preparation, up to a constant; a higher score is better.
+        """
+        check_is_fitted(self)
+        regions, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
+        patients = regions[np.asarray(labels) == 1]
+        if not len(patients):
+            raise InputError("y has no patient (1); a score is the mean over patients.")
+        return float(np.mean(self._compute_log_likelihood(self._prepare(patients))))
+
+    def _compute_log_likelihood(self, prepared: FloatArray) -> FloatArray:
+        """Return the log-likelihood (N,) of prepared patients (N, R)."""
+        raise NotImplementedError
 
     @abstractmethod
     def _prepare(self, regions: FloatArray) -> FloatArray:

@@ -2,19 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import FloatArray
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, ContrastiveICA
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead
 from rindices.learners.mean_difference import MeanDifference
-from rindices.learners.outcome import TrainingOutcome
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
+from rindices.learners.prepared_people import PreparedPeople, Subsample, split_into_halves
 from rindices.selection.agreement import agreement
+
+
+class TrainingOutcome(StrEnum):
+    """Why a member stopped."""
+
+    CONVERGED = "converged"
+    STEP_LIMIT = "step limit"
+    DIVERGED = "diverged"
+
 
 SplitHalfAgreement = tuple[float, float, float]
 SHAPES = ("straight", "curved", "interacting")
@@ -128,21 +136,22 @@ LinearLearner = type[ContrastiveICA] | type[MeanDifference]
 
 
 def fit_linear_members(
-    people: PreparedPeople,
+    people: Sequence[PreparedPeople],
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
     evidence: bool = True,
     learner: LinearLearner = ContrastiveICA,
 ) -> list[Member]:
-    """Fit members of a linear learner, each on its own random four fifths of controls and of patients.
+    """Fit members of a linear learner, each on its own four fifths of controls and of patients.
 
     The mean of such members is no worse than one fit on all people, and better where people are few. But members that
     share people agree even on noise. So each member also has evidence: the agreement of two fits on disjoint halves.
 
     Parameters
     ----------
-    people : PreparedPeople
+    people : sequence of PreparedPeople
+        Of each member.
     n_patterns : int
     numbers : sequence of int
         Numbers of the members.
@@ -157,11 +166,11 @@ def fit_linear_members(
     list of Member
     """
     members = []
-    for number in numbers:
+    for number, each in zip(numbers, people, strict=True):
         rng = np.random.default_rng([seed, number])
-        fitted = _fit_subsample(people, draw_subsample(people.y, SUBSAMPLE_SHARE, rng), learner, n_patterns, rng)
+        fitted = _fit_subsample(each, each.subsample, learner, n_patterns, rng)
         curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
-        halves = _fit_split_halves(people, learner, n_patterns, rng) if evidence else None
+        halves = _fit_split_halves(each, learner, n_patterns, rng) if evidence else None
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, fitted.head_, curves, halves))
     return members
 
@@ -169,8 +178,8 @@ def fit_linear_members(
 def _fit_subsample(
     people: PreparedPeople, subsample: Subsample, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
 ) -> ContrastiveICA | MeanDifference:
-    """Fit a learner on a subsample."""
-    seen = people.take(subsample.seen)
+    """Fit a learner on a subsample, in which missing cells are filled."""
+    seen = people.take(subsample.seen).complete()
     seed = int(rng.integers(2**31 - 1))
     try:
         if issubclass(learner, MeanDifference):
@@ -186,8 +195,9 @@ def _fit_split_halves(
     people: PreparedPeople, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
 ) -> SplitHalfAgreement:
     """Return the agreement of fits on two disjoint halves, on all patients."""
+    patients = people.complete().X[people.y == 1]
     first, second = (
-        _fit_subsample(people, half, learner, n_patterns, rng).head_.infer(people.X[people.y == 1])
+        _fit_subsample(people, half, learner, n_patterns, rng).head_.infer(patients)
         for half in split_into_halves(people.y, rng)
     )
     return compute_split_half_agreement(first, second)
@@ -200,7 +210,7 @@ def compute_split_half_agreement(first: FloatArray, second: FloatArray) -> Split
 
 
 def rescale_consensus(
-    heads: Sequence[MemberHead], orders: Sequence[IntArray], patients: FloatArray
+    heads: Sequence[MemberHead], orders: Sequence[Sequence[int]], patients: FloatArray
 ) -> tuple[tuple[MemberHead, ...], FloatArray]:
     """Rescale members so that their mean is 1 at the patients' 98th percentile.
 
@@ -212,8 +222,8 @@ def rescale_consensus(
     heads : sequence of MemberHead
     orders : sequence of (M,)
         Column of each member that is pattern k of the consensus.
-    patients : (N, R)
-        Prepared patients.
+    patients : (N, M)
+        R-indices of patients before.
 
     Returns
     -------
@@ -222,16 +232,14 @@ def rescale_consensus(
     unit : (M,)
         98th percentile of each pattern before.
     """
-    width = len(orders[0])
     linear = [head for head in heads if isinstance(head, ContrastiveHead)]
     if len(linear) < len(heads):
-        return tuple(heads), np.ones(width)
-    joint = np.mean([head.infer(patients)[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
-    unit = np.quantile(joint, UNIT_SEVERITY_QUANTILE, axis=0)
+        return tuple(heads), np.ones(patients.shape[1])
+    unit = np.nanquantile(patients, UNIT_SEVERITY_QUANTILE, axis=0)
     unit = np.where(unit > 1e-6, unit, 1.0)
     scaled = []
     for head, order in zip(linear, orders, strict=True):
-        column_units = np.empty(width)
-        column_units[order] = unit  # column order[k] of the member is pattern k of the consensus
+        column_units = np.empty(len(unit))
+        column_units[list(order)] = unit  # column order[k] of the member is pattern k of the consensus
         scaled.append(replace(head, weights=head.weights / column_units))
     return tuple(scaled), unit

@@ -14,20 +14,85 @@ import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 from rindices.blocks import shifted_matmul
-from rindices.learners.log_transform import (
-    IDENTITY_THRESHOLD,
-    apply_log_transform,
-    invert_log_transform,
-    log_with_tangent,
-)
 from rindices.learners.missing_cells import find_complete_rows, iterate_missing_regions
-from rindices.learners.severity_points import N_STEPS, compute_growth, compute_log_copula, compute_step_basis
-from rindices.learners.severity_posterior import SeverityPosterior, compute_group_means
+from rindices.learners.severity_posterior import (
+    N_STEPS,
+    SeverityPosterior,
+    compute_group_means,
+    compute_growth,
+    compute_log_copula,
+    compute_step_basis,
+)
 from rindices.preprocess.standardise import CONTROL_SD
+
+LOG_FLOOR = 0.1
+"""Relative size of a region below which its tangent replaces the logarithm."""
+IDENTITY_THRESHOLD = 1e-6
+"""Values of c below this one count as 0."""
+_MAX_SHARE = 0.3  # upper limit of c; the coefficient of variation of single brain regions is 0.05 to 0.25
+_EPSILON = 1e-12
+
+
+def apply_log_transform(z: FloatArray, share: float) -> FloatArray:
+    """Return log(1 + c z) / c, with its tangent where 1 + c z < 0.1, or z itself for c = 0; ``share`` is c."""
+    return z if share < IDENTITY_THRESHOLD else log_with_tangent(1.0 + share * z) / share
+
+
+def log_with_tangent(relative_size: FloatArray) -> FloatArray:
+    """Return the logarithm, with its tangent below 0.1. Works in place where all values are above 0.1."""
+    if relative_size.min(initial=LOG_FLOOR) >= LOG_FLOOR:
+        return np.log(relative_size, out=relative_size)
+    clipped = np.maximum(relative_size, LOG_FLOOR)
+    return np.asarray(np.log(clipped) + (relative_size - clipped) / LOG_FLOOR)
+
+
+def invert_log_transform(t: FloatArray, share: float) -> FloatArray:
+    """Invert `apply_log_transform`."""
+    if share < IDENTITY_THRESHOLD:
+        return t
+    clipped = np.maximum(share * t, np.log(LOG_FLOOR))
+    relative_size = np.exp(clipped) + (share * t - clipped) * LOG_FLOOR
+    return np.asarray((relative_size - 1.0) / share)
+
+
+def _compute_group_loss(z: FloatArray, share: float) -> float:
+    """Return the negative profile log-likelihood of a group (N, R) whose regions are Gaussian after the transform."""
+    if share < IDENTITY_THRESHOLD:
+        return 0.5 * len(z) * float(np.log(z.var(axis=0) + _EPSILON).sum())
+    relative_size = 1.0 + share * z
+    clipped = np.maximum(relative_size, LOG_FLOOR)
+    logs = np.log(clipped)
+    shifts = logs if (relative_size >= LOG_FLOOR).all() else logs + (relative_size - clipped) / LOG_FLOOR
+    variances = shifts.var(axis=0) / share**2
+    return 0.5 * len(z) * float(np.log(variances + _EPSILON).sum()) + float(logs.sum())
+
+
+def fit_log_transform(groups: Sequence[FloatArray]) -> float:
+    """Choose c by the composite Box-Cox likelihood: regions closest to Gaussian within each group.
+
+    Parameters
+    ----------
+    groups : sequence of (N, R)
+        Controls and patients, in control units.
+
+    Returns
+    -------
+    float
+        c, or 0 if the identity is at least as likely.
+    """
+    from scipy.optimize import minimize_scalar  # imported here because applying a model needs numpy alone
+
+    def compute_loss(share: float) -> float:
+        return sum(_compute_group_loss(z, share) for z in groups)
+
+    result = minimize_scalar(compute_loss, bounds=(0.0, _MAX_SHARE), method="bounded", options={"xatol": 2e-3})
+    return float(result.x) if result.fun < compute_loss(0.0) else 0.0
+
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
 """Severities at which a member's patterns are recorded."""
 _N_EXPECTED = 128  # simulated patients of whom the mean posterior variance is computed
+_IDENTITY_TOLERANCE = 1e-6  # relative to the largest weight
 _MIN_EIGENVALUE = 1e-9  # relative to the largest; smaller ones are rounding errors
 LEAKY_RELU_SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
@@ -75,7 +140,7 @@ class ShiftHead(Head):
     control_mean, control_scale : (R,)
         Mean and standard deviation of the controls.
     share : ()
-        c of the log transform (`rindices.learners.log_transform`).
+        c of the log transform (`rindices.learners.inference`).
     shift_mean, shift_scale : (R,)
         Mean and standard deviation of the controls after the log transform.
     weights : (R, K)
@@ -183,6 +248,13 @@ class TrajectoryHead(ShiftHead):
     steps: FloatArray
     correlation: FloatArray
     precision: FloatArray
+
+    def find_fault(self) -> str:
+        """Return which arrays of a head from a file contradict each other; empty if none do."""
+        weights = self.precision @ self.steps.reshape(self.weights.shape[1], -1).T
+        if not np.allclose(self.weights, weights, rtol=0.0, atol=_IDENTITY_TOLERANCE * np.abs(weights).max()):
+            return "weights should be precision times steps"
+        return "" if np.allclose(np.diag(self.correlation), 1.0) else "correlation should be 1 with itself"
 
     @cached_property
     def posterior(self) -> SeverityPosterior:
@@ -375,22 +447,26 @@ HEADS_BY_KIND: dict[str, type[MemberHead]] = {
 }
 
 
-def make_inference_function(heads: Sequence[MemberHead]) -> Callable[[FloatArray], FloatArray]:
-    """Return a function that computes the R-indices of S heads at once, (N, R) -> (N, S * M).
+def make_inference_function(heads: Sequence[MemberHead]) -> Callable[[Sequence[FloatArray]], FloatArray]:
+    """Return a function that computes the R-indices of S heads at once, S times (N, R) -> (N, S * M).
 
-    The members of one study prepare people in the same way, except those of a GAN. Preparation is then done once, and
-    the weights are joined into one matrix.
+    Its argument has the people as the pipeline of each member prepares them, or one element if members share their
+    preparation. If the heads share theirs too, it is done once, and the weights are joined into one matrix.
     """
     shifted = [head for head in heads if isinstance(head, ShiftHead)]
-    if len(shifted) < len(heads) or not all(shifted[0].has_same_preparation(head) for head in shifted):
-        return lambda values: np.concatenate([head.infer(values) for head in heads], axis=1)
-    project = replace(shifted[0], weights=np.concatenate([head.weights for head in shifted], axis=1)).project
+    can_join = len(shifted) == len(heads) and all(shifted[0].has_same_preparation(head) for head in shifted)
     ends = np.cumsum([head.weights.shape[1] for head in shifted])[:-1]
 
-    def infer(values: FloatArray) -> FloatArray:
-        numbers = np.split(project(values), ends, axis=1)
-        return np.concatenate([head.finish(part) for head, part in zip(shifted, numbers, strict=True)], axis=1)
+    def infer(values: Sequence[FloatArray]) -> FloatArray:
+        if len(values) == 1 and can_join:
+            numbers = np.split(joined.project(values[0]), ends, axis=1)
+            parts = [head.finish(part) for head, part in zip(shifted, numbers, strict=True)]
+        else:
+            parts = [head.infer(values[k % len(values)]) for k, head in enumerate(heads)]
+        return np.concatenate(parts, axis=1)
 
+    if can_join:
+        joined = replace(shifted[0], weights=np.concatenate([head.weights for head in shifted], axis=1))
     return infer
 
 

@@ -4,8 +4,8 @@ It is the answer where patients differ from controls, but not from each other mo
 C^-1 d with the mean difference d and the covariance C of both groups, shrunk to the identity. Weak effects need strong
 shrinkage, strong effects little, and choosing one of them by cross-validation is noisy in small samples. So the index
 is the mean over several shrinkages, whose directions are scaled to the same variance. Where regions measure several
-things, such as thickness and volumes, each kind has a prior variance of its own (`measure_weights`): shrinkage is then
-stronger for a kind that differs less.
+things, such as thickness and volumes, each kind has a prior variance of its own: shrinkage is then stronger for a kind
+that differs less.
 
 Shape letters: N people, R regions.
 """
@@ -18,8 +18,44 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import compute_unit_severity, initialise_contrastive_head
-from rindices.learners.measure_weights import compute_measure_weights
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
+
+MIN_WEIGHT = 0.1
+"""Smallest weight of a kind of measures, relative to the largest."""
+_N_ERRORS = 2.0  # standard errors that are subtracted
+
+
+def compute_measure_weights(
+    difference: FloatArray, error: float, correlation: FloatArray, kinds: IntArray
+) -> FloatArray:
+    """Return the weight of each region: that of its kind.
+
+    Parameters
+    ----------
+    difference : (R,)
+        Between the means of the groups, in standard deviations within groups.
+    error : float
+        Standard error of a difference.
+    correlation : (R, R)
+        Within groups; positive definite.
+    kinds : (R,)
+        Code of what each region measures, from 0.
+
+    Returns
+    -------
+    (R,)
+        From `MIN_WEIGHT` to 1. All are 1 if no kind exceeds what chance gives.
+    """
+    excess = np.zeros(int(kinds.max()) + 1)
+    for kind in np.unique(kinds):
+        rows = kinds == kind
+        shift = difference[rows] / error
+        mean_square = float(shift @ np.linalg.solve(correlation[np.ix_(rows, rows)], shift)) / len(shift)
+        excess[kind] = max(mean_square - 1.0 - _N_ERRORS * np.sqrt(2.0 / len(shift)), 0.0)
+    if not excess.any():
+        return np.ones(len(kinds))
+    return np.asarray(np.maximum(excess / excess.max(), MIN_WEIGHT)[kinds])
+
 
 SHRINKAGES = (0.2, 0.5, 0.8, 0.95)
 """Weights of the identity in the correlation matrix."""

@@ -19,7 +19,7 @@ from scipy.stats import rankdata, spearmanr
 
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.contrastive.estimator import compute_contrastive_space, initialise_contrastive_head
-from rindices.learners.log_transform import invert_log_transform
+from rindices.learners.inference import invert_log_transform
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.threads import limit_blas_threads
 
@@ -31,7 +31,7 @@ _CARRIER_QUANTILE = 0.95  # quantile of controls above which a patient carries a
 
 
 class PatternStability(NamedTuple):
-    """Stability of each pattern, and how it separates patients from controls; all in people who were left out.
+    """Stability of each pattern in people who were left out.
 
     Attributes
     ----------
@@ -39,16 +39,10 @@ class PatternStability(NamedTuple):
         Rank correlation of the model's R-index with that of a bootstrap sample, on patients outside the sample.
     split_half : (B, M)
         Rank correlation of the R-indices of two disjoint sets of people, on patients of neither.
-    carriers : (B, M)
-        Share of patients above 95 % of controls, corrected for the share expected among controls.
-    auc : (B, M)
-        Probability that a patient has a higher R-index than a control.
     """
 
     stability: FloatArray
     split_half: FloatArray
-    carriers: FloatArray
-    auc: FloatArray
 
 
 def assess_pattern_stability(
@@ -101,10 +95,34 @@ def assess_pattern_stability(
         average = invert_log_transform(head.shift_mean, float(head.share))
         shifts = head.prepare(head.control_mean + head.control_scale * (average + patterns)).T
         rng = np.random.default_rng([seed, 7])
-        samples = [_assess_bootstrap(people, y, indices, shifts, learn, rng) for _ in range(bootstraps)]
+        stability = [_assess_bootstrap(people, y, indices, shifts, learn, rng) for _ in range(bootstraps)]
         split_half = [_correlate_split_halves(people, y, shifts, learn, rng) for _ in range(splits)]
-    stability, carriers, auc = (np.array(figures) for figures in zip(*samples, strict=True))
-    return PatternStability(stability, np.array(split_half), carriers, auc)
+    return PatternStability(np.array(stability), np.array(split_half))
+
+
+class GroupSeparation(NamedTuple):
+    """How R-indices separate patients from controls, in all people and in resampled ones.
+
+    Attributes
+    ----------
+    carriers : (1 + B, M)
+        Share of patients above 95 % of controls, corrected for the share expected among controls.
+    auc : (1 + B, M)
+        Probability that a patient has a higher R-index than a control.
+    """
+
+    carriers: FloatArray
+    auc: FloatArray
+
+
+def measure_separation(controls: FloatArray, patients: FloatArray, seed: int, bootstraps: int = 400) -> GroupSeparation:
+    """Return how R-indices (N, M) of controls and of patients differ, and the same in bootstrap samples of them."""
+    rng = np.random.default_rng([seed, 8])
+    figures = [(_estimate_carrier_share(controls, patients), _estimate_auc(controls, patients))]
+    for _ in range(bootstraps):
+        draw = rng.choice(controls, len(controls)), rng.choice(patients, len(patients))
+        figures.append((_estimate_carrier_share(*draw), _estimate_auc(*draw)))
+    return GroupSeparation(*(np.array(each) for each in zip(*figures, strict=True)))
 
 
 def _estimate_carrier_share(controls: FloatArray, patients: FloatArray) -> FloatArray:
@@ -127,17 +145,12 @@ def _assess_bootstrap(
     shifts: FloatArray,
     learn: _BoundLearner,
     rng: np.random.Generator,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return stability, share of carriers and AUC (M,) each, in the people outside one bootstrap sample."""
+) -> FloatArray:
+    """Return the stability (M,) in the patients outside one bootstrap sample."""
     groups = _split_by_group(y)
     sample = np.concatenate([rng.choice(group, len(group)) for group in groups])
-    controls, patients = (np.setdiff1d(group, sample) for group in groups)
-    weights = learn(people[sample], y[sample], shifts)
-    scores = people[controls] @ weights, people[patients] @ weights
-    stability = _correlate_ranks(indices[patients], scores[1])
-    if not len(controls) or not len(patients):
-        return stability, np.zeros_like(stability), np.full_like(stability, 0.5)
-    return stability, _estimate_carrier_share(*scores), _estimate_auc(*scores)
+    patients = np.setdiff1d(groups[1], sample)
+    return _correlate_ranks(indices[patients], people[patients] @ learn(people[sample], y[sample], shifts))
 
 
 def _correlate_split_halves(

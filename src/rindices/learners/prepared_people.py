@@ -1,20 +1,118 @@
-"""People as learners take them."""
+"""People as learners take them, and the folds of people that ensemble members are trained on.
 
-from typing import NamedTuple
+Members come in sets of `N_FOLDS`. Each set deals controls and patients to as many folds, and member k of a set is
+trained on all people but those of fold k. So everybody is unseen by exactly one member of each set, and the mean over
+these members is a cross-fitted R-index.
+
+Shape letters: N people, R regions.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.learners.missing_cells import complete_people
+from rindices.row_hashes import hash_rows
+
+N_FOLDS = 5
+"""Folds of a set of members."""
+SUBSAMPLE_SHARE = 1.0 - 1.0 / N_FOLDS
+"""Share of the people that a member is trained on."""
+
+
+class Subsample(NamedTuple):
+    """Sorted rows of the people that a member is trained on, and of the others."""
+
+    seen: IntArray
+    unseen: IntArray
+
+
+def round_members(members: int) -> int:
+    """Return a number of members as whole sets of folds, rounded up."""
+    return -(-members // N_FOLDS) * N_FOLDS
+
+
+def order_by_values(values: FloatArray, seed: int, partition: int) -> IntArray:
+    """Return an order of people (N,) that depends on their values (N, R), the seed and the partition alone.
+
+    People are in the order of a hash of their sorted values. So neither the order of rows and columns nor the ids of
+    people matter.
+    """
+    hashes = hash_rows(np.sort(values, axis=1), f"{seed} {partition}")
+    return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), dtype=np.intp)
+
+
+def deal_folds(order: IntArray, strata: Sequence[object]) -> IntArray:
+    """Deal people to folds, in an order and one stratum after the other.
+
+    Parameters
+    ----------
+    order : (N,)
+        Order of the rows, as from `order_by_values`.
+    strata : sequence
+        (N,) group of each person, or group and site. The folds of a stratum differ in size by at most one person.
+
+    Returns
+    -------
+    (N,)
+        Fold of each person, from 0 to `N_FOLDS` - 1.
+    """
+    labels = {stratum: k for k, stratum in enumerate(sorted(set(strata), key=str))}
+    stratum = np.array([labels[each] for each in strata], dtype=np.intp)
+    dealt = order[np.argsort(stratum[order], kind="stable")]
+    folds = np.empty(len(order), dtype=np.intp)
+    folds[dealt] = np.arange(len(order)) % N_FOLDS
+    return folds
+
+
+def find_seen_people(values: FloatArray, strata: Sequence[object], numbers: Sequence[int], seed: int) -> BoolArray:
+    """Return the masks (S, N) of the people that members are trained on.
+
+    Parameters
+    ----------
+    values : (N, R)
+    strata : sequence
+        (N,) see `deal_folds`.
+    numbers : sequence of int
+        Numbers of the members: member k of set p has the number p * `N_FOLDS` + k.
+    seed : int
+    """
+    partitions = {number // N_FOLDS for number in numbers}
+    folds = {each: deal_folds(order_by_values(values, seed, each), strata) for each in partitions}
+    return np.stack([folds[number // N_FOLDS] != number % N_FOLDS for number in numbers])
+
+
+def draw_subsample(y: IntArray, share: float, rng: np.random.Generator) -> Subsample:
+    """Draw a share of controls and of patients at random; ``y`` (N,) is 0 for controls and 1 for patients."""
+    if share >= 1.0:
+        return Subsample(np.arange(len(y)), np.zeros(0, dtype=np.intp))
+    groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
+    cuts = [max(2, round(share * len(group))) for group in groups]
+    seen = np.concatenate([group[:cut] for group, cut in zip(groups, cuts, strict=True)])
+    unseen = np.concatenate([group[cut:] for group, cut in zip(groups, cuts, strict=True)])
+    return Subsample(np.sort(seen), np.sort(unseen))
+
+
+def split_into_halves(y: IntArray, rng: np.random.Generator) -> tuple[Subsample, Subsample]:
+    """Split controls and patients (N,) at random into halves of equal size."""
+    groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
+    first, second = (
+        np.sort(np.concatenate([rows[half * (len(rows) // 2) : (half + 1) * (len(rows) // 2)] for rows in groups]))
+        for half in (0, 1)
+    )
+    return Subsample(first, second), Subsample(second, first)
 
 
 class PreparedPeople(NamedTuple):
-    """Controls and patients, and what is known of normal variation from elsewhere.
+    """Controls and patients, as one ensemble member takes them.
 
     Attributes
     ----------
     X : (N, R)
-        Prepared people; controls have mean 1 and standard deviation 0.1. Missing cells are NaN.
+        Prepared people; controls have mean 1 and standard deviation 0.1. Missing cells are NaN. In a study, each member
+        has a preparation of its own, which is learnt from the people that it is trained on.
     y : (N,)
         0 control, 1 patient.
     reference : (R, R), optional
@@ -25,6 +123,8 @@ class PreparedPeople(NamedTuple):
         Where ``X`` is the mean of a person's visits: their change, as `reduce_visits` returns it.
     n_visits : (N,), optional
         Number of visits of each person; given together with ``trend``.
+    seen : (N,), optional
+        Mask of the people that the member is trained on; None for everyone.
     """
 
     X: FloatArray
@@ -33,8 +133,15 @@ class PreparedPeople(NamedTuple):
     kinds: IntArray | None = None
     trend: FloatArray | None = None
     n_visits: IntArray | None = None
+    seen: BoolArray | None = None
 
-    def complete(self, by_group: bool = True) -> "PreparedPeople":
+    @property
+    def subsample(self) -> Subsample:
+        """The people that the member is trained on, and the others."""
+        seen = np.ones(len(self.y), dtype=bool) if self.seen is None else self.seen
+        return Subsample(np.flatnonzero(seen), np.flatnonzero(~seen))
+
+    def complete(self, by_group: bool = True) -> Self:
         """Return the people with missing cells filled by what their other cells predict.
 
         Filled by group, cells carry the difference between the groups; for comparisons of groups they must not.
@@ -42,8 +149,11 @@ class PreparedPeople(NamedTuple):
         groups = self.y if by_group else np.zeros_like(self.y)
         return self._replace(X=complete_people(self.X, groups))
 
-    def take(self, rows: IntArray) -> "PreparedPeople":
+    def take(self, rows: IntArray) -> Self:
         """Return some of the people."""
-        trend = None if self.trend is None else self.trend[rows]
-        n_visits = None if self.n_visits is None else self.n_visits[rows]
-        return self._replace(X=self.X[rows], y=self.y[rows], trend=trend, n_visits=n_visits)
+        by_person = {name: getattr(self, name) for name in ("X", "y", "trend", "n_visits", "seen")}
+        return self._replace(**{name: array[rows] for name, array in by_person.items() if array is not None})
+
+    def deal_to_members(self, numbers: Sequence[int], seed: int) -> list[Self]:
+        """Return the people of each member, who are dealt to folds within groups."""
+        return [self._replace(seen=seen) for seen in find_seen_people(self.X, self.y.tolist(), numbers, seed)]

@@ -1,5 +1,6 @@
 """The model card in Markdown: facts from the model file, and gaps for its authors to fill."""
 
+import html
 import re
 from importlib.resources import files
 from string import Template
@@ -9,7 +10,6 @@ import numpy as np
 from rindices.errors import join_names
 from rindices.learners.inference import TrajectoryHead
 from rindices.model.fitted import FittedModel
-from rindices.model.records import ModelCard
 from rindices.model.schemas import SCHEMA_VERSION
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -24,7 +24,8 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     ----------
     model : FittedModel
     facts : dict of str
-        Descriptions of ``covariates``, ``sites``, ``recipe``, ``intervals`` and ``novelty``.
+        Descriptions of ``covariates``, ``adjustment``, ``sites``, ``recipe``, ``trained_on``, ``agreement``,
+        ``reproduction``, ``intervals`` and ``unusual``.
 
     Returns
     -------
@@ -38,7 +39,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     return text.substitute(
         {name: _escape_cell(value) for name, value in facts.items()},
         title=f"{model.n_patterns} R-indices from {len(model.regions)} {word('regions')}",
-        version=card.rindices_version or UNKNOWN_TEXT,
+        version=_escape_cell(card.rindices_version),
         n_patterns=str(model.n_patterns),
         names=", ".join(names),
         n_regions=str(len(model.regions)),
@@ -46,16 +47,14 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         members=str(len(model.heads)),
         schema=str(SCHEMA_VERSION),
         fingerprint=_escape_cell(card.fingerprint),
-        licence=_escape_cell(card.licence or "_to be written_"),
+        licence=_escape_cell(card.licence) if card.licence else "_to be written_",
         meaning=_describe_scale(model),
-        trained_on=_escape_cell(", ".join(f"{number:,} {group}" for group, number in card.trained_on.items())),
         source=_escape_cell(card.source),
-        agreement=_escape_cell(_format_agreement(card)),
         patterns="\n".join(
             f"| {name} | {_escape_cell(_list_largest_regions(model, k))} |" for k, name in enumerate(names)
         ),
-        regions=", ".join(f"`{region}`" for region in model.regions),
-        citation=card.citation or UNKNOWN_TEXT,
+        regions=", ".join(f"`{_escape_cell(region)}`" for region in model.regions),
+        citation=_escape_cell(card.citation),
     )
 
 
@@ -66,8 +65,9 @@ def _word_template(text: str, unit: str) -> str:
 
 
 def _escape_cell(text: str) -> str:
-    """Return text that stays in its cell of a table."""
-    return (text or UNKNOWN_TEXT).replace("|", "\\|").replace("\n", " ")
+    """Return text that stays in its cell of a table and holds neither HTML nor links of its own."""
+    escaped = html.escape(text or UNKNOWN_TEXT, quote=False).replace("\n", " ")
+    return re.sub(r"([|\[\]`])", r"\\\1", escaped)
 
 
 def _describe_scale(model: FittedModel) -> str:
@@ -76,11 +76,6 @@ def _describe_scale(model: FittedModel) -> str:
     if model.card.trained_on:
         return "0 is the average control, 1 the patients' 98th percentile; values below 0 or above 1 occur."
     return "Values are those of the imported model, on its own scale."
-
-
-def _format_agreement(card: ModelCard) -> str:
-    concordance = card.agreement and card.agreement.concordance
-    return "" if concordance is None else f"{concordance:.3f} (c-index, {card.agreement_between or 'members'})"
 
 
 def _list_largest_regions(model: FittedModel, pattern: int) -> str:

@@ -20,7 +20,7 @@ from rindices.model.measured import (
     compute_measured_distances,
     make_measured_inference,
 )
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.pipeline import Preprocessing
 
 _MAX_KEPT = 500  # sets of missing regions
@@ -48,12 +48,17 @@ class ConsensusResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConsensusInference:
-    """Computes the R-indices of a model; see `rindices.FittedModel` for its attributes."""
+    """Computes the R-indices of a model; see `rindices.FittedModel` for its attributes.
+
+    People are given as the inputs of `Preprocessing.prepare_block`: volumes (N, R), design (N, P) and, if sites are
+    harmonised, the position of each site (N,).
+    """
 
     preprocessing: Preprocessing
     heads: tuple[MemberHead, ...]
     orders: tuple[tuple[int, ...], ...]
     training: TrainingDistribution | None
+    pipelines: tuple[Preprocessing, ...] = ()
 
     @property
     def n_patterns(self) -> int:
@@ -65,65 +70,84 @@ class ConsensusInference:
         """Whether distances from the training people can be judged."""
         return self.training is not None and len(self.training.distances) > 0
 
-    def infer_members(self, values: FloatArray) -> FloatArray:
-        """Return each member's R-indices (S, N, M) of preprocessed people (N, R)."""
-        is_complete = find_complete_rows(values)
-        if is_complete.all():
-            return self._align_members(apply_in_blocks(self._infer_block, values))
-        columns = np.empty((len(values), len(self.heads) * self.n_patterns))
-        columns[is_complete] = apply_in_blocks(self._infer_block, values[is_complete])
-        for rows, missing in group_by_missing_cells(values):
-            columns[rows] = self._leave_out(missing).infer(values[rows])
+    def infer_members(self, inputs: Sequence[AnyArray]) -> FloatArray:
+        """Return each member's R-indices (S, N, M), with patterns in the order of the consensus."""
+        is_complete = find_complete_rows(inputs[0])
+        columns = np.empty((len(is_complete), len(self.heads) * self.n_patterns))
+        groups = [(np.flatnonzero(is_complete), None), *group_by_missing_cells(inputs[0])]
+        for rows, missing in groups:
+            if len(rows):
+                compute = partial(self._infer_block, missing)
+                columns[rows] = apply_in_blocks(compute, *(take_rows(array, rows) for array in inputs))
         return self._align_members(columns)
 
-    def compute_indices(self, inputs: Sequence[AnyArray]) -> ConsensusResult:
-        """Return R-indices in one pass; ``inputs`` are those of `Preprocessing.prepare_block`, for N people."""
-        is_complete = find_complete_rows(inputs[0])
-        added = None
+    def compute_indices(self, inputs: Sequence[AnyArray], weights: FloatArray | None = None) -> ConsensusResult:
+        """Return R-indices in one pass.
+
+        Parameters
+        ----------
+        inputs : sequence of ndarray
+        weights : (N, S), optional
+            Weight of each member in a person's R-index, which is NaN if all are 0. Left out, all members count alike.
+        """
+        is_complete, added = find_complete_rows(inputs[0]), None
+        arrays = [*inputs, np.empty((len(is_complete), 0)) if weights is None else weights]
         if is_complete.all():
-            columns = apply_in_blocks(self._compute_block, *inputs)
+            columns = apply_in_blocks(partial(self._compute_block, None), *arrays)
         else:
-            columns, added = self._compute_incomplete(inputs, is_complete)
+            columns, added = self._compute_incomplete(arrays, is_complete)
         indices, variance, distances = np.split(columns, [self.n_patterns, 2 * self.n_patterns], axis=1)
         return ConsensusResult(indices, variance, distances[:, 0] if self.has_distances else None, added)
 
-    def _compute_block(self, *block: AnyArray) -> FloatArray:
-        """Return R-indices, their variance among members and the distance of a block of people, (B, 2 M + 1)."""
-        values = self.preprocessing.prepare_block(*block)
-        members = self._align_members(self._infer_block(values))
-        indices = average_members(members)
-        training = self.training if self.has_distances else None
-        distances = [] if training is None else [training.compute_block_distances(values)[None]]
-        return np.concatenate([indices.T, average_members(np.square(members - indices)).T, *distances]).T
+    def _prepare_for_members(self, scaled: FloatArray, *others: AnyArray) -> list[FloatArray]:
+        """Return people (B, R) as each member takes them, or once if members share their preparation."""
+        return [each.prepare_scaled(scaled, *others) for each in self.pipelines or (self.preprocessing,)]
 
-    def _compute_incomplete(self, inputs: Sequence[AnyArray], is_complete: BoolArray) -> tuple[FloatArray, FloatArray]:
+    def _infer_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
+        """Return the R-indices of all members (B, S * M); these people lack the regions ``missing``, if any."""
+        infer = self._infer if missing is None else self._leave_out(missing).infer
+        return infer(self._prepare_for_members(self.preprocessing.change_scale(volumes), *others))
+
+    def _compute_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
+        """Return R-indices, their variance among members and the distance of a block of people, (B, 2 M + 1).
+
+        These people lack the regions ``missing``, if any. The last argument has the weights of members (B, S), or
+        (B, 0).
+        """
+        *columns, weights = others
+        scaled = self.preprocessing.change_scale(volumes)
+        prepared = self._prepare_for_members(scaled, *columns)
+        infer = self._infer if missing is None else self._leave_out(missing).infer
+        members = self._align_members(infer(prepared))
+        mean = average_members(members)
+        indices = average_weighted(members, weights) if weights.shape[1] else mean
+        parts = [indices.T, average_members(np.square(members - mean)).T]
+        if self.training is not None and self.has_distances:
+            values = self.preprocessing.prepare_scaled(scaled, *columns) if self.pipelines else prepared[0]
+            if missing is None:
+                parts.append(self.training.compute_block_distances(values)[None])
+            else:
+                parts.append(compute_measured_distances(values, missing, self.training)[None])
+        return np.concatenate(parts).T
+
+    def _compute_incomplete(self, arrays: Sequence[AnyArray], is_complete: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Return the columns of `_compute_block`, also for people who lack regions, and the added variance (N, M)."""
         columns = np.full((len(is_complete), 2 * self.n_patterns + self.has_distances), np.nan)
         added = np.zeros((len(is_complete), self.n_patterns))
         complete = np.flatnonzero(is_complete)
         if len(complete):
-            columns[complete] = apply_in_blocks(self._compute_block, *(take_rows(array, complete) for array in inputs))
-        groups = group_by_missing_cells(inputs[0])
+            people = [take_rows(array, complete) for array in arrays]
+            columns[complete] = apply_in_blocks(partial(self._compute_block, None), *people)
+        groups = group_by_missing_cells(arrays[0])
         order = np.concatenate([rows for rows, _ in groups])
-        people = [np.ascontiguousarray(array[order]) for array in inputs]  # groups one after the other
+        people = [np.ascontiguousarray(array[order]) for array in arrays]  # groups one after the other
         start = 0
         for rows, missing in groups:
-            compute = partial(self._compute_measured_block, missing)
             part = slice(start, start := start + len(rows))
-            block = apply_in_blocks(compute, *(array[part] for array in people), block_size=BLOCK_SIZE)
-            columns[rows], added[rows] = np.split(block, [columns.shape[1]], axis=1)
+            compute, blocks = partial(self._compute_block, missing), (array[part] for array in people)
+            columns[rows] = apply_in_blocks(compute, *blocks, block_size=BLOCK_SIZE)
+            added[rows] = self._leave_out(missing).added_variance[list(self.orders[0])]
         return columns, added
-
-    def _compute_measured_block(self, missing: IntArray, *block: AnyArray) -> FloatArray:
-        """Return the columns of `_compute_block` and the added variance, of people who all lack the same regions."""
-        values = self.preprocessing.prepare_block(*block)
-        infer, added = self._leave_out(missing)
-        members = self._align_members(infer(values))
-        indices = average_members(members)
-        parts = [indices.T, average_members(np.square(members - indices)).T]
-        if self.training is not None and self.has_distances:
-            parts.append(compute_measured_distances(values, missing, self.training)[None])
-        return np.concatenate([*parts, np.repeat(added[list(self.orders[0])][:, None], len(values), axis=1)]).T
 
     def _leave_out(self, missing: IntArray) -> MeasuredInference:
         """Return the inference without some regions, made once for all people who lack them."""
@@ -147,10 +171,17 @@ class ConsensusInference:
         return np.concatenate([member * self.n_patterns + np.array(order) for member, order in enumerate(self.orders)])
 
     @cached_property
-    def _infer_block(self) -> Callable[[FloatArray], FloatArray]:
+    def _infer(self) -> Callable[[Sequence[FloatArray]], FloatArray]:
         return make_inference_function(self.heads)
 
 
 def average_members(members: FloatArray) -> FloatArray:
     """Return the mean (N, M) of members (S, N, M), summed in the same order for any N, unlike `numpy.mean`."""
     return np.asarray(reduce(np.add, members) / len(members))
+
+
+def average_weighted(members: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the weighted mean (N, M) of members (S, N, M), with weights (N, S); NaN for weights of sum 0."""
+    total = weights.sum(axis=1)[:, None]
+    sums = np.einsum("snm,ns->nm", members, weights)
+    return np.asarray(np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0))

@@ -20,18 +20,20 @@ from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, describe_os_error
 from rindices.learners.inference import (
+    IDENTITY_THRESHOLD,
     LEAKY_RELU_SLOPE,
+    LOG_FLOOR,
     ContrastiveHead,
     ShiftHead,
     SurrealHead,
     TrajectoryHead,
     UpstreamHead,
 )
-from rindices.learners.log_transform import IDENTITY_THRESHOLD, LOG_FLOOR
 from rindices.model.fitted import FittedModel
 from rindices.model.intervals import CalibratedIntervals
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.harmonise import Harmoniser
+from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import CovariateCoding, NumericCovariate
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import SITE
@@ -52,11 +54,14 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
     -------
     dict of str to list of str
         Names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M) and, if the model has them, the bounds of the
-        intervals ``low`` and ``high`` (N, M) and ``novelty`` (N, 1).
+        intervals ``low`` and ``high`` (N, M) and ``unusual`` (N, 1).
     """
     graph = _GraphBuilder()
-    values = _add_preprocessing(graph, model)
-    members = _add_members(graph, model, values)
+    volumes, design = _add_volumes(graph, model), _add_design(graph, model.preprocessing.residualiser.codings)
+    values, *prepared = (
+        _add_pipeline(graph, each, volumes, design) for each in (model.preprocessing, *model.pipelines)
+    )
+    members = _add_members(graph, model, prepared or [values] * len(model.heads))
     indices = graph.op("ReduceMean", members, graph.ints([1]), keepdims=0)
     outputs = {"r_indices": indices}
     if model.intervals is not None:
@@ -65,7 +70,7 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
         variance = graph.op("ReduceMean", squares, graph.ints([1]), keepdims=0)
         outputs["low"], outputs["high"] = _add_interval_bounds(graph, model.intervals, indices, variance)
     if model.training is not None and len(model.training.distances):
-        outputs["novelty"] = _add_novelty(graph, model.training, values)
+        outputs["unusual"] = _add_unusual(graph, model.training, values)
     about = {name: getattr(model.card, name) or None for name in ("unit", "source", "citation", "licence")}
     about |= {"rindices_version": __version__, "patterns": model.n_patterns, "regions": list(model.regions)}
     about |= {"covariates": model.preprocessing.residualiser.to_dict()}
@@ -153,16 +158,18 @@ class _GraphBuilder:
         return name
 
 
-def _add_preprocessing(graph: _GraphBuilder, model: FittedModel) -> str:
-    """Return the prepared values (N, R)."""
+def _add_volumes(graph: _GraphBuilder, model: FittedModel) -> str:
+    """Return the volumes (N, R), on the scale on which they are adjusted."""
     pre = model.preprocessing
     if pre.adjust == "rank":
         raise ModelError("models of ranks cannot be exported to ONNX: fit with adjust = log or linear, or use apply.")
     columns = [graph.sum(graph.input(part) for part in model.sums.get(region, (region,))) for region in pre.regions]
     volumes = graph.op("Concat", *columns, axis=1)
-    if pre.adjust == "log":
-        volumes = graph.op("Log", volumes)
-    design = _add_design(graph, pre.residualiser.codings)
+    return graph.op("Log", volumes) if pre.adjust == "log" else volumes
+
+
+def _add_pipeline(graph: _GraphBuilder, pre: Preprocessing, volumes: str, design: str | None) -> str:
+    """Return the values (N, R) that a pipeline prepares."""
     if pre.harmoniser is not None:
         volumes = _add_harmonisation(graph, pre.harmoniser, volumes, design)
     if design is not None:
@@ -212,10 +219,10 @@ def _add_harmonisation(graph: _GraphBuilder, harmoniser: Harmoniser, volumes: st
     return graph.op("Add", expected, graph.op("Mul", z, graph.const(harmoniser.sd)))
 
 
-def _add_members(graph: _GraphBuilder, model: FittedModel, values: str) -> str:
-    """Return the R-indices of each member, (N, S, M)."""
+def _add_members(graph: _GraphBuilder, model: FittedModel, prepared: Sequence[str]) -> str:
+    """Return the R-indices of each member, (N, S, M), from the values (N, R) that its pipeline prepares."""
     members = []
-    for head, order in zip(model.heads, model.orders, strict=True):
+    for head, order, values in zip(model.heads, model.orders, prepared, strict=True):
         if isinstance(head, ContrastiveHead):
             indices = graph.matmul(_add_log_transform(graph, head, values), head.weights[:, list(order)])
         elif isinstance(head, TrajectoryHead):
@@ -287,13 +294,14 @@ def _add_interval_bounds(
     return bounds[0], bounds[1]
 
 
-def _add_novelty(graph: _GraphBuilder, training: TrainingDistribution, values: str) -> str:
-    """Return the tail probability (N, 1)."""
+def _add_unusual(graph: _GraphBuilder, training: TrainingDistribution, values: str) -> str:
+    """Return `TrainingDistribution.compute_unusual` (N, 1); interpolation is a sum over segments."""
     projected = graph.matmul(graph.op("Sub", values, graph.const(training.mean)), training.root)
     squares = graph.op("Mul", projected, projected)
     distance = graph.op("Sqrt", graph.op("ReduceSum", squares, graph.ints([1]), keepdims=1))
-    n_training = len(training.distances)
-    nearer = graph.op("Cast", graph.op("Less", graph.const(training.distances[None]), distance), to=_DOUBLE_TYPE)
-    nearer = graph.op("ReduceSum", nearer, graph.ints([1]), keepdims=1)
-    tail = graph.op("Div", graph.op("Sub", graph.const(1.0 + n_training), nearer), graph.const(1.0 + n_training))
-    return graph.op("Where", graph.op("IsNaN", distance), graph.const(np.nan), tail)
+    lower, upper = training.distances[None, :-1], training.distances[None, 1:]
+    position = graph.op("Max", graph.op("Min", distance, graph.const(upper)), graph.const(lower))
+    slopes = np.diff(training.shares) / np.where(upper > lower, upper - lower, np.inf)
+    rises = graph.op("Mul", graph.op("Sub", position, graph.const(lower)), graph.const(slopes))
+    unusual = graph.op("ReduceSum", rises, graph.ints([1]), keepdims=1)
+    return graph.op("Where", graph.op("IsNaN", distance), graph.const(np.nan), unusual)

@@ -15,13 +15,16 @@ from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, describe_os_error, format_quantity
 from rindices.learners.inference import ContrastiveHead, InteractingHead, ShiftHead, TrajectoryHead
-from rindices.learners.severity_points import N_STEPS, compute_log_copula, make_severity_points
+from rindices.learners.severity_posterior import N_STEPS, compute_log_copula, make_severity_points
 from rindices.model.fitted import FittedModel
 from rindices.model.measured import MIN_INFORMATION, draw_training_noise
 from rindices.model.summed_regions import format_region_name
 from rindices.packing import ArrayPacker, read_decoder
 from rindices.preprocess.residualise import CovariateRecord
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
+from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
+from rindices.tables.layout.muse import ICV_CODE
+from rindices.tables.validation.units import Unit
 from rindices.wording import get_wording
 
 
@@ -77,9 +80,12 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "steps": N_STEPS,
         "kind": model.heads[0].kind,
         "orders": [list(order) for order in model.orders],
+        "pipelines": len(model.pipelines),
         "regions": list(model.regions),
         "labels": labels,
-        "aliases": {name: format_region_name(name) for name in (*model.regions, *parts)},
+        "aliases": {
+            name: [format_region_name(name), *list_region_spellings(name)] for name in (*model.regions, *parts)
+        },
         "sums": {region: list(columns) for region, columns in model.sums.items()},
         "covariates": [_describe_covariate(model, record) for record in preprocessing.residualiser.to_dict()],
         "sites": None if preprocessing.harmoniser is None else list(preprocessing.harmoniser.sites),
@@ -87,9 +93,12 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "unit": card.unit,
         "noun": word("regions"),
         "values_noun": word("all volumes are"),
+        "positive": [
+            card.unit not in (Unit.STANDARDISED, Unit.ANY) and not may_be_zero(name) for name in model.regions
+        ],
         "zero_is_missing": Layout(card.source or "table", {}).zero_is_missing,
         "has_distances": has_distances,
-        "threshold": training.threshold if training is not None and has_distances else 0.0,
+        "limit": float(training.limit) if training is not None else 1.0,
         "min_information": MIN_INFORMATION,
         "trained_on": dict(card.trained_on) or None,
         "fingerprint": card.fingerprint or "",
@@ -98,6 +107,7 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "id_names": list(ID_NAMES),
         "session_names": list(SESSION_NAMES),
         "site_names": list(SITE_NAMES),
+        "head_size_names": [f"MUSE_{ICV_CODE}", *ICV_NAMES],
         "arrays": _pack_model(model).pack(),
     }
 
@@ -116,6 +126,9 @@ def _pack_model(model: FittedModel) -> ArrayPacker:
     arrays = ArrayPacker()
     for name, array in model.preprocessing.to_arrays().items():
         arrays.add(name, np.asarray(array, dtype=float))
+    for number, pipeline in enumerate(model.pipelines):
+        for name, array in pipeline.to_arrays().items():
+            arrays.add(f"pipeline{number}.{name}", np.asarray(array, dtype=float))
     arrays.add("control_mean", np.asarray(model.preprocessing.control_mean, dtype=float))
     if model.intervals is not None:
         for name, array in vars(model.intervals).items():
@@ -123,7 +136,9 @@ def _pack_model(model: FittedModel) -> ArrayPacker:
     if model.training is not None:
         arrays.add("training.mean", model.training.mean)
         arrays.add("training.sd", np.sqrt(np.diag(model.training.covariance)))
-        arrays.add("training.distances", model.training.distances)
+        if len(model.training.distances):
+            arrays.add("training.distances", model.training.distances)
+            arrays.add("training.shares", model.training.shares)
         arrays.add("training.precision", pack_triangle(model.training.precision))
     for number, head in enumerate(model.heads):
         assert isinstance(head, ShiftHead)

@@ -1,5 +1,6 @@
 """The fitted model: apply, save, load. Its file holds all that a new table needs, and no code."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,32 +11,35 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
 from rindices.errors import (
+    ModelError,
     PreprocessingError,
     Problem,
     ProblemCode,
     Severity,
 )
 from rindices.learners.inference import MemberHead
+from rindices.learners.missing_cells import complete_people
 from rindices.model.apply_checks import check_regions, check_results, check_scale
-from rindices.model.consensus import ConsensusInference, average_members
+from rindices.model.consensus import ConsensusInference
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.measured import (
     MIN_INFORMATION,
     add_missing_regions,
-    check_information,
+    find_people_without_index,
     note_missing,
+    report_people_without_index,
 )
-from rindices.model.novelty import NoveltyCount, NoveltyDetector, TrainingDistribution, make_table_warning
 from rindices.model.records import ModelCard, SelectionRecord
 from rindices.model.schemas import read_model_parts
 from rindices.model.summed_regions import RegionSums, add_summed_regions
+from rindices.model.unusual import TrainingDistribution, UnusualCount, UnusualDetector, make_table_warning
 from rindices.model.writing import write_model
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.tables.cohort import ID, SESSION, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
@@ -48,7 +52,7 @@ class ApplyResult(NamedTuple):
 
     table: pd.DataFrame
     problems: list[Problem]
-    counted: NoveltyCount
+    counted: UnusualCount
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,7 @@ class FittedModel:
     Attributes
     ----------
     preprocessing : Preprocessing
+        Learnt from everyone.
     heads : tuple of heads
         Inference of each member.
     orders : tuple of tuple of int
@@ -77,6 +82,14 @@ class FittedModel:
         Calibration of the intervals of R-indices; None if the error was not measured.
     patterns_se : (Q, M, R) or None
         Standard error of ``patterns``, over people or over trainings (``card.interval_over``).
+    pipelines : tuple of Preprocessing
+        The preprocessing of each member, learnt from the people that it was trained on. Empty if all members use
+        ``preprocessing``.
+    indices : DataFrame or None
+        R-indices of the people of the study, as ``r_indices.tsv`` has them: the mean over the members that have not
+        seen the person. They are not stored in the file.
+    visit_indices : DataFrame or None
+        The same of all visits, for a study with repeat visits.
     """
 
     preprocessing: Preprocessing
@@ -89,6 +102,9 @@ class FittedModel:
     sums: RegionSums = field(default_factory=dict)
     intervals: CalibratedIntervals | None = None
     patterns_se: FloatArray | None = None
+    pipelines: tuple[Preprocessing, ...] = ()
+    indices: pd.DataFrame | None = field(default=None, compare=False)
+    visit_indices: pd.DataFrame | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
@@ -126,14 +142,16 @@ class FittedModel:
             What to do with a table that lacks regions: infer from the others, with wider intervals, or refuse it.
         min_information : float
             Least share of the variance of each R-index that a person's regions must determine; people who lack more
-            are an error.
+            are left out with a warning, or an error with ``on_missing='error'``.
 
         Returns
         -------
         DataFrame
             ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``; the ends of their intervals,
-            ``r1_low``, ``r1_high`` and so on, and ``novelty``, the tail probability of the distance from the training
-            people, where the model has them; ``novel`` and ``novel_because``.
+            ``r1_low``, ``r1_high`` and so on, and ``unusual``, the share of training people who are nearer to their
+            mean (0 ordinary, 1 never seen), where the model has them; ``novel`` and ``novel_because``. People whom
+            the model was trained on seem less unusual than they are; ``r_indices.tsv`` of a study has out-of-fold
+            values for them.
 
         Raises
         ------
@@ -142,7 +160,11 @@ class FittedModel:
         PreprocessingError
             If the adjustment cannot be done for these people.
         """
-        return self.assess(cohort, on_missing, min_information).table
+        result = self.assess(cohort, on_missing, min_information)
+        for problem in result.problems:
+            if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX:
+                warnings.warn(str(problem), stacklevel=2)
+        return result.table
 
     def assess(
         self, cohort: Cohort, on_missing: str = "model", min_information: float = MIN_INFORMATION
@@ -163,6 +185,9 @@ class FittedModel:
         check_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
         result = self._infer(combined, True, absent, min_information)
+        left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
+        if left_out and (on_missing == "error" or not len(result.table)):
+            raise ModelError([replace(problem, severity=Severity.ERROR, cure="Leave them out") for problem in left_out])
         outputs = [*self._note_missing_outputs(), *notes, *result.problems, *problems]
         return result._replace(problems=[*make_table_warning(result.counted, self.card.unit), *outputs])
 
@@ -200,8 +225,9 @@ class FittedModel:
         is_whole_table: bool,
         absent: Sequence[str] = (),
         min_information: float = MIN_INFORMATION,
+        weights: FloatArray | None = None,
     ) -> ApplyResult:
-        """Return the R-indices and the novelty of people who have the regions of the model."""
+        """Return the R-indices of people who have the regions of the model, and how unusual they are."""
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
@@ -211,19 +237,26 @@ class FittedModel:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
                 check_scale(prepare_rows(np.arange(len(volumes))), self.regions, self.card.unit)
-            indices, variance, distances, added = self._consensus.compute_indices(inputs)
-            novelty = self._novelty_detector.assess(volumes, covariates, distances, prepare_rows)
+            indices, variance, distances, added = self._consensus.compute_indices(inputs, weights)
+            flagged = self._unusual_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
-        notes = []
+        problems, is_short = [], np.zeros(len(volumes), dtype=bool)
         if added is not None and self.intervals is not None:
-            check_information(cohort, added, self.intervals.knots.var(axis=1), min_information)
+            is_short = find_people_without_index(added, self.intervals.knots.var(axis=1), min_information)
+            problems = report_people_without_index(cohort, is_short, min_information)
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
-            notes = note_missing(absent, volumes, widening, cohort.unit)
-        check_results(cohort, [*columns.values(), *([] if distances is None else [distances])])
+            problems += note_missing(absent, volumes[~is_short], widening[~is_short], cohort.unit)
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
-        tail = {} if novelty.tail is None else {"novelty": novelty.tail}
-        flags = {"novel": novelty.novel, "novel_because": novelty.texts}
-        return ApplyResult(pd.DataFrame({**ids, **columns, **tail, **flags}), notes, NoveltyCount.of(novelty))
+        unusual = {} if flagged.unusual is None else {"unusual": flagged.unusual}
+        flags = {"novel": flagged.novel, "novel_because": flagged.texts}
+        table = pd.DataFrame({**ids, **columns, **unusual, **flags})
+        if is_short.any():
+            table, cohort, flagged = table[~is_short], cohort.take(~is_short), flagged.take(~is_short)
+            distances = None if distances is None else distances[~is_short]
+        has_index = np.ones(len(table), dtype=bool) if weights is None else np.asarray(weights.any(axis=1))
+        numbers = [*(table[name].to_numpy() for name in columns), *([] if distances is None else [distances])]
+        check_results(cohort.take(has_index), [column[has_index] for column in numbers])
+        return ApplyResult(table, problems, UnusualCount.of(flagged))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.
@@ -246,33 +279,55 @@ class FittedModel:
         """
         combined, _ = add_summed_regions(cohort, self.sums)
         check_regions(combined, self.regions, self.card.unit)
-        return replace(self, preprocessing=self.preprocessing.with_sites(combined, least))
+        pipelines = tuple(pipeline.with_sites(combined, least) for pipeline in self.pipelines)
+        return replace(self, preprocessing=self.preprocessing.with_sites(combined, least), pipelines=pipelines)
 
-    def infer(self, values: FloatArray) -> FloatArray:
-        """Return the consensus R-indices of preprocessed people.
-
-        Parameters
-        ----------
-        values : (N, R)
-
-        Returns
-        -------
-        (N, M)
-        """
-        return average_members(self.infer_members(values))
-
-    def infer_members(self, values: FloatArray) -> FloatArray:
-        """Return each member's R-indices of preprocessed people, with patterns in the order of the consensus.
+    def infer_members(self, cohort: Cohort) -> FloatArray:
+        """Return the R-indices of people by each member, with patterns in the order of the consensus.
 
         Parameters
         ----------
-        values : (N, R)
+        cohort : Cohort
+            With the regions of the model.
 
         Returns
         -------
         (S, N, M)
         """
-        return self._consensus.infer_members(values)
+        volumes, covariates = self.preprocessing.aligned(cohort)
+        return self._consensus.infer_members(
+            self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
+        )
+
+    def tabulate_own_people(self, cohort: Cohort, unseen: BoolArray | None) -> pd.DataFrame:
+        """Return the R-indices of the people whom the model was trained on.
+
+        Parameters
+        ----------
+        cohort : Cohort
+        unseen : (S, N) or None
+            The members that have not seen each person. The R-index of a person is the mean over these members, and
+            empty without any. None: all members have seen everyone, and R-indices are in-sample.
+
+        Returns
+        -------
+        DataFrame
+            As of `apply`, with ``group`` and, unless R-indices are in-sample, ``members_behind``, the number of members
+            that a person's R-indices are the mean of.
+        """
+        weights = None if unseen is None else unseen.T.astype(float)
+        table = self._infer(cohort, False, min_information=-np.inf, weights=weights).table
+        if self.training is not None and len(self.training.distances):  # people of other folds say who is unusual
+            completed = complete_people(self.preprocessing.transform(cohort), np.zeros(len(cohort), dtype=np.intp))
+            for held_out, distribution in TrainingDistribution.fit_folds(completed, cohort.people[ID].tolist()):
+                training = replace(distribution, distances=self.training.distances, limit=self.training.limit)
+                fold = replace(self, training=training)._infer(cohort.take(held_out), False, (), -np.inf).table
+                for name in ("unusual", "novel", "novel_because"):
+                    table.loc[held_out, name] = fold[name].to_numpy()
+        table.insert(table.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
+        if unseen is not None:
+            table["members_behind"] = unseen.sum(axis=0)
+        return table
 
     def trajectories(self) -> pd.DataFrame:
         """Return how each region changes along the severity of each pattern.
@@ -338,19 +393,19 @@ class FittedModel:
         """Return a note about columns that the table of R-indices lacks."""
         missing = [] if self.intervals is not None else ["intervals (its error was never measured)"]
         if self.training is None or not len(self.training.distances):
-            missing.append("novelty of regions (its training people are not known); ranges of covariates are checked")
+            missing.append("`unusual` of regions (its training people are not known); ranges of covariates are checked")
         what = f"this model has no {' and no '.join(missing)}"
         return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_OUTPUTS)] if missing else []
 
     @cached_property
     def _consensus(self) -> ConsensusInference:
-        return ConsensusInference(self.preprocessing, self.heads, self.orders, self.training)
+        return ConsensusInference(self.preprocessing, self.heads, self.orders, self.training, self.pipelines)
 
     @cached_property
-    def _novelty_detector(self) -> NoveltyDetector:
+    def _unusual_detector(self) -> UnusualDetector:
         mean, codings = self.preprocessing.control_mean, self.preprocessing.residualiser.codings
         ranges = self.card.covariate_ranges
-        return NoveltyDetector(self.regions, mean, codings, ranges, self.training, self.card.unit)
+        return UnusualDetector(self.regions, mean, codings, ranges, self.training, self.card.unit)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one ``.safetensors`` file.
@@ -378,7 +433,7 @@ def load(path: str | PathLike[str]) -> FittedModel:
     Parameters
     ----------
     path : path
-        Written by `FittedModel.save`, by this or an earlier version.
+        Written by `FittedModel.save`.
 
     Returns
     -------

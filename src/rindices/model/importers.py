@@ -15,6 +15,7 @@ from rindices._typing import AnyArray, FloatArray
 from rindices._version import __version__
 from rindices.array_checks import find_array_fault
 from rindices.errors import ModelError, did_you_mean, make_damage_error
+from rindices.learners.gan.recipe import require_torch
 from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.records import ModelCard, RecipeRecord
@@ -24,7 +25,7 @@ from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardis
 from rindices.tables.layout.muse import paper_codes, region_name
 
 if TYPE_CHECKING:
-    from rindices.learners.surreal.upstream_checkpoint import UpstreamCheckpoint
+    from rindices.learners.gan.upstream_checkpoint import UpstreamCheckpoint
 
 
 _UNPAIRED_CODES = (35, 71, 72, 73, 95)
@@ -79,10 +80,7 @@ def import_published(path: Path, name: str) -> FittedModel:
     """Import one of `PUBLISHED_MODELS`; a file with other numbers is refused."""
     if name not in PUBLISHED_MODELS:
         raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
-    published = PUBLISHED_MODELS[name]
-    from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
-
-    checkpoint = read_upstream_checkpoint(path)
+    published, checkpoint = PUBLISHED_MODELS[name], _read_checkpoint(path)
     if hash_checkpoint(checkpoint) != published.digest:
         raise ModelError(
             f"{path.name} is a checkpoint, but its numbers are not those of the published {name}: get the file again, "
@@ -107,9 +105,7 @@ def import_checkpoint(
     epoch : int, optional
         Saved epoch to import; needed if there are several.
     """
-    from rindices.learners.surreal.upstream_checkpoint import read_upstream_checkpoint
-
-    checkpoint = read_upstream_checkpoint(path, epoch)
+    checkpoint = _read_checkpoint(path, epoch)
     names = [_parse_region(text) for text in regions]
     if len(names) != checkpoint.n_regions or len(set(names)) != len(names):
         raise ModelError(
@@ -118,6 +114,13 @@ def import_checkpoint(
         )
     order = tuple(range(checkpoint.n_patterns))
     return _build_model(path.name, checkpoint, names, covariates, order, ModelCard(source="table", citation=CITATION))
+
+
+def _read_checkpoint(path: Path, epoch: int | None = None) -> "UpstreamCheckpoint":
+    require_torch("the import of a checkpoint", ModelError)
+    from rindices.learners.gan.upstream_checkpoint import read_upstream_checkpoint
+
+    return read_upstream_checkpoint(path, epoch)
 
 
 def read_region_list(path: Path) -> list[str]:

@@ -87,16 +87,24 @@ def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[s
         ID: {"Description": "Participant"},
         SESSION: {"Description": "Session"},
         GROUP: {"Description": "Group in training", "Levels": {"control": "reference group", "patient": "patient"}},
-        "novelty": {"Description": "Share of training people who are at least as unusual; small is unlike them"},
+        "unusual": {
+            "Description": "Share of training people who are less unusual, from 0 (ordinary) to 1 (never seen)"
+        },
         "novel": {
-            "Description": "Whether the model was not made for such people: novelty well below 0.05, or another reason"
+            "Description": "Whether the model was not made for such people: unusual well above 0.95, or another reason"
         },
         "novel_because": {"Description": reasons},
+        "members_behind": {
+            "Description": "Number of ensemble members, of those that were not trained on this person, whose mean the "
+            "R-indices are; without any, R-indices are empty"
+        },
     }
     severity = (
         "Severity of disease pattern {}; 0 is none, 1 the most severe patients. The posterior mean of the severity in "
         "models of recipe default; in others 0 is the average control, and values below 0 or above 1 occur"
     )
+    if GROUP in columns and "members_behind" not in columns:
+        severity += ". In-sample: all ensemble members were trained on these people, which flatters them"
     ends = {"low": "Lower", "high": "Upper"}
     descriptions: dict[str, dict[str, object]] = {}
     for name in columns:

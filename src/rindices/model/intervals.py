@@ -8,21 +8,22 @@ And the model is uncertain; this error is the spread of the members, each traine
 Shape letters: S members, N people, M patterns, R regions, K knots, Q severities.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from rindices._typing import FloatArray
+from rindices._typing import FloatArray, IntArray
 from rindices.learners.inference import SEVERITY_LEVELS, Head, TrajectoryHead
-from rindices.learners.severity_points import compute_growth
+from rindices.learners.severity_posterior import compute_growth
 
 NOMINAL_COVERAGE = 0.9
 NOISE_INFLATION = 1.1  # normal variation of new people relative to the controls that the inverse was fitted to
 EXPRESSION_SD = 0.28  # variation of the pattern between people of one severity, relative to the spread of severities
 TRAJECTORY_EXPRESSION_SD = 0.1  # the same for posterior means, which allow for most of it
 _N_KNOTS = 15
-_N_SIMULATED = 20_000
+_N_SIMULATED = 8_000
 _NEIGHBOUR_SHARE = 0.1  # of the simulated people, from whom the offsets at a knot are computed
 
 
@@ -93,12 +94,33 @@ class CalibratedIntervals:
         return np.stack(columns).T
 
 
+class MemberControls(NamedTuple):
+    """A member, and controls as its pipeline prepares them.
+
+    Attributes
+    ----------
+    head : Head
+    order : sequence of int
+        (M,) column of the member that is pattern k of the consensus.
+    controls : (N, R)
+        Without missing cells.
+    """
+
+    head: Head
+    order: Sequence[int]
+    controls: FloatArray
+
+    def infer_changed(self, rows: IntArray | None, change: FloatArray) -> FloatArray:
+        """Return the R-indices (K, M) of controls (K,), or of the average control, after a change (K, R)."""
+        average = np.broadcast_to(self.controls.mean(axis=0), change.shape)
+        people = average if rows is None else self.controls[rows]
+        return np.asarray(self.head.infer(self.head.apply_change(people, change))[:, list(self.order)])
+
+
 def calibrate_intervals(
-    infer: Callable[[FloatArray], FloatArray],
-    head: Head,
+    members: Sequence[MemberControls],
     patterns: FloatArray,
-    controls: FloatArray,
-    patients: FloatArray,
+    inferred: FloatArray,
     share: float,
     seed: int,
     interaction: FloatArray | None = None,
@@ -107,32 +129,28 @@ def calibrate_intervals(
 
     Parameters
     ----------
-    infer : callable
-        Maps prepared values (N, R) to consensus R-indices (N, M).
-    head : Head
-        Head of a member, which adds a change to prepared values.
+    members : sequence of MemberControls
     patterns : (Q, M, R)
         Change of regions at `SEVERITY_LEVELS`, in standard deviations of controls.
-    controls, patients : (N, R)
-        Prepared values.
+    inferred : (N, M)
+        R-indices of patients.
     share : float
         Share of the people that each member was trained on.
     seed : int
     interaction : (M, M), optional
-        Of patterns whose change depends on the severities of the others (`rindices.learners.severity_points`).
+        Of patterns whose change depends on the severities of the others (`rindices.learners.severity_posterior`).
 
     Returns
     -------
     CalibratedIntervals
     """
     rng = np.random.default_rng([seed, 5])
-    inferred = infer(patients)
     severities = _draw_severities(inferred, _N_SIMULATED, rng)
     change = _interpolate_change(patterns, severities, _compute_relative_growth(severities, interaction))
-    people = head.apply_change(controls[rng.integers(len(controls), size=_N_SIMULATED)], change)
-    signal = infer(head.apply_change(np.broadcast_to(controls.mean(axis=0), change.shape), change))
-    indices = signal + NOISE_INFLATION * (infer(people) - signal)
-    expression_sd = TRAJECTORY_EXPRESSION_SD if isinstance(head, TrajectoryHead) else EXPRESSION_SD
+    rows = rng.integers(len(members[0].controls), size=_N_SIMULATED)
+    simulated, signal = (np.mean([each.infer_changed(k, change) for each in members], axis=0) for k in (rows, None))
+    indices = signal + NOISE_INFLATION * (simulated - signal)
+    expression_sd = TRAJECTORY_EXPRESSION_SD if isinstance(members[0].head, TrajectoryHead) else EXPRESSION_SD
     indices = indices + expression_sd * signal.std(axis=0) * rng.standard_normal(indices.shape)
     columns = [_calibrate_pattern(*arrays) for arrays in zip(severities.T, indices.T, inferred.T, strict=True)]
     knots, low, middle, high, error = (np.stack(arrays) for arrays in zip(*columns, strict=True))

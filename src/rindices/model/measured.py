@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, format_count, join_names
 from rindices.learners.inference import MemberHead, TrajectoryHead, make_inference_function
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.unusual import TrainingDistribution
 from rindices.tables.cohort import ID, Cohort
 from rindices.wording import get_wording
 
@@ -59,12 +59,12 @@ class MeasuredInference(NamedTuple):
     Attributes
     ----------
     infer : callable
-        Maps prepared people (N, R) to the R-indices of all members (N, S * M).
+        Maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M).
     added_variance : (M,)
         Mean variance that the R-indices of the first member would have over the possible values of missing regions.
     """
 
-    infer: Callable[[FloatArray], FloatArray]
+    infer: Callable[[Sequence[FloatArray]], FloatArray]
     added_variance: FloatArray
 
 
@@ -91,9 +91,10 @@ def make_measured_inference(
         infer = make_inference_function(reduced)
         added = reduced[0].expected_variance - curved[0].expected_variance
 
-        def infer_without(values: FloatArray) -> FloatArray:
-            filled = values.copy()
-            filled[:, missing] = curved[0].control_mean[missing]
+        def infer_without(values: Sequence[FloatArray]) -> FloatArray:
+            filled = [each.copy() for each in values]
+            for each, head in zip(filled, curved, strict=False):
+                each[:, missing] = head.control_mean[missing]
             return infer(filled)
 
         return MeasuredInference(infer_without, np.maximum(added, 0.0))
@@ -108,8 +109,10 @@ def make_measured_inference(
     drawn[:, missing] += noise[:, missing] @ _compute_root(missing, training)
     difference = heads[0].infer(drawn) - heads[0].infer(fill_regions(people, missing, training))
 
-    def infer_filled(values: FloatArray) -> FloatArray:
-        return _infer_members(heads, fill_regions(values, missing, training))
+    infer_complete = make_inference_function(heads)
+
+    def infer_filled(values: Sequence[FloatArray]) -> FloatArray:
+        return infer_complete([fill_regions(each, missing, training) for each in values])
 
     return MeasuredInference(infer_filled, np.square(difference).mean(axis=0))
 
@@ -117,10 +120,6 @@ def make_measured_inference(
 def draw_training_noise(n_regions: int) -> FloatArray:
     """Return the standard normal noise (N, R) of the drawn people."""
     return np.random.default_rng(0).standard_normal((_N_DRAWS, n_regions))
-
-
-def _infer_members(heads: Sequence[MemberHead], values: FloatArray) -> FloatArray:
-    return np.concatenate([head.infer(values) for head in heads], axis=1)
 
 
 def fill_regions(values: FloatArray, missing: IntArray, training: TrainingDistribution) -> FloatArray:
@@ -148,34 +147,31 @@ def compute_measured_distances(values: FloatArray, missing: IntArray, training: 
     return np.asarray(training.compute_block_distances(filled) * scale)
 
 
-def check_information(cohort: Cohort, added: FloatArray, spread: FloatArray, least: float) -> None:
-    """Refuse people whose measured regions tell too little.
+def find_people_without_index(added: FloatArray, spread: FloatArray, least: float) -> BoolArray:
+    """Return who (N,) lacks so many regions that the others tell too little.
 
     Parameters
     ----------
-    cohort : Cohort
     added : (N, M)
         Variance of R-indices over the possible values of missing regions.
     spread : (M,)
         Variance of R-indices among the patients of the training.
     least : float
         Share of that variance which the measured regions must determine.
-
-    Raises
-    ------
-    ModelError
     """
-    information = 1.0 - (added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0)
-    short = information < least
-    if short.any():
-        people = tuple(str(person) for person in cohort.people[ID].array[short])
-        what = (
-            f"{format_count(len(people), 'person lacks', 'people lack')} too many regions: the others determine less "
-            f"than {least:.0%} of an R-index"
-        )
-        cure = "Leave them out"
-        what = get_wording(cohort.unit)(what)
-        raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.MISSING_VALUES, offenders=people))
+    return np.asarray((added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0) > 1.0 - least)
+
+
+def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: float) -> list[Problem]:
+    """Return a warning that names the people (N,) who lack too many regions; none if there are none."""
+    if not is_short.any():
+        return []
+    people = tuple(dict.fromkeys(cohort.people[ID].astype(str).array[is_short]))
+    number = format_count(len(people), "person lacks", "people lack")
+    what = f"{number} too many regions: the others determine less than {least:.0%} of an R-index"
+    cure = "They are left out of the results"
+    code = ProblemCode.PEOPLE_WITHOUT_INDEX
+    return [Problem(Severity.WARNING, get_wording(cohort.unit)(what), "", cure, code, offenders=people)]
 
 
 def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:

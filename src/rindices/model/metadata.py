@@ -7,7 +7,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -69,7 +69,7 @@ class NumericCoding(_Section):
     name: Name
     low: float
     high: float
-    log: bool = False
+    log: bool
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -116,7 +116,6 @@ class _RecipeValues(_Section):
 
     package: str = ""
     epoch: int = 0
-    held_steps: int = 0
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
@@ -126,7 +125,7 @@ class _Recipe(_Section):
 
 
 class ModelMetadata(_Section):
-    """Metadata that a model of any schema needs to be applied.
+    """Metadata that a model needs to be applied.
 
     Attributes
     ----------
@@ -142,6 +141,12 @@ class ModelMetadata(_Section):
         If not None, the file holds standard errors of the patterns.
     design_covariance : bool
         Whether the file holds the covariance of the covariates, from which missing ones are predicted.
+    sums : dict
+        Regions that are sums of columns of a table, and their columns.
+    training_distances, interval_knots : int or None
+        Number of distances in training and of knots of the intervals; None if the file has none.
+    pipelines : int
+        Number of members with a preprocessing of their own: all or none.
     """
 
     kind: Annotated[str, _make_choice_check(tuple(HEADS_BY_KIND))]
@@ -151,11 +156,15 @@ class ModelMetadata(_Section):
     covariates: list[Annotated[NumericCoding | CategoricalCoding, Field(discriminator="kind")]]
     unit: Name
     orders: list[list[int]]
+    sums: dict[Name, Annotated[list[Name], Field(min_length=1)]]
+    training_distances: Annotated[int, Field(ge=0, le=_MAX_LENGTH)] | None
+    interval_knots: Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | None
     harmonise: SiteCoding | None = None
-    adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)] = "linear"
+    adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)]
     covariate_ranges: dict[Name, Annotated[list[float], AfterValidator(_check_range)]] = {}
     interval_over: str | None = None
-    design_covariance: bool = False
+    design_covariance: bool
+    pipelines: Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
     recipe: Annotated[_Recipe | None, BeforeValidator(lambda value: value or None)] = None
 
     @property
@@ -172,42 +181,12 @@ class ModelMetadata(_Section):
             raise ValueError("covariate_ranges should be ranges of the covariates")
         if len(self.orders) != self.members or any(sorted(order) != [*range(self.n_patterns)] for order in self.orders):
             raise ValueError("orders should be one order of the patterns for each member")
-        return self
-
-
-class MetadataSchema1(ModelMetadata):
-    """Metadata of the first schema, which has mean and covariance of the training people and nothing optional."""
-
-    sums: ClassVar[dict[str, list[str]]] = {}
-    training_distances: ClassVar[int | None] = None
-    interval_knots: ClassVar[int | None] = None
-    has_training: ClassVar[bool] = True
-
-
-class MetadataSchema2(ModelMetadata):
-    """Metadata of the second schema.
-
-    Attributes
-    ----------
-    sums : dict
-        Regions that are sums of columns of a table, and their columns.
-    training_distances, interval_knots : int or None
-        Number of distances of training people and of knots of the intervals; None if the file has none.
-    """
-
-    sums: dict[Name, Annotated[list[Name], Field(min_length=1)]]
-    training_distances: Annotated[int, Field(ge=0, le=_MAX_LENGTH)] | None
-    interval_knots: Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | None
-
-    @property
-    def has_training(self) -> bool:
-        """Whether the file holds mean and covariance of the training people."""
-        return self.training_distances is not None
-
-    @model_validator(mode="after")
-    def _check_sums(self) -> Self:
+        if self.pipelines not in (0, self.members):
+            raise ValueError("pipelines should be one for each member, or none")
         if not set(self.sums) <= set(self.regions):
             raise ValueError("sums should be sums of the regions")
+        if self.training_distances in (1, 2):
+            raise ValueError("training_distances should be 0, or at least 3")
         return self
 
 
@@ -222,13 +201,6 @@ class ReferenceMetadata(_Section):
     covariates: list[Name]
 
 
-class MetadataSchema3(MetadataSchema2):
-    """Metadata of the third schema, which names the scale on which measures are adjusted; it was linear before."""
-
-    adjust: Annotated[str, _make_choice_check(ADJUSTMENTS)]
-
-
-AnyMetadata = MetadataSchema1 | MetadataSchema2 | MetadataSchema3
 _AnySection = TypeVar("_AnySection", bound=_Section)
 
 
@@ -242,7 +214,7 @@ def validate_metadata(file: str, metadata: Mapping[str, Any], kind: type[_AnySec
     metadata : mapping
         As read from JSON.
     kind : type
-        Class of the file's schema.
+        `ModelMetadata` or `ReferenceMetadata`.
 
     Returns
     -------

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from rindices.atomic import compute_digest, delete_temporary_files, write_atomically
 from rindices.errors import ModelError, Problem
 from rindices.lock import LOCK_NAMES, lock_folder
-from rindices.model.novelty import NoveltyCount
-from rindices.tables.io.chunks import SCHEMA_ROWS, ChunkSize, TableChunk
+from rindices.model.unusual import UnusualCount
+from rindices.tables.chunks import SCHEMA_ROWS, ChunkSize, TableChunk
 from rindices.tables.io.lines import explain_read_errors
-from rindices.tables.validation.validate import TableRequest
+from rindices.tables.validate import TableRequest
 
 RECORDS_FOLDER = ".rindices"
 
@@ -53,7 +53,8 @@ class StreamJob:
     def serialise_identity(self) -> bytes:
         """Return what all parts in a folder must have in common, as JSON."""
         request = {name: str(value) for name, value in asdict(self.request).items() if name != "volumes"}
-        participants = None if self.request.participants is None else stamp_file(self.request.participants)
+        people = self.request.participants
+        participants = stamp_file(people) if isinstance(people, Path) else None
         identity = {
             "model": hashlib.sha256(self.model.read_bytes()).hexdigest(),
             "asked": request,
@@ -65,7 +66,7 @@ class StreamJob:
 
     def digest(self) -> str:
         """Return a short digest of `serialise_identity` and of the path of the table."""
-        table = str([path.absolute() for path in self.request.volumes])
+        table = str([path.absolute() for path in self.request.volumes if isinstance(path, Path)])
         return hashlib.sha256(self.serialise_identity() + table.encode(errors="surrogateescape")).hexdigest()[:16]
 
     def part_path(self, name: str) -> Path:
@@ -86,7 +87,7 @@ class PartRecord(NamedTuple):
     digest: str
     hashes_digest: str
     columns: list[str]
-    counted: NoveltyCount
+    counted: UnusualCount
     problems: list[Problem]
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class PartRecord(NamedTuple):
         """Build from `as_dict`."""
         people, novel, causes = values["counted"]
         problems = [Problem.from_record(record) for record in values["problems"]]
-        return cls(**values | {"counted": NoveltyCount(people, novel, Counter(causes)), "problems": problems})
+        return cls(**values | {"counted": UnusualCount(people, novel, Counter(causes)), "problems": problems})
 
 
 @contextmanager

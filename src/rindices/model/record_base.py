@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 _TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 OMIT_EMPTY = {"omit": True}
-"""Metadata of a field that is left out of the file while it is None or empty; earlier files may lack it."""
+"""Metadata of a field that is left out of the file while it is None or empty."""
 
 
 @dataclass(frozen=True, eq=False)

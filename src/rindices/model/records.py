@@ -6,6 +6,7 @@ dictionary in its file: ``model.card["agreement"]``.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 from rindices.errors import Problem, ProblemCode
@@ -13,6 +14,16 @@ from rindices.model.record_base import OMIT_EMPTY, Record
 
 Interval = tuple[float, float]
 OptionalInterval = tuple[float | None, float | None]
+MIN_SPLIT_HALF = 0.5
+"""Rank correlation from which a pattern counts as reproduced in other people."""
+
+
+class Reproduction(StrEnum):
+    """Whether other people reproduce a pattern, by the interval of its rank correlation against `MIN_SPLIT_HALF`."""
+
+    REPRODUCED = "reproduced"
+    NOT_KNOWN = "not_known"
+    NOT_REPRODUCED = "not_reproduced"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +101,11 @@ class CandidateRecord(Record):
 class PatternRecord(Record):
     """How well one pattern is reproduced in other people, and how it separates patients from controls there.
 
-    ``carriers`` is the share of patients beyond 95 % of controls, ``auc`` the probability that a patient has a higher
-    R-index than a control.
+    ``split_half`` is the figure of reproduction: the rank correlation of R-indices between two sets of people with
+    nobody in common. ``carriers`` is the share of patients beyond 95 % of controls, less the share that chance gives;
+    ``auc`` is the probability that a patient has a higher R-index than a control. Both are of the R-indices that the
+    study writes; ``in_sample`` says that all members were trained on these people. ``seed_change`` is by how much these
+    R-indices change with another seed, as the root mean square over people.
     """
 
     name: str
@@ -103,6 +117,16 @@ class PatternRecord(Record):
     carriers_interval: Interval | None = field(default=None, metadata=OMIT_EMPTY)
     auc: float | None = field(default=None, metadata=OMIT_EMPTY)
     auc_interval: Interval | None = field(default=None, metadata=OMIT_EMPTY)
+    seed_change: float | None = field(default=None, metadata=OMIT_EMPTY)
+    in_sample: bool = field(default=False, metadata=OMIT_EMPTY)
+
+    @property
+    def reproduction(self) -> Reproduction:
+        """Whether other people reproduce the pattern; not known where the interval includes the threshold."""
+        low, high = self.split_half_interval
+        if low >= MIN_SPLIT_HALF:
+            return Reproduction.REPRODUCED
+        return Reproduction.NOT_REPRODUCED if high < MIN_SPLIT_HALF else Reproduction.NOT_KNOWN
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +139,7 @@ class DimensionRecord(Record):
     chance_95: float
     p: float
     relabellings: int
+    p_error: float = field(default=0.0, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +157,7 @@ class PatternCountRecord(Record):
     """Number of patterns by agreement or likelihood and by the test, or ``forced`` by the study.
 
     ``by_agreement`` is the number that the settings' comparison chose, also where it was decided by the likelihood of
-    held-out people (``decided_by``; empty in earlier files, which were decided by agreement). ``why`` says why it and
-    the test's number differ.
+    held-out people (``decided_by``). ``why`` says why it and the test's number differ.
     """
 
     by_agreement: int | None
@@ -156,6 +180,16 @@ class DifferenceRecord(Record):
     statistics: Mapping[str, float]
     p_values: Mapping[str, float]
     smallest_effect: float
+    p_error: float = field(default=0.0, metadata=OMIT_EMPTY)
+
+    def is_too_near(self, level: float) -> bool:
+        """Whether the 95 % interval of p, given its Monte Carlo error ``p_error``, includes the level of the test."""
+        return abs(self.p - level) <= 1.96 * self.p_error
+
+    def describe_p(self, level: float) -> str:
+        """Return p with its Monte Carlo error, and whether it is too near the level to tell."""
+        doubt = f"; too near {level:g} to tell" if self.is_too_near(level) else ""
+        return f"p = {self.p:.3f} (Monte Carlo error {self.p_error:.3f}{doubt})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,32 +203,68 @@ class ProvenanceRecord(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class AdjustedCovariateRecord(Record):
+    """A covariate, the number of regions that it was removed from, and what these measure if they are not all."""
+
+    name: str
+    regions: int
+    measures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AdjustmentRecord(Record):
+    """What was removed from the regions before learning.
+
+    ``scale`` is 'log', 'linear', 'rank' or 'none'. ``head_size`` names the covariates that entered as logarithms.
+    ``site_mode`` is 'controls' or 'all', the people from whom the effects of ``sites`` sites were estimated, or ''.
+    """
+
+    scale: str
+    regions: int
+    covariates: tuple[AdjustedCovariateRecord, ...] = ()
+    head_size: tuple[str, ...] = ()
+    sites: int = 0
+    site_mode: str = ""
+
+    @property
+    def in_all_regions(self) -> list[str]:
+        """Covariates that were removed from all regions."""
+        return [each.name for each in self.covariates if each.regions == self.regions]
+
+    @property
+    def in_some_regions(self) -> list[AdjustedCovariateRecord]:
+        """Covariates that were removed from some regions."""
+        return [each for each in self.covariates if 0 < each.regions < self.regions]
+
+    @property
+    def without_effect(self) -> list[str]:
+        """Covariates that were named and changed nothing, because controls do not differ in them."""
+        return [each.name for each in self.covariates if not each.regions]
+
+
+@dataclass(frozen=True, eq=False)
 class SelectionRecord(Record):
     """Content of ``selection.json``: what was compared and chosen.
 
-    ``chosen`` is None where no setting was stable or none was tried. ``number_of_patterns``, ``finding`` and
-    ``difference`` are empty in files that are older than the tests. ``made_with`` is only in a study without a model;
-    otherwise the model has it, and ``adjust``, the scale of the adjustment. ``finding`` is 'no_difference',
-    'mean_difference' or 'patterns'.
+    ``chosen`` is None where no setting was stable or none was tried. ``made_with`` and ``adjustment`` are only in a
+    study without a model; otherwise the model has them. ``finding`` is 'no_difference', 'mean_difference' or
+    'patterns'.
     """
 
     chosen: CandidateRecord | None
     ties: tuple[SettingRecord, ...] = ()
     grid: tuple[CandidateRecord, ...] = ()
     patterns: tuple[PatternRecord, ...] = ()
-    number_of_patterns: PatternCountRecord | None = field(default=None, metadata=OMIT_EMPTY)
+    number_of_patterns: PatternCountRecord = field(kw_only=True)
     made_with: ProvenanceRecord | None = field(default=None, metadata=OMIT_EMPTY)
-    finding: str = field(default="", metadata=OMIT_EMPTY)
-    difference: DifferenceRecord | None = field(default=None, metadata=OMIT_EMPTY)
-    adjust: str = field(default="", metadata=OMIT_EMPTY)
+    finding: str = field(kw_only=True)
+    difference: DifferenceRecord = field(kw_only=True)
+    adjustment: AdjustmentRecord | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def is_difference_detected(self) -> bool:
-        """Whether the tests detected a difference between patients and controls; True in files older than the tests."""
-        number = self.number_of_patterns
-        if number is None:
-            return True
-        return number.by_test > 0 if self.difference is None else self.difference.p <= number.test.level
+        """Whether the tests detected a difference between patients and controls."""
+        return self.difference.p <= self.number_of_patterns.test.level
 
     @property
     def unstable_settings(self) -> list[SettingRecord]:
@@ -237,7 +307,7 @@ class ModelCard(Record):
     covariate_ranges : mapping
         Lowest and highest value of each numeric covariate among the training people.
     trained_on : mapping
-        Number of people, controls and patients.
+        Number of people, controls and patients, and of scans if these are more.
     pattern_scale : tuple of float
         Scale of each consensus pattern against that of single members.
     interval_over : {'people', 'trainings', ''}
@@ -309,7 +379,7 @@ class CovariateSummary(Record):
 
 @dataclass(frozen=True, eq=False)
 class ProblemRecord(Record):
-    """A warning or note that the user was given, see `rindices.errors.Problem`; early files have no code."""
+    """A warning or note that the user was given, see `rindices.errors.Problem`."""
 
     severity: str
     what: str
@@ -323,7 +393,10 @@ class ProblemRecord(Record):
 
 @dataclass(frozen=True, eq=False)
 class CohortRecord(Record):
-    """Content of ``cohort.json``: counts and summaries of the people, and problems of the table."""
+    """Content of ``cohort.json``: counts and summaries of the people, and problems of the table.
+
+    ``scans`` is the number of scans, if people have several visits.
+    """
 
     source: str
     unit: str
@@ -334,6 +407,7 @@ class CohortRecord(Record):
     covariates: tuple[CovariateSummary, ...] = ()
     sites: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     problems: tuple[ProblemRecord, ...] = ()
+    scans: int | None = field(default=None, metadata=OMIT_EMPTY)
 
     @classmethod
     def of(cls, summary: Mapping[str, Any], problems: Iterable[Problem]) -> Self:

@@ -1,9 +1,11 @@
 """Read and write safetensors files without trusting them.
 
 The length of the header and the names, types, shapes and positions of the arrays are checked before anything large is
-read, then the values of the arrays. Nothing in a file is ever executed.
+read, then the SHA-256 of metadata and arrays, which finds damage, and the values of the arrays. Nothing in a file is
+ever executed.
 """
 
+import hashlib
 import json
 import math
 import stat
@@ -22,6 +24,7 @@ from rindices.atomic import write_atomically
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, describe_os_error, join_names, make_damage_error
 
 METADATA_KEY = "rindices"
+_DIGEST_KEY = "sha256"
 _MAX_HEADER_BYTES = 20_000_000
 _MAX_FILE_BYTES = 4_000_000_000
 _PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
@@ -29,15 +32,30 @@ _BYTES_BY_TYPE = {"F32": 4, "F64": 8}
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[str, Any]) -> None:
-    """Write arrays and metadata to one file by an atomic rename."""
-    text = json.dumps(metadata, sort_keys=True, allow_nan=False)
-    content = to_bytes({name: np.array(array, order="C") for name, array in arrays.items()}, {METADATA_KEY: text})
-    write_atomically(path, content)
+    """Write arrays and metadata, and the SHA-256 of both, to one file by an atomic rename."""
+    contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
+    signed = {**metadata, _DIGEST_KEY: compute_content_digest(metadata, contiguous)}
+    text = json.dumps(signed, sort_keys=True, allow_nan=False)
+    write_atomically(path, to_bytes(contiguous, {METADATA_KEY: text}))  # two keys would be in any order
+
+
+def compute_content_digest(metadata: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
+    """Return the SHA-256 of metadata and of the names, types, shapes and values of the arrays."""
+    plain = json.loads(json.dumps(dict(metadata)))  # with keys as they are read from a file
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode(errors="surrogatepass"))
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return the metadata that rindices wrote to a file."""
-    header = read_header(path)
+    return _split_digest(path, read_header(path))[0]
+
+
+def _split_digest(path: Path, header: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the metadata in the header of a file, and the digest that was written with them."""
     declared = header.get("__metadata__")
     text = declared.get(METADATA_KEY) if isinstance(declared, dict) else None
     if not isinstance(text, str):
@@ -48,7 +66,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
     metadata = _parse_json(text, path)
     if not isinstance(metadata, dict):
         raise make_damage_error(path.name, "its metadata are not an object")
-    return metadata
+    digest = metadata.pop(_DIGEST_KEY, None)
+    return metadata, digest
 
 
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
@@ -68,9 +87,11 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str
     Raises
     ------
     ModelError
-        That names the first array that is not as it should be.
+        That names the first array that is not as it should be, or says that the digest is another one.
     """
-    header = {name: entry for name, entry in read_header(path).items() if name != "__metadata__"}
+    header = read_header(path)
+    metadata, digest = _split_digest(path, header)
+    del header["__metadata__"]
     missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
     if missing or extra:
         names = join_names(missing or extra, 3)
@@ -81,6 +102,8 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str
         arrays: dict[str, AnyArray] = from_bytes(path.read_bytes())
     except (SafetensorError, ValueError, OSError, MemoryError) as error:
         raise make_damage_error(path.name, f"cannot be read ({_first_line(error)})") from error
+    if digest != compute_content_digest(metadata, arrays):
+        raise make_damage_error(path.name, "its content is not what was written (its SHA-256 differs)")
     for name, array in arrays.items():
         if fault := find_array_fault(name, array):
             raise make_damage_error(path.name, f"{name} {fault}", name)

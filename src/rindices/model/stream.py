@@ -29,11 +29,11 @@ from rindices.errors import (
     join_names,
 )
 from rindices.model.fitted import FittedModel, load
-from rindices.model.novelty import NoveltyCount, make_table_warning
 from rindices.model.part_store import PartRecord, StreamJob, load_finished_part, lock_parts, stamp_file
 from rindices.model.part_writer import count_people, join_parts, open_part, read_part_keys
 from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys, write_hashes
-from rindices.tables.io.chunks import (
+from rindices.model.unusual import UnusualCount, make_table_warning
+from rindices.tables.chunks import (
     SCHEMA_ROWS,
     ChunkSize,
     OpenedTable,
@@ -42,14 +42,19 @@ from rindices.tables.io.chunks import (
     merge_problems,
     split_into_chunks,
 )
-from rindices.tables.validation.validate import TableRequest
+from rindices.tables.validate import TableRequest
 from rindices.threads import limit_blas_threads
 from rindices.wording import FEATURE_UNIT
 
 _MAX_OFFENDERS = 100
 _MAX_REFUSED = 10_000
 """Offenders in refused chunks after which the others are not read."""
-_NOTES_ABOUT_ROWS = (ProblemCode.ENCODING_GUESSED, ProblemCode.MISSING_VALUES)
+_NOTES_ABOUT_ROWS = (
+    ProblemCode.ENCODING_GUESSED,
+    ProblemCode.MISSING_VALUES,
+    ProblemCode.NO_LINE_END,
+    ProblemCode.ZERO_VOLUMES,
+)
 _MAX_RETRIES = 3  # after a worker was lost
 _LOST_WORKERS = (
     f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "
@@ -62,7 +67,7 @@ class StreamResult(NamedTuple):
 
     Attributes
     ----------
-    counted : NoveltyCount
+    counted : UnusualCount
         Of all rows, also those of earlier runs.
     people : int
         Fewer than rows where people have several visits.
@@ -73,7 +78,7 @@ class StreamResult(NamedTuple):
         Of this run; 0 if nothing was left to do.
     """
 
-    counted: NoveltyCount
+    counted: UnusualCount
     people: int
     problems: list[Problem]
     parts: int
@@ -120,6 +125,7 @@ def apply_stream(
         If the model does not fit the table, or the results cannot be written.
     """
     (table,) = request.volumes
+    assert isinstance(table, Path)
     unit = FEATURE_UNIT if request.measure == "any" else ""
     to_file = out.suffix in (".csv", ".tsv", ".parquet")
     folder = out.with_name(f".{out.name}.parts") if to_file else out
@@ -138,7 +144,7 @@ def apply_stream(
                 join_parts(paths, out, parts[0].columns, rows_in_parts, unit)
     except OSError as error:
         raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
-    counted = NoveltyCount(0, 0, Counter())
+    counted = UnusualCount(0, 0, Counter())
     for part in parts:
         counted = counted.merged_with(part.counted)
     problems = merge_problems([problem for part in parts for problem in part.problems])
@@ -250,7 +256,7 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
     """Read a chunk, infer, write the part, and then its record; raises all errors of the chunk together."""
     stamp = stamp_file(chunk.path)
     model, opened, table_problems = _open_table(job, chunk.path)
-    counted, hashes = NoveltyCount(0, 0, Counter()), []
+    counted, hashes = UnusualCount(0, 0, Counter()), []
     problems, errors = list(table_problems) if chunk.number == 0 else [], []
     with open_part(job.part_path(name)) as writer:
         for validation in opened.validate_chunk(chunk, job.size.rows):
@@ -263,7 +269,8 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
             counted = counted.merged_with(result.counted)
             hashes.append(hash_keys(validation.keys))
             if not opened.is_complete:
-                problems += [_limit_offenders(p) for p in validation.problems if _concerns_rows(p)]
+                row_problems = [p for p in (*validation.problems, *result.problems) if _concerns_rows(p)]
+                problems += [_limit_offenders(problem) for problem in row_problems]
             del validation, result  # their memory is for the next rows
         if errors:
             raise type(errors[0])(problem for error in errors for problem in error.problems)
@@ -287,8 +294,8 @@ def _limit_offenders(problem: Problem) -> Problem:
 
 def _open_table(job: StreamJob, path: Path) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
     """Return the model, a file whose first rows were validated and assessed, and the problems of these rows."""
-    inputs = (path, job.model, *([job.request.participants] if job.request.participants else []))
-    return _open_table_cached(job, path, str([stamp_file(file) for file in inputs]))
+    inputs = (path, job.model, job.request.participants)
+    return _open_table_cached(job, path, str([stamp_file(file) for file in inputs if isinstance(file, Path)]))
 
 
 @lru_cache(maxsize=1)
@@ -298,6 +305,8 @@ def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedM
     opened = OpenedTable.open(path, job.request, job.schema_rows)
     _, problems, counted = model.assess(opened.validation.cohort_or_raise(), job.request.on_missing)
     table_warnings = make_table_warning(counted, model.card.unit)  # made again in the end, of all people
+    if not opened.is_complete:  # each chunk names its own
+        table_warnings += [problem for problem in problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
     problems = [problem for problem in problems if problem not in table_warnings]
     summands = {part for parts in model.sums.values() for part in parts}
     if not opened.is_complete:
@@ -335,7 +344,7 @@ def _check_parts(job: StreamJob, table: Path, parts: Sequence[PartRecord]) -> No
     ids = sorted(_find_repeated_ids(job, table, parts[0].columns, repeated)) if len(repeated) else []
     if ids:
         what = f"{format_count(len(ids), 'id stands', 'ids stand')} more than once"
-        cure = "Keep one row a person, or add a session_id column"
+        cure = "Make the ids unique, or name the column of the session: --session COLUMN"
         code = ProblemCode.DUPLICATE_IDS
         raise TableError(Problem(Severity.ERROR, what, "", cure, code, offenders=tuple(ids)))
 

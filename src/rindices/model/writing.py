@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rindices._typing import FloatArray
 from rindices.errors import ModelError, describe_os_error
 from rindices.model.intervals import CalibratedIntervals
-from rindices.model.novelty import TrainingDistribution
 from rindices.model.safetensors_io import write_safetensors
 from rindices.model.schemas import SCHEMA_VERSION
+from rindices.model.unusual import TrainingDistribution
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -28,6 +28,8 @@ def write_model(model: FittedModel, path: Path) -> None:
     arrays = {**model.preprocessing.to_arrays(), "patterns": model.patterns}
     for index, head in enumerate(model.heads):
         arrays |= {f"member{index}.{name}": array for name, array in head.to_arrays().items()}
+    for index, pipeline in enumerate(model.pipelines):
+        arrays |= {f"pipeline{index}.{name}": array for name, array in pipeline.to_arrays().items()}
     if model.patterns_se is not None:
         arrays |= {"patterns_se": model.patterns_se}
     for name, part in (("training", model.training), ("intervals", model.intervals)):
@@ -35,6 +37,7 @@ def write_model(model: FittedModel, path: Path) -> None:
     metadata = model.card.to_dict() | model.preprocessing.to_dict()
     metadata |= {"schema": SCHEMA_VERSION, "kind": model.heads[0].kind, "n_patterns": model.n_patterns}
     metadata |= {"members": len(model.heads), "orders": [list(order) for order in model.orders]}
+    metadata |= {"pipelines": len(model.pipelines)}
     metadata |= {"sums": {region: list(parts) for region, parts in model.sums.items()}}
     metadata |= {"training_distances": None if model.training is None else len(model.training.distances)}
     metadata |= {"interval_knots": None if model.intervals is None else model.intervals.knots.shape[1]}

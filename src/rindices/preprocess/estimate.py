@@ -3,6 +3,8 @@
 Shape letters: N people, R regions, P columns of the design.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray
@@ -10,15 +12,15 @@ from rindices.errors import PreprocessingError, format_count, join_names
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.residualise import (
+    CovariateCoding,
     Residualiser,
     build_complete_design,
-    derive_codings,
     find_head_size_columns,
 )
 from rindices.tables.cohort import SITE, Cohort
 
 
-def fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:
+def fit_harmoniser(cohort: Cohort, mode: str, is_log: bool, codings: tuple[CovariateCoding, ...]) -> Harmoniser:
     """Estimate the effects of sites from controls or, with the mode ``all``, from everyone.
 
     Raises
@@ -31,12 +33,14 @@ def fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:
     without_controls = set(get_sites(cohort)) - set(get_sites(sample))
     if without_controls:
         n_people = sum(site in without_controls for site in get_sites(cohort))
+        counts = Counter(get_sites(sample))
+        small = sorted(site for site in set(get_sites(cohort)) if counts[site] < 2)
         raise PreprocessingError(
             f"no control was measured at {join_names(sorted(without_controls))} "
-            f"({format_count(n_people, 'person', 'people')}): leave these sites out, or estimate site effects from "
-            'everyone (harmonise = "all").'
+            f"({format_count(n_people, 'person', 'people')}): leave sites with fewer than two out "
+            f"(--leave-out-site {','.join(small)}), or estimate site effects from everyone (--harmonise all)."
         )
-    design = build_complete_design(controls.covariates, sample.covariates, is_log)
+    design = build_complete_design(codings, controls.covariates, sample.covariates)
     patient = None if mode == "controls" else sample.is_patient
     preserved = design if patient is None else np.column_stack([design, patient])
     volumes = fill_within_sites(get_volumes(sample, is_log), preserved, get_sites(sample))
@@ -44,7 +48,10 @@ def fit_harmoniser(cohort: Cohort, mode: str, is_log: bool) -> Harmoniser:
 
 
 def fit_residualiser(
-    volumes: FloatArray, controls: Cohort, is_log: bool, thickness: BoolArray | None = None
+    volumes: FloatArray,
+    controls: Cohort,
+    codings: tuple[CovariateCoding, ...],
+    thickness: BoolArray | None = None,
 ) -> Residualiser:
     """Estimate the effects of covariates from the controls in whom each region was measured.
 
@@ -53,8 +60,7 @@ def fit_residualiser(
     volumes : (N, R)
         Of controls, on the scale on which they are adjusted.
     controls : Cohort
-    is_log : bool
-        Whether that scale is logarithmic.
+    codings : tuple of CovariateCoding
     thickness : (R,), optional
         Regions that are not adjusted for head size.
 
@@ -63,13 +69,13 @@ def fit_residualiser(
     Residualiser
     """
     covariates = controls.covariates
-    design = build_complete_design(covariates, covariates, is_log)
+    design = build_complete_design(codings, covariates, covariates)
     filled = fill_by_regression(volumes, design, controls.regions)
     if thickness is not None and filled is not volumes:
         filled = filled.copy()
-        others = ~find_head_size_columns(derive_codings(covariates, is_log))
+        others = ~find_head_size_columns(codings)
         filled[:, thickness] = fill_by_regression(volumes[:, thickness], design[:, others])
-    return Residualiser.fit(filled, covariates, is_log, thickness)
+    return Residualiser.fit(filled, covariates, thickness=thickness, codings=codings)
 
 
 def get_sites(cohort: Cohort) -> list[str]:

@@ -94,7 +94,7 @@ class Harmoniser:
         """
         unique, site_index, counts = np.unique(np.asarray(sites, dtype=str), return_inverse=True, return_counts=True)
         names = tuple(unique.tolist())
-        _check_site_sizes(names, counts)
+        _check_site_sizes(names, counts, "control" if patient is None else "person")
         preserved = design if patient is None else np.column_stack([design, patient])
         indicators = np.eye(len(names))[site_index]
         levels, centre, coefficients = _regress_volumes(volumes, indicators, preserved)
@@ -307,12 +307,12 @@ def _compute_relative_change(new: FloatArray, old: FloatArray) -> float:
     return float(np.max(np.abs(new - old) / divisor))
 
 
-def _check_site_sizes(names: Sequence[str], counts: IntArray) -> None:
+def _check_site_sizes(names: Sequence[str], counts: IntArray, noun: str) -> None:
     single = [name for name, count in zip(names, counts, strict=True) if count < 2]
     if single:
         raise PreprocessingError(
-            f"{join_names(single)} has one person, and the effect of a site needs two: leave the site out, join it to "
-            'another, or set harmonise = "none".'
+            f"{join_names(single)} has one {noun}, and the effect of a site needs two: leave it out (--leave-out-site "
+            f"{','.join(single)}), join it to another site, or use no sites (--site none)."
         )
 
 

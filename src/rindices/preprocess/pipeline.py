@@ -10,7 +10,7 @@ from typing import Any, NotRequired, Self, TypedDict
 import numpy as np
 import pandas as pd
 
-from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
 from rindices.errors import (
     Findings,
@@ -26,7 +26,7 @@ from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
 from rindices.preprocess.missing import fill_within_sites
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_complete_design
+from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_complete_design, derive_codings
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
@@ -38,7 +38,7 @@ class PreprocessingRecord(TypedDict):
     covariates: list[CovariateRecord]
     harmonise: NotRequired[HarmoniserRecord]
     adjust: str
-    design_covariance: NotRequired[bool]
+    design_covariance: bool
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Preprocessing:
         harmonise: str | None = None,
         adjust: str | None = None,
         icv_for: str = DEFAULT_ICV_FOR,
+        seen: BoolArray | None = None,
     ) -> Self:
         """Estimate all steps from a cohort.
 
@@ -101,6 +102,9 @@ class Preprocessing:
         icv_for : {'volume', 'all'}
             Regions that are adjusted for head size where a cohort has thickness and other measures: all but
             thickness, or all.
+        seen : (N,), optional
+            Mask of the people to estimate from. What is not estimated, such as the categories of covariates, is that of
+            the whole cohort.
 
         Returns
         -------
@@ -116,19 +120,22 @@ class Preprocessing:
         mode, adjust = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
         if adjust == "none":
             cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
+        is_log, thickness = adjust == "log", find_thickness(cohort, icv_for)
+        codings = derive_codings(cohort.covariates[cohort.is_control], is_log)
+        if seen is not None:
+            cohort = replace(cohort, visits=None).take(seen)
         scores = None
         if adjust == "rank":
             scores = NormalScores.fit(cohort.volumes.to_numpy(dtype=float)[cohort.is_control])
             values = scores.transform(cohort.volumes.to_numpy(dtype=float))
             cohort = replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
-        is_log = adjust == "log"
-        harmoniser = None if mode == "none" else fit_harmoniser(cohort, mode, is_log)
+        harmoniser = None if mode == "none" else fit_harmoniser(cohort, mode, is_log, codings)
         controls = cohort.take(cohort.is_control)
         volumes = get_volumes(controls, is_log)
         if harmoniser is not None:
-            design = build_complete_design(controls.covariates, controls.covariates, is_log)
+            design = build_complete_design(codings, controls.covariates, controls.covariates)
             volumes = harmoniser.transform(volumes, design, get_sites(controls))
-        residualiser = fit_residualiser(volumes, controls, is_log, find_thickness(cohort, icv_for))
+        residualiser = fit_residualiser(volumes, controls, codings, thickness)
         adjusted = residualiser.transform(volumes, controls.covariates)
         standardiser = Standardiser.fit(adjusted, cohort.regions)
         return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust, scores)
@@ -192,16 +199,19 @@ class Preprocessing:
         -------
         (B, R)
         """
-        volumes = self._change_scale(volumes)
+        return self.prepare_scaled(self.change_scale(volumes), design, site_index)
+
+    def prepare_scaled(self, volumes: FloatArray, design: FloatArray, site_index: IntArray | None = None) -> FloatArray:
+        """Return `prepare_block` of volumes (B, R) that `change_scale` has returned."""
+        if self.normal_scores is not None:
+            volumes = self.normal_scores.transform(volumes)
         if self.harmoniser is not None and site_index is not None:
             volumes = self.harmoniser.adjust(volumes, design, site_index)
         adjusted = self.residualiser.adjust(volumes, design)
         return self.standardiser.transform(adjusted, out=adjusted)
 
-    def _change_scale(self, volumes: FloatArray) -> FloatArray:
-        """Return volumes (N, R) on the scale on which they are adjusted."""
-        if self.normal_scores is not None:
-            return self.normal_scores.transform(volumes)
+    def change_scale(self, volumes: FloatArray) -> FloatArray:
+        """Return the logarithms of volumes (N, R) if that is the scale on which they are adjusted."""
         return np.asarray(np.log(volumes)) if self.adjust == "log" else volumes
 
     def sites_of(self, cohort: Cohort) -> list[str]:
@@ -246,7 +256,9 @@ class Preprocessing:
                 f"column of groups and give at least {least} controls of each, or leave these sites out."
             )
         volumes, covariates = self.aligned(controls)
-        volumes = self._change_scale(volumes)
+        volumes = self.change_scale(volumes)
+        if self.normal_scores is not None:
+            volumes = self.normal_scores.transform(volumes)
         design = self.residualiser.build_design(covariates)
         filled = fill_within_sites(volumes, design, get_sites(controls))
         return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, get_sites(controls), least))
@@ -340,9 +352,8 @@ class Preprocessing:
             "regions": list(self.regions),
             "covariates": self.residualiser.to_dict(),
             "adjust": self.adjust,
+            "design_covariance": self.residualiser.covariance is not None,
         }
-        if self.residualiser.covariance is not None:
-            record["design_covariance"] = True
         if self.harmoniser is not None:
             record["harmonise"] = self.harmoniser.to_dict()
         return record
@@ -361,7 +372,7 @@ class Preprocessing:
         sites = values.get("harmonise")
         harmoniser = None if sites is None else Harmoniser.from_parts(sites, arrays)
         standardiser = Standardiser.from_arrays(arrays)
-        adjust = values.get("adjust", "linear")
+        adjust = values["adjust"]
         scores = NormalScores.from_arrays(arrays) if adjust == "rank" else None
         return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, adjust, scores)
 

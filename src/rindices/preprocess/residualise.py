@@ -6,6 +6,7 @@ Shape letters: N people, R regions, C covariates, P columns of the design.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Literal, NotRequired, Self, TypedDict
 
 import numpy as np
@@ -80,7 +81,7 @@ class NumericCovariate:
         self.encode(values)
         numbers = np.asarray(values, dtype=float)
         if not is_complete:
-            return  # in a chunk, people out of range are counted by the novelty check instead
+            return  # in a chunk, people out of range are counted among the novel people instead
         span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
         median = float(np.nanmedian(numbers)) if np.isfinite(numbers).any() else self.low
         if not self.low - span <= median <= self.high + span:
@@ -110,8 +111,7 @@ class NumericCovariate:
 
     def to_dict(self) -> CovariateRecord:
         """Return plain values for JSON."""
-        record: CovariateRecord = {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high}
-        return record | {"log": True} if self.log else record
+        return {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high, "log": self.log}
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class Residualiser:
     notes : tuple of Problem
         Warnings from the fit, about constant or collinear covariates.
     covariance : (P, P) or None
-        Covariance of the design in controls, from which missing covariates are predicted. None in models of earlier
-        versions, where the mean is taken.
+        Covariance of the design in controls, from which missing covariates are predicted. None in imported models,
+        where the mean is taken.
     """
 
     codings: tuple[CovariateCoding, ...]
@@ -180,7 +180,12 @@ class Residualiser:
 
     @classmethod
     def fit(
-        cls, volumes: FloatArray, covariates: pd.DataFrame, log: bool = False, thickness: BoolArray | None = None
+        cls,
+        volumes: FloatArray,
+        covariates: pd.DataFrame,
+        log: bool = False,
+        thickness: BoolArray | None = None,
+        codings: tuple[CovariateCoding, ...] | None = None,
     ) -> Self:
         """Estimate the effects by least squares.
 
@@ -193,8 +198,10 @@ class Residualiser:
             Whether head size enters as its logarithm.
         thickness : (R,), optional
             Regions that are not adjusted for head size.
+        codings : tuple of CovariateCoding, optional
+            Left out, derived from these covariates. A category that none of these people has gets the effect 0.
         """
-        codings = derive_codings(covariates, log)
+        codings = derive_codings(covariates, log) if codings is None else codings
         encoded = build_design_matrix(codings, covariates)
         moments = estimate_design_moments(encoded)
         design = fill_design(encoded, moments)
@@ -283,9 +290,10 @@ def derive_codings(covariates: pd.DataFrame, log: bool = False) -> tuple[Covaria
     return tuple(_derive_coding(name, covariates[name], log) for name in covariates.columns)
 
 
-def build_complete_design(controls: pd.DataFrame, covariates: pd.DataFrame, log: bool = False) -> FloatArray:
-    """Encode covariates (N, C) as a design (N, P) with the codings of controls, and predict what is missing."""
-    codings = derive_codings(controls, log)
+def build_complete_design(
+    codings: Sequence[CovariateCoding], controls: pd.DataFrame, covariates: pd.DataFrame
+) -> FloatArray:
+    """Encode covariates (N, C) as a design (N, P), and predict what is missing from those of controls."""
     encoded = build_design_matrix(codings, covariates)
     if not np.isnan(encoded).any():
         return encoded
@@ -309,10 +317,16 @@ def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataF
     return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))
 
 
+def round_outwards(low: float, high: float) -> tuple[float, float]:
+    """Return a range of two significant digits that holds another: the ends of a range are values of single people."""
+    down, up = (Context(prec=2, rounding=rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+    return float(down.create_decimal_from_float(float(low))), float(up.create_decimal_from_float(float(high)))
+
+
 def _derive_coding(name: str, values: pd.Series, log: bool) -> CovariateCoding:
     if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
         uses_log = log and is_head_size(name) and not bool((values <= 0).any())
-        return NumericCovariate(name, float(values.min()), float(values.max()), uses_log)
+        return NumericCovariate(name, *round_outwards(values.min(), values.max()), uses_log)
     return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
 
 
@@ -326,9 +340,7 @@ def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
 def build_coding(record: CovariateRecord) -> CovariateCoding:
     """Return the coding of a record of `to_dict`."""
     if record["kind"] == "numeric":
-        return NumericCovariate(
-            record["name"], float(record["low"]), float(record["high"]), bool(record.get("log", False))
-        )
+        return NumericCovariate(record["name"], float(record["low"]), float(record["high"]), bool(record["log"]))
     return CategoricalCovariate(record["name"], tuple(record["levels"]))
 
 

@@ -8,21 +8,23 @@ Shape letters: N people, R regions, M patterns, Q severities, H x W pixels.
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
-from rindices.learners.severity_points import compute_growth
+from rindices.errors import StudyError
+from rindices.learners.severity_posterior import compute_growth
 from rindices.model.interactions import average_interaction
 from rindices.model.trajectories import TRAJECTORY_LEVELS, make_trajectory_table
-from rindices.packing import ArrayPacker, PackedArrays
+from rindices.packing import ArrayPacker
 from rindices.report.brain import AtlasMatch, effects_to_rgb
 from rindices.report.geometry import BrainView
-from rindices.report.person_data import PersonDetails, find_speaking_regions
 from rindices.report.study_results import StudyResults
-from rindices.tables.cohort import GROUP
+from rindices.report.summary import Context
+from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import PATIENT
 from rindices.wording import get_wording
 
@@ -32,87 +34,71 @@ _MANY_PEOPLE = 10_000  # people above which their numbers are rounded more, to k
 _N_LEVELS, _N_LEVELS_OF_MANY = 65_535, (2_048, 250)  # of R-indices, and of intervals and covariates
 _N_COLOURS = 255  # of the table of colours of effects
 _MAX_LEVELS = 12  # categories of a covariate that have colours of their own
+_PEOPLE_FILE = "people.npz"
+_MAX_REGION_CELLS = 240_000  # regions of people that a page lists, which bounds its size
+_MAX_LISTED_REGIONS = 8  # for each person and R-index
 
 
-@dataclass(frozen=True)
-class ExploreSection:
-    """Data of the section.
+@dataclass(frozen=True, eq=False)
+class PersonDetails:
+    """Ids, covariates and regions of people, in the order of ``r_indices.tsv``.
 
     Attributes
     ----------
-    data : dict
-        For the script, as JSON: names, colours and packed arrays.
-    people : PackedArrays
-        Packed arrays of the people.
-    has_people, has_ids, has_regions : bool
-        Whether the page holds people, their ids, and their regions.
-    largest_error : float
-        Of an R-index on the page, by rounding.
+    ids : list of str
+        (N,), with the session where there are sessions.
+    covariates : DataFrame
+        (N, C).
+    regions : (N, R)
+        In standard deviations of controls.
     """
 
-    data: dict[str, Any]
-    people: PackedArrays
-    has_people: bool
-    has_ids: bool
-    has_regions: bool
-    largest_error: float
+    ids: list[str]
+    covariates: pd.DataFrame
+    regions: FloatArray
 
 
 def build_explore_section(
     results: StudyResults, match: AtlasMatch, limit: float, details: PersonDetails | None = None
-) -> ExploreSection:
-    """Return the data of the section.
+) -> Context:
+    """Return the data of the section; details of people only for a page that stays at home.
 
-    Parameters
-    ----------
-    results : StudyResults
-    match : AtlasMatch
-        What can be drawn.
-    limit : float
-        Effect at which colours end.
-    details : PersonDetails, optional
-        Only for a page that stays at home.
+    ``data`` is for the script, ``people`` holds the packed arrays of the people, and ``largest_error`` is that of an
+    R-index on the page by rounding.
     """
     labels = match.label_regions(results.model.regions)
-    arrays = ArrayPacker()
-    data = {
+    arrays, people = ArrayPacker(), ArrayPacker()
+    arrays.add("curves", _get_curves(results).astype(np.float32))
+    interaction = average_interaction(results.model)
+    medium = np.full((1, len(results.names)), 0.5)
+    data: dict[str, Any] = {
         "indices": results.names,
         "regions": [labels[region] for region in results.model.regions],
         "limit": limit,
         "noun": get_wording(results.cohort.unit)("regions"),
-        **_pack_curves(results, arrays),
+        "levels": list(TRAJECTORY_LEVELS),
+        "interaction": None if interaction is None else interaction.tolist(),
+        "medium_growth": None if interaction is None else compute_growth(medium, interaction)[0].tolist(),
         **_pack_brain(match, results.model.regions, arrays),
     }
-    people = ArrayPacker()
-    has_people = len(results.indices) <= MAX_EXPLORED_PEOPLE
-    error = 0.0
+    number, error = len(results.indices), 0.0
+    has_people = number <= MAX_EXPLORED_PEOPLE
     if has_people:
-        order = _order_people(len(results.indices), details)
+        order = np.array(random.SystemRandom().sample(range(number), number))
+        if details is not None:
+            order = np.array(sorted(range(number), key=details.ids.__getitem__))
         error = _pack_indices(results, order, people)
         if details is not None:
             data |= _pack_details(results, details, order, people)
     data["arrays"] = arrays.pack()
-    has_regions = "listed" in data
-    return ExploreSection(data, people.pack(), has_people, details is not None, has_regions, error)
-
-
-def _order_people(n_people: int, details: PersonDetails | None) -> IntArray:
-    """Return the rows of people in a random order, or, on a page with ids, in the order of the ids."""
-    if details is None:
-        return np.array(random.SystemRandom().sample(range(n_people), n_people))
-    return np.array(sorted(range(n_people), key=details.ids.__getitem__))
-
-
-def _pack_curves(results: StudyResults, arrays: ArrayPacker) -> dict[str, Any]:
-    """Add the change of each region along severity, (Q, M, R)."""
-    arrays.add("curves", _get_curves(results).astype(np.float32))
-    interaction = average_interaction(results.model)
-    medium = np.full((1, len(results.names)), 0.5)
-    return {
-        "levels": list(TRAJECTORY_LEVELS),
-        "interaction": None if interaction is None else interaction.tolist(),
-        "medium_growth": None if interaction is None else compute_growth(medium, interaction)[0].tolist(),
-    }
+    return Context(
+        data=data,
+        people=people.pack(),
+        has_people=has_people,
+        has_ids=details is not None,
+        has_regions="listed" in data,
+        largest_error=error,
+    )
 
 
 def _get_curves(results: StudyResults) -> FloatArray:
@@ -154,7 +140,7 @@ def get_levels(n_people: int) -> tuple[int, int]:
 
 
 def _pack_indices(results: StudyResults, order: IntArray, people: ArrayPacker) -> float:
-    """Add groups, R-indices, intervals and novelty of people, and return the largest error of an R-index."""
+    """Add groups, R-indices, intervals and flags of people, and return the largest error of an R-index."""
     rows = results.indices.iloc[order]
     n_levels, n_end_levels = get_levels(len(order))
     people.add("patient", (rows[GROUP] == PATIENT).to_numpy().astype(np.uint8))
@@ -173,8 +159,6 @@ def _pack_details(
     covariates = [_pack_covariate(name, column, order, people) for name, column in details.covariates.items()]
     people.add_sorted_texts("ids", [details.ids[row] for row in order.tolist()])
     data: dict[str, Any] = {"covariates": covariates}
-    if details.regions is None:
-        return data
     changes = compute_person_changes(results, details.regions.shape[1])
     positions, values = find_speaking_regions(details.regions, changes)
     if not positions.shape[2]:
@@ -215,3 +199,46 @@ def _pack_covariate(name: object, column: pd.Series, order: IntArray, people: Ar
     levels = {level: code for code, level in enumerate(common)}
     people.add(key, texts.map(lambda text: levels.get(text, len(levels))).to_numpy().astype(np.uint8))
     return {"name": str(name), "levels": [*common, *(["other"] if texts.nunique() > len(common) else [])]}
+
+
+def read_person_details(folder: Path, indices: pd.DataFrame) -> PersonDetails:
+    """Read ids, covariates and regions of the people of a study, from its folder and its table of R-indices."""
+    columns = [indices[name].astype(str) for name in (ID, SESSION) if name in indices]
+    ids = [" ".join(texts) for texts in zip(*columns, strict=True)]
+    path = folder / _PEOPLE_FILE
+    if not path.is_file():
+        raise StudyError(f"{path} is not there: run the same rindices fit again, with --with-ids.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, EOFError) as error:
+        raise StudyError(f"{path} cannot be read ({error}): run rindices fit again.") from error
+    regions = arrays.pop("regions").astype(float)
+    if len(regions) != len(indices):
+        raise StudyError(f"{path} and r_indices.tsv have different people: run rindices fit again.")
+    rows = np.flatnonzero(indices["r1"].notna())  # as the report shows them
+    covariates = {name.removeprefix("covariate."): column[rows] for name, column in arrays.items()}
+    return PersonDetails([ids[row] for row in rows], pd.DataFrame(covariates), regions[rows])
+
+
+def find_speaking_regions(regions: FloatArray, changes: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the regions that look most as the pattern of each R-index says: positions and values, both (N, M, K).
+
+    The evidence of a region is its log-likelihood ratio, taken alone: with all patterns at the person's severities,
+    against all but this one. It is half the difference of two squared distances, in standard deviations of controls.
+
+    Parameters
+    ----------
+    regions : (N, R)
+        In standard deviations of controls; missing cells are NaN.
+    changes : (N, M, R)
+        Change by each pattern at the person's severities.
+    """
+    number = min(_MAX_REGION_CELLS // max(changes.shape[0] * changes.shape[1], 1), _MAX_LISTED_REGIONS)
+    expected = changes.sum(axis=1)
+    evidence = np.empty(changes.shape, dtype=np.float32)
+    for k in range(changes.shape[1]):
+        without = expected - changes[:, k]
+        evidence[:, k] = np.nan_to_num((np.square(regions - without) - np.square(regions - expected)) / 2)
+    positions = np.argsort(-evidence, axis=2, kind="stable")[:, :, :number]
+    return positions, np.take_along_axis(regions[:, None], positions, axis=2)

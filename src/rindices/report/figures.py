@@ -16,7 +16,6 @@ from rindices.errors import format_count
 from rindices.model.records import CandidateRecord, PermutationTestRecord
 from rindices.model.trajectories import ONSET_SHARE
 from rindices.report.formatting import describe_setting, format_decimal, format_p_value
-from rindices.report.people import sort_people
 from rindices.report.study_results import StudyResults
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
@@ -143,7 +142,8 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
     rng = np.random.default_rng(0)
     groups = [group for _, group in results.indices.groupby(GROUP)]
     dots = pd.concat([group.sample(min(len(group), _MAX_DOTS_PER_GROUP), random_state=rng) for group in groups])
-    frame = sort_people(dots)  # anyone can draw this sample again, but not who is where in it
+    # anyone can draw this sample again, but not who is where in it: sorted rows lose the order of ids
+    frame = dots.sort_values(list(dots.columns)).reset_index(drop=True)
     low, high = np.quantile(frame[results.names].to_numpy(dtype=float), (0.0005, 0.9995))
     for first, second in list(combinations(results.names, 2))[:max_pairs]:
         with _styled_figure(3.0, 3.3) as (figure, axes):

@@ -9,7 +9,7 @@ import pandas as pd
 from jinja2 import Environment, FunctionLoader, PackageLoader, StrictUndefined
 
 from rindices.errors import capitalise_first, format_count
-from rindices.model.records import CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
+from rindices.model.records import MIN_SPLIT_HALF, CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.packing import read_decoder
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import FEATURE_UNIT, reword_template
@@ -17,13 +17,15 @@ from rindices.wording import FEATURE_UNIT, reword_template
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def make_environment(unit: str = "") -> Environment:
+def make_environment(unit: str = "", is_html: bool = True) -> Environment:
     """Return the templates of the report with their filters; an undefined name is an error.
 
     Parameters
     ----------
     unit : str
         Unit of the table. The texts for tables of features do not speak of regions of the brain.
+    is_html : bool
+        False for plain text, in which nothing is escaped and a minus is a hyphen.
     """
     templates = PackageLoader("rindices.report")
 
@@ -33,12 +35,12 @@ def make_environment(unit: str = "") -> Environment:
 
     environment = Environment(
         loader=FunctionLoader(load_reworded) if unit == FEATURE_UNIT else templates,
-        autoescape=True,
+        autoescape=is_html,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["decoder"] = read_decoder()
+    environment.globals |= {"decoder": read_decoder(), "min_split_half": MIN_SPLIT_HALF}
     environment.filters |= {
         "capfirst": capitalise_first,
         "count": format_count,
@@ -53,6 +55,8 @@ def make_environment(unit: str = "") -> Environment:
         "spell": spell_number,
         "thousands": "{:,}".format,
     }
+    if not is_html:
+        environment.filters["decimal"] = lambda value, digits=2: f"{value:.{digits}f}"
     return environment
 
 

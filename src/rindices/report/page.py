@@ -1,36 +1,33 @@
 """Write the report of a study: one self-contained page."""
 
-from dataclasses import dataclass
+import random
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-import pandas as pd
+from jinja2 import Environment
+from markupsafe import Markup
 
 from rindices._version import __version__
 from rindices.atomic import write_atomically
-from rindices.errors import StudyError, describe_os_error
+from rindices.errors import StudyError, describe_os_error, format_count
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
+from rindices.model.records import CohortRecord
 from rindices.report import brain
-from rindices.report.bars import Bar, make_bar
-from rindices.report.effect_section import build_effect_section
-from rindices.report.explore_section import build_explore_section
-from rindices.report.figures import (
-    plot_agreement,
-    plot_distributions,
-    plot_index_pairs,
-    plot_member_agreement,
-)
+from rindices.report.explore_section import PersonDetails, build_explore_section, read_person_details
+from rindices.report.facts import StudyFacts
+from rindices.report.figures import plot_agreement, plot_distributions, plot_index_pairs, plot_member_agreement
 from rindices.report.formatting import make_environment
-from rindices.report.pattern_section import build_pattern_sections, compute_colour_limit
-from rindices.report.people import (
-    build_covariate_rows,
-    collect_cohort_warnings,
-    describe_people,
-    shuffle_people,
+from rindices.report.sections import (
+    build_association_rows,
+    build_effect_section,
+    build_pattern_sections,
+    build_trajectory_section,
+    build_trust_section,
+    compute_colour_limit,
 )
-from rindices.report.person_data import PersonDetails, read_person_details
 from rindices.report.study_results import (
     NullResults,
     StudyResults,
@@ -39,35 +36,18 @@ from rindices.report.study_results import (
     read_study_results,
 )
 from rindices.report.summary import (
-    Adjustment,
+    build_covariate_rows,
+    collect_cohort_warnings,
     collect_warnings,
     list_measures,
-    summarise_adjustment,
     summarise_findings,
     summarise_methods,
+    summarise_test,
 )
-from rindices.report.trajectory_section import build_trajectory_section
-from rindices.report.trust import PermutationTest, build_trust_section
 
 REPORT_FILE = "report.html"
 REPORT_WITH_IDS_FILE = "report_with_ids.html"
 _MAX_EMBEDDED_PEOPLE = 20_000  # people up to which the page contains everyone's R-indices
-
-
-@dataclass(frozen=True)
-class AssociationRow:
-    """Correlation of an R-index with a variable, with its interval, false discovery rate and bar."""
-
-    variable: str
-    level: str
-    note: str
-    index: str
-    correlation: float
-    low: float
-    high: float
-    q: float
-    n: int
-    bar: Bar
 
 
 def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
@@ -127,18 +107,23 @@ def render_report(results: StudyResults, details: PersonDetails | None = None) -
     unit = results.cohort.unit
     match = brain.match_atlas(results.model.regions, unit)
     limit = compute_colour_limit(results)
-    template = make_environment(unit).get_template("report.html")
-    return template.render(
-        title=f"R-indices of {describe_people(results.cohort)}",
+    environment = make_environment(unit)
+    findings, trust = summarise_findings(results), build_trust_section(results)
+    # rows in the order of ids would tell everyone who has the list of participants whose row is whose
+    order = random.SystemRandom().sample(range(len(results.indices)), len(results.indices))
+    warning_values = {"warnings": collect_warnings(results), "results": results, "cohort": results.cohort}
+    return environment.get_template("report.html").render(
+        title=f"R-indices of {_describe_people(results.cohort)}",
         version=__version__,
         results=results,
+        facts=replace(StudyFacts.of_model(results.model), patterns=results.selection.patterns),
         cohort=results.cohort,
         covariate_rows=build_covariate_rows(results.cohort),
-        findings=summarise_findings(results),
-        trust=build_trust_section(results),
+        findings=findings,
+        trust=trust,
+        test=trust.test,
         effects=build_effect_section(results.effects, results.smallest_effect, match),
-        warnings=collect_warnings(results),
-        adjustment=summarise_adjustment(results),
+        warnings=_render_warnings(environment, "sections/warnings.html", **warning_values),
         agreement_chart=plot_agreement(results) if results.selection.grid else None,
         measures=list_measures(results),
         colour_limit=limit,
@@ -156,7 +141,7 @@ def render_report(results: StudyResults, details: PersonDetails | None = None) -
         associations=build_association_rows(results.associations),
         change=results.change,
         outcome=results.outcome,
-        indices=shuffle_people(results.indices).round(4) if len(results.indices) <= _MAX_EMBEDDED_PEOPLE else None,
+        indices=results.indices.iloc[order].round(4) if len(order) <= _MAX_EMBEDDED_PEOPLE else None,
         methods=summarise_methods(results),
         made_with=results.model.card,
         citation=results.model.card.citation or CITATION,
@@ -176,44 +161,32 @@ def render_null_report(results: NullResults) -> str:
         HTML.
     """
     unit = results.cohort.unit
-    match = brain.match_atlas(() if results.effects is None else tuple(results.effects["region"]), unit)
-    template = make_environment(unit).get_template("null_report.html")
-    return template.render(
-        title=f"No difference detected in {describe_people(results.cohort)}",
+    match = brain.match_atlas(tuple(results.effects["region"]), unit)
+    environment = make_environment(unit)
+    facts = StudyFacts.of_null_study(results.cohort, results.selection)
+    warning_values = {"warnings": collect_cohort_warnings(results.cohort), "cohort": results.cohort, "facts": facts}
+    return environment.get_template("null_report.html").render(
+        title=f"No difference detected in {_describe_people(results.cohort)}",
         version=__version__,
+        facts=facts,
         cohort=results.cohort,
         covariate_rows=build_covariate_rows(results.cohort),
-        test=PermutationTest.of(results.test, results.difference),
+        test=summarise_test(results.test, results.selection.difference, results.cohort, facts.adjustment.scale),
         smallest_effect=results.smallest_effect,
         effects=build_effect_section(results.effects, results.smallest_effect, match),
         colour_stops=brain.list_colour_stops(),
-        tried=results.tried,
-        warnings=collect_cohort_warnings(results.cohort),
-        adjustment=Adjustment(results.cohort.covariate_names, scale=results.adjust),
-        made_with=results.made_with,
+        tried=results.selection.unstable_settings,
+        warnings=_render_warnings(environment, "sections/null_warnings.html", **warning_values),
+        made_with=results.selection.made_with,
         citation=CITATION,
     )
 
 
-def build_association_rows(table: pd.DataFrame | None) -> list[AssociationRow]:
-    """Return the rows of the associations, strongest variable first; those without a correlation are left out."""
-    if table is None:
-        return []
-    rows = table[table["correlation"].notna()]
-    strength = rows["correlation"].abs().groupby(rows["variable"]).transform("max")
-    rows = rows.assign(strength=strength).sort_values(["strength", "variable", "index"], ascending=[False, True, True])
-    return [_build_association_row(row) for _, row in rows.iterrows()]
+def _render_warnings(environment: Environment, name: str, **values: object) -> list[Markup]:
+    """Return the warnings of a template that has one on each line, the most important first."""
+    lines = environment.get_template(name).render(**values).splitlines()
+    return [Markup(line) for line in lines if line.strip()]
 
 
-def _build_association_row(row: pd.Series) -> AssociationRow:
-    correlation, interval = float(row["correlation"]), (float(row["low"]), float(row["high"]))
-    level, note = (_format_cell(row.get(name)) for name in ("level", "note"))
-    bar = make_bar(correlation, interval, (-1.0, 1.0), brain.effect_to_hex(-correlation, 1.0))
-    return AssociationRow(
-        row["variable"], level, note, row["index"], correlation, *interval, float(row["q"]), int(row["n"]), bar
-    )
-
-
-def _format_cell(value: object) -> str:
-    """Return a cell of a table as text; '' where it is empty."""
-    return "" if value is None or value != value else f"{value:g}" if isinstance(value, float) else str(value)
+def _describe_people(cohort: CohortRecord) -> str:
+    return f"{format_count(cohort.controls, 'control')} and {format_count(cohort.patients, 'patient')}"

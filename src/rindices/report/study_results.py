@@ -1,9 +1,11 @@
 """Read the results of a study for its report."""
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pandas as pd
@@ -17,22 +19,13 @@ from rindices.model.record_base import Record
 from rindices.model.records import (
     CandidateRecord,
     CohortRecord,
-    DifferenceRecord,
     PermutationTestRecord,
-    ProvenanceRecord,
     SelectionRecord,
-    SettingRecord,
-)
-from rindices.report.follow_up_section import (
-    ChangeSection,
-    OutcomeSection,
-    read_change_section,
-    read_outcome_section,
 )
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.groups import PATIENT
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 N_LISTED_REGIONS = 14
@@ -52,22 +45,20 @@ class StudyResults:
         ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on.
     patterns : DataFrame
         See `make_pattern_table`.
+    effects : DataFrame
+        Content of ``effects.tsv``.
     associations : DataFrame or None
         Where ``rindices associate`` has written them into the folder.
     widths : dict
         Median width of the patients' intervals of each R-index; empty where there are no intervals.
     novel : int or None
         Number of novel people.
-    effects : DataFrame or None
-        Content of ``effects.tsv``; None in older studies.
     interval_ends : DataFrame
-        ``r1_low``, ``r1_high`` and so on, same rows as ``indices``; no columns in older studies.
+        ``r1_low``, ``r1_high`` and so on, same rows as ``indices``; no columns where there are no intervals.
     is_novel : (N,) or None
         Whether each person is novel.
-    change : ChangeSection or None
-        Where ``rindices change`` has written into the folder.
-    outcome : OutcomeSection or None
-        Where ``rindices predict`` has written into the folder.
+    change, outcome : SimpleNamespace or None
+        What ``rindices change`` and ``rindices predict`` have written into the folder.
     """
 
     model: FittedModel
@@ -75,14 +66,14 @@ class StudyResults:
     cohort: CohortRecord
     indices: pd.DataFrame
     patterns: pd.DataFrame
+    effects: pd.DataFrame
     associations: pd.DataFrame | None = None
     widths: dict[str, float] = field(default_factory=dict)
     novel: int | None = None
-    effects: pd.DataFrame | None = None
     interval_ends: pd.DataFrame = field(default_factory=pd.DataFrame)
     is_novel: BoolArray | None = None
-    change: ChangeSection | None = None
-    outcome: OutcomeSection | None = None
+    change: SimpleNamespace | None = None
+    outcome: SimpleNamespace | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -90,9 +81,9 @@ class StudyResults:
         return self.selection.finding == "mean_difference"
 
     @property
-    def smallest_effect(self) -> float | None:
-        """Smallest Cohen's d that the study detects; None in older studies."""
-        return None if self.selection.difference is None else self.selection.difference.smallest_effect
+    def smallest_effect(self) -> float:
+        """Smallest Cohen's d that the study detects."""
+        return self.selection.difference.smallest_effect
 
     @property
     def names(self) -> list[str]:
@@ -131,56 +122,41 @@ class NullResults:
     Attributes
     ----------
     cohort : CohortRecord
-    test : PermutationTestRecord
-    made_with : ProvenanceRecord or None
-        None in older files.
-    difference : DifferenceRecord or None
-        None in older files.
-    effects : DataFrame or None
-        Content of ``effects.tsv``; None in older studies.
-    adjust : str
-        Scale of the adjustment.
-    tried : sequence of SettingRecord
-        Settings that were asked for and are not stable.
+    selection : SelectionRecord
+        With the tests.
+    effects : DataFrame
+        Content of ``effects.tsv``.
     """
 
     cohort: CohortRecord
-    test: PermutationTestRecord
-    made_with: ProvenanceRecord | None
-    difference: DifferenceRecord | None = None
-    effects: pd.DataFrame | None = None
-    adjust: str = "linear"
-    tried: Sequence[SettingRecord] = ()
+    selection: SelectionRecord
+    effects: pd.DataFrame
 
     @property
-    def smallest_effect(self) -> float | None:
-        """Smallest Cohen's d that the study detects; None in older studies."""
-        return None if self.difference is None else self.difference.smallest_effect
+    def test(self) -> PermutationTestRecord:
+        """The permutation test of the number of patterns."""
+        return self.selection.number_of_patterns.test
+
+    @property
+    def smallest_effect(self) -> float:
+        """Smallest Cohen's d that the study detects."""
+        return self.selection.difference.smallest_effect
 
 
 def read_null_results(folder: Path) -> NullResults | None:
     """Read the folder of a study in which no pattern was detected; None for any other folder."""
-    paths = [folder / name for name in ("selection.json", "cohort.json")]
+    paths = [folder / name for name in ("selection.json", "cohort.json", "effects.tsv")]
     if (folder / "model.safetensors").is_file() or not all(path.is_file() for path in paths):
         return None
     selection = read_record(paths[0], SelectionRecord)
-    number = selection.number_of_patterns
-    if number is None or selection.chosen is not None:
+    if selection.chosen is not None:
         return None
-    if not selection.finding and (selection.grid or number.by_test):  # of an earlier version, and unstable
-        return None
-    return NullResults(
-        *(read_record(paths[1], CohortRecord), number.test, selection.made_with),
-        difference=selection.difference,
-        effects=_read_effects(folder),
-        adjust=selection.adjust or "linear",
-        tried=selection.unstable_settings,
-    )
+    return NullResults(read_record(paths[1], CohortRecord), selection, _read_effects(folder))
 
 
 def read_study_results(folder: Path) -> StudyResults:
     """Read the folder of a finished study."""
-    required = ("model.safetensors", "selection.json", "r_indices.tsv")
+    required = ("model.safetensors", "selection.json", "cohort.json", "effects.tsv", "r_indices.tsv")
     missing = [name for name in required if not (folder / name).is_file()]
     if missing:
         raise StudyError(f"{folder} has no {', '.join(missing)}: run rindices fit with --out {folder} first.")
@@ -190,20 +166,25 @@ def read_study_results(folder: Path) -> StudyResults:
     missing = [name for name in (GROUP, *names) if name not in indices]
     if missing:
         raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(missing)}: run rindices fit again.")
+    indices = indices[indices[names].notna().all(axis=1)].reset_index(drop=True)
     selection = omit_single_weight(read_record(folder / "selection.json", SelectionRecord))
     if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
+    ends = [f"{name}_{end}" for name in names for end in ("low", "high")]
+    patients = indices[indices[GROUP] == PATIENT]
+    bounded = [name for name in names if f"{name}_low" in indices and f"{name}_high" in indices]
+    columns = ("index", "variable", "n", "correlation", "low", "high", "q")
     return StudyResults(
         model=model,
         selection=selection,
-        cohort=_read_cohort_summary(folder, indices, model),
+        cohort=read_record(folder / "cohort.json", CohortRecord),
         indices=indices[[GROUP, *names]],
         patterns=make_pattern_table(model),
-        associations=_read_associations(folder),
-        widths=_compute_interval_widths(indices[indices[GROUP] == PATIENT], names),
+        associations=_read_table(folder / "associations.tsv", columns, "associate"),
+        widths={name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in bounded},
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
         effects=_read_effects(folder),
-        interval_ends=indices[[name for name in _name_interval_ends(names) if name in indices]],
+        interval_ends=indices[[name for name in ends if name in indices]],
         is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
         change=read_change_section(folder),
         outcome=read_outcome_section(folder),
@@ -215,52 +196,59 @@ def read_index_file(folder: Path) -> pd.DataFrame:
     return restore_texts(pd.read_csv(folder / "r_indices.tsv", sep="\t", dtype=dict.fromkeys((ID, SESSION), str)))
 
 
-def _name_interval_ends(names: Sequence[str]) -> list[str]:
-    return [f"{name}_{end}" for name in names for end in ("low", "high")]
-
-
-def _read_effects(folder: Path) -> pd.DataFrame | None:
-    """Return the difference of each region; None in a study that is older than this table."""
+def _read_effects(folder: Path) -> pd.DataFrame:
+    """Return the difference of each region."""
     path = folder / "effects.tsv"
-    if not path.is_file():
-        return None
-    table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
-    table = table.rename(columns={"feature": "region"})
+    table = _read_cells(path).rename(columns={"feature": "region"})
     if missing := [name for name in ("region", "d", "low", "high", "q") if name not in table]:
         raise StudyError(f"{path} lacks {', '.join(missing)}: run rindices fit again.")
     return table
 
 
-def _read_cohort_summary(folder: Path, indices: pd.DataFrame, model: FittedModel) -> CohortRecord:
-    """Return who was in the data; from the R-indices alone for an older study without ``cohort.json``."""
-    if (folder / "cohort.json").is_file():
-        return read_record(folder / "cohort.json", CohortRecord)
-    return CohortRecord(
-        source=model.card.source or "table",
-        unit=model.card.unit,
-        people=len(indices),
-        controls=int((indices[GROUP] == CONTROL).sum()),
-        patients=int((indices[GROUP] == PATIENT).sum()),
-        regions=len(model.regions),
-    )
+def read_change_section(folder: Path) -> SimpleNamespace | None:
+    """Return the change that ``rindices change --out`` has written into the folder of a study; None without it."""
+    means = [f"{group}_per_year{end}" for group in ("controls", "patients") for end in ("", "_low", "_high")]
+    difference = ["difference", "difference_low", "difference_high", "p", "q"]
+    size = ["slowing", "power", "years", "visits", "per_arm", "per_arm_low", "per_arm_high"]
+    columns = {
+        "groups": ["index", "model", *means, *difference],
+        "retest": ["index", "people", "correlation", "smallest_change"],
+        "trial": ["index", "group", *size],
+    }
+    tables = {name: _read_table(folder / f"change_{name}.tsv", needed, "change") for name, needed in columns.items()}
+    if all(table is None for table in tables.values()):
+        return None
+    return SimpleNamespace(**tables, figure=_read_figure(folder / "change_groups.png"))
 
 
-def _compute_interval_widths(patients: pd.DataFrame, names: list[str]) -> dict[str, float]:
-    """Return the median width of each R-index's intervals; empty for an older study without intervals."""
-    columns = [name for name in names if f"{name}_low" in patients and f"{name}_high" in patients]
-    return {name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in columns}
+def read_outcome_section(folder: Path) -> SimpleNamespace | None:
+    """Return what ``rindices predict --out`` has written into the folder of a study; None without it."""
+    needed = ["index", "model", "regression", "n", "events", "ratio", "low", "high", "q"]
+    effects = _read_table(folder / "outcome_effects.tsv", needed, "predict")
+    if effects is None:
+        return None
+    needed = ["predictors", "concordance", "low", "high"]
+    concordance = _read_table(folder / "outcome_concordance.tsv", needed, "predict")
+    return SimpleNamespace(effects=effects, concordance=concordance, figure=_read_figure(folder / "outcome.png"))
 
 
-def _read_associations(folder: Path) -> pd.DataFrame | None:
-    path = folder / "associations.tsv"
+def _read_table(path: Path, columns: Sequence[str], command: str) -> pd.DataFrame | None:
+    """Return a table that a command wrote; None if there is none."""
     if not path.is_file():
         return None
-    table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
-    required = ("index", "variable", "n", "correlation", "low", "high", "q")
-    missing = [name for name in required if name not in table]
-    if missing:
-        raise StudyError(f"{path} lacks {', '.join(missing)}: write it again with rindices associate, or remove it.")
+    table = _read_cells(path)
+    if missing := [name for name in columns if name not in table]:
+        raise StudyError(f"{path} lacks {', '.join(missing)}: write it again with rindices {command}, or remove it.")
     return table
+
+
+def _read_cells(path: Path) -> pd.DataFrame:
+    return restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
+
+
+def _read_figure(path: Path) -> str:
+    """Return a picture as a data URI; '' without it."""
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.is_file() else ""
 
 
 def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:

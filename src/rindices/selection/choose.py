@@ -2,9 +2,8 @@
 
 A grid point is a number of patterns M and a weight of orthogonality lambda. Its members are trained alike, except for
 their random streams. If they agree, the result does not depend on chance in training: only such a grid point is
-stable. Of the stable ones, the one under which people that members have not seen are most likely is chosen
-(`held_out_likelihood`), unless a smaller number of patterns agrees better; for learners without a likelihood, the one
-whose members agree best.
+stable. Of the stable ones, the one under which people that members have not seen are most likely is chosen, unless a
+smaller number of patterns agrees better; for learners without a likelihood, the one whose members agree best.
 
 Shape letters: S members, N people, M patterns.
 """
@@ -17,7 +16,35 @@ import numpy as np
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.selection.agreement import MembersAgreement, align_columns, members_agreement
-from rindices.selection.held_out_likelihood import choose_simplest_setting, exceeds_chance
+
+N_STANDARD_ERRORS = 1.0
+"""Standard errors by which a larger setting must be ahead."""
+
+
+def exceeds_chance(differences: FloatArray) -> bool:
+    """Return whether the mean of paired differences (S,) exceeds its standard error."""
+    if len(differences) < 2:
+        return bool(differences.mean() > 0)
+    error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
+    return bool(differences.mean() > N_STANDARD_ERRORS * error)
+
+
+def choose_simplest_setting(likelihoods: Sequence[FloatArray]) -> int:
+    """Return the first setting that the most likely one does not exceed by more than a standard error.
+
+    Parameters
+    ----------
+    likelihoods : sequence of (S,)
+        Mean log-likelihood of the people that each member has not seen, of settings from simple to large.
+
+    Returns
+    -------
+    int
+        Position of the setting.
+    """
+    best = max(range(len(likelihoods)), key=lambda k: float(likelihoods[k].mean()))
+    return next(k for k in range(best + 1) if k == best or not exceeds_chance(likelihoods[best] - likelihoods[k]))
+
 
 MIN_STABLE_CONCORDANCE = 0.65
 """Minimum of the lower confidence bound of a stable grid point, above noise (benchmarks/null_agreement.py)."""
@@ -221,12 +248,6 @@ def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]
 def _compute_rank_value(evaluation: CandidateEvaluation) -> float:
     """Return the concordance by which grid points are compared."""
     return evaluation.concordance - (SINGLE_PATTERN_ADVANTAGE if evaluation.point.n_patterns == 1 else 0.0)
-
-
-def compute_consensus(indices: FloatArray, agreeing: Sequence[int], orders: Sequence[IntArray]) -> FloatArray:
-    """Return the mean of the aligned, agreeing members: (S, N, M) -> (N, M)."""
-    aligned = [indices[member][:, order] for member, order in zip(agreeing, orders, strict=True)]
-    return np.asarray(np.mean(aligned, axis=0))
 
 
 def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None:

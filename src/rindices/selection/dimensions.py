@@ -20,14 +20,21 @@ import numpy as np
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.selection.relabel import PermutationScheme, draw_permuted_labels, estimate_overlap
+from rindices.selection.relabel import (
+    MAX_PERMUTATIONS,
+    PermutationScheme,
+    draw_permuted_labels,
+    estimate_overlap,
+    is_clear,
+    is_undecided,
+)
 
 SIGNIFICANCE_LEVEL = 0.05
 N_PERMUTATIONS = 199
 MAX_PATTERNS = 8
 MIN_GROUP_OVERLAP = 0.3
 """Overlap below which groups differ so much in covariates that the test can hardly detect a disease."""
-_CHECK_INTERVAL = 20  # permutations between checks whether a test can still become significant
+_CHECK_INTERVAL = 20  # permutations between checks whether a test is decided
 _EARLY_STOP_PERMUTATIONS = 60  # labellings, the observed one included, that suffice if no other reaches its excess
 _EPSILON = 1e-9
 
@@ -190,7 +197,7 @@ def count_dimensions(
     level : float
         Significance level of each test, and so the chance to find patterns where there are none.
     n_permutations : int
-        Permutations per test.
+        Permutations of a test whose p is not near the level; up to `MAX_PERMUTATIONS` otherwise.
     max_patterns : int
         Largest number of patterns to look for.
 
@@ -201,10 +208,11 @@ def count_dimensions(
     max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
     people = people.remove_mean_difference(patient)
     tests: list[DimensionTest] = []
+    most = max(n_permutations, MAX_PERMUTATIONS) if max_patterns else n_permutations  # nothing depends on p otherwise
     for k in range(max_patterns + 1):
         rest = people.remove_directions(patient, k)
         rng = np.random.default_rng([seed, k])
-        tests.append(_test_dimension(rest, patient, scheme, k, n_permutations, level, rng))
+        tests.append(_test_dimension(rest, patient, scheme, k, n_permutations, most, level, rng))
         if tests[-1].p > level:
             break
     n_significant = sum(test.p <= level for test in tests)
@@ -251,20 +259,26 @@ def _test_dimension(
     scheme: PermutationScheme,
     n_removed: int,
     n_permutations: int,
+    max_permutations: int,
     level: float,
     rng: np.random.Generator,
 ) -> DimensionTest:
     """Compare the excess of the observed labels with that of permuted labels.
 
-    A test ends early if too many permutations reach the observed excess already, or if none of the first ones does. The
-    second rule is applied once and adds less than 0.001 to the level.
+    A test ends early if p is clearly above the level, or if none of the first permutations reaches the
+    observed excess. The second rule is applied once and adds less than 0.001 to the level. A test whose p is near the
+    level after all permutations goes on until p is clearly above or below it, at most to `max_permutations`.
     """
     values = [compute_excess(people.compute_contrast(patient))]
-    for labels in draw_permuted_labels(patient, scheme, n_permutations, rng):
+    for labels in draw_permuted_labels(patient, scheme, max_permutations, rng):
         values.append(compute_excess(people.compute_contrast(labels)))
-        if len(values) % _CHECK_INTERVAL == 0:
-            n_reached = sum(value >= values[0] for value in values)
-            if n_reached > level * (n_permutations + 1) or (len(values) == _EARLY_STOP_PERMUTATIONS and n_reached == 1):
+        if len(values) % _CHECK_INTERVAL == 0 or len(values) == n_permutations + 1:
+            p_value = float(np.mean(np.array(values) >= values[0]))
+            if len(values) == _EARLY_STOP_PERMUTATIONS and p_value * len(values) < 1.5:
+                break
+            if p_value > level and is_clear(p_value, len(values) - 1, level):
+                break
+            if len(values) > n_permutations and not is_undecided(p_value, len(values) - 1, level):
                 break
     median, high = np.quantile(values[1:], [0.5, 0.95])
     p_value = float(np.mean(np.array(values) >= values[0]))

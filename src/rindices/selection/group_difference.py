@@ -19,10 +19,11 @@ import numpy as np
 from scipy import stats
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.selection.relabel import PermutationScheme, draw_permuted_labels
+from rindices.selection.relabel import MAX_PERMUTATIONS, PermutationScheme, draw_permuted_labels, is_undecided
 
 STATISTICS = ("largest_t", "mean_squared_t", "shift", "excess_variance")
 N_PERMUTATIONS = 999
+"""Permutations, unless the result is clear earlier or p is near the level (`is_undecided`)."""
 MIN_POWER = 0.8
 """Power at which an effect counts as detectable."""
 _SHRINKAGE = 0.5  # of the metric towards the identity
@@ -117,6 +118,7 @@ def compare_groups(
     scheme: PermutationScheme,
     seed: int = 0,
     n_permutations: int = N_PERMUTATIONS,
+    max_permutations: int = MAX_PERMUTATIONS,
 ) -> GroupTest:
     """Test whether patients differ from controls in any way.
 
@@ -132,26 +134,31 @@ def compare_groups(
         Which labels may be exchanged.
     seed : int
     n_permutations : int
-        Permutations at most. A test whose result is clear ends earlier.
+        Permutations of a test whose p is not near the level. A test whose result is clear ends earlier.
+    max_permutations : int
+        Permutations of a test whose p stays near the level.
 
     Returns
     -------
     GroupTest
     """
     groups = _ResidualGroups.build(values, design)
-    labels = draw_permuted_labels(patient, scheme, n_permutations, np.random.default_rng(seed))
+    max_permutations = max(n_permutations, max_permutations)
+    labels = draw_permuted_labels(patient, scheme, max_permutations, np.random.default_rng(seed))
     table = groups.compute_statistics(patient[None, :])
-    for batch in _iterate_batches(labels):
+    for batch in _iterate_batches(labels, n_permutations):
         table = np.concatenate([table, groups.compute_statistics(batch)])
-        if _is_settled(len(table) - 1, compute_min_p(table)):
+        if _is_settled(len(table) - 1, compute_min_p(table), n_permutations):
             break
     p_values = (table >= table[0]).mean(axis=0)
     return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
 
 
-def _is_settled(n_permutations: int, p: float) -> bool:
-    """Return whether a test is so clear after one or two batches that more permutations would not change its result."""
-    return (n_permutations == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_permutations == 2 * _BATCH_SIZE and p < _CLEARLY)
+def _is_settled(n_done: int, p: float, n_permutations: int) -> bool:
+    """Return whether a test is clear after one or two batches, or after all unless p is still undecided."""
+    if n_done < n_permutations:
+        return (n_done == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_done == 2 * _BATCH_SIZE and p < _CLEARLY)
+    return not is_undecided(p, n_done)
 
 
 def compute_min_p(values: FloatArray) -> float:
@@ -203,15 +210,29 @@ class _ResidualGroups(NamedTuple):
         squared_t = (label @ self.residuals) ** 2 / np.maximum(weights @ self.residuals**2, _EPSILON)
         length = weights @ (self.scores**2).sum(axis=1)
         shift = ((label @ self.scores) ** 2).sum(axis=1) / np.maximum(length, _EPSILON)
-        excess = [_compute_excess_variance(self.leading, row) for row in labels]
+        excess = _compute_excess_variance(self.leading, labels)
         return np.column_stack([np.sqrt(squared_t.max(axis=1)), squared_t.mean(axis=1), shift, excess])
 
 
-def _compute_excess_variance(scores: FloatArray, patient: BoolArray) -> float:
-    """Return the largest variance by which patients exceed controls about their own means, in any direction."""
-    patients, controls = (np.atleast_2d(np.cov(scores[mask].T)) for mask in (patient, ~patient))
-    spread = [max(float(np.trace(covariance)), _EPSILON) / len(covariance) for covariance in (patients, controls)]
-    return float(np.linalg.eigvalsh(patients / spread[0] - controls / spread[1])[-1])
+def _compute_excess_variance(scores: FloatArray, labels: BoolArray) -> FloatArray:
+    """Return the largest variance (B,) by which patients exceed controls about their own means, in any direction.
+
+    Only the smaller group is summed under each row of labels (B, N); the other one is the rest of everyone (N, K).
+    """
+    is_smaller = labels if 2 * labels[0].sum() < labels.shape[1] else ~labels
+    n_smaller, n_people = int(is_smaller[0].sum()), labels.shape[1]
+    sums, products = is_smaller @ scores, np.stack([scores[mask].T @ scores[mask] for mask in is_smaller])
+    smaller = _scale_covariance(products, sums, n_smaller)
+    larger = _scale_covariance(scores.T @ scores - products, scores.sum(axis=0) - sums, n_people - n_smaller)
+    difference = smaller - larger if is_smaller is labels else larger - smaller
+    return np.asarray(np.linalg.eigvalsh(difference)[:, -1])
+
+
+def _scale_covariance(products: FloatArray, sums: FloatArray, number: int) -> FloatArray:
+    """Return covariances (B, K, K) relative to their mean variance, from sums over people (B, K) and of products."""
+    covariance = products - sums[:, :, None] * sums[:, None, :] / number
+    spread = np.trace(covariance, axis1=1, axis2=2) / covariance.shape[1]
+    return np.asarray(covariance / np.maximum(spread, _EPSILON)[:, None, None])
 
 
 def _compute_basis(design: FloatArray) -> FloatArray:
@@ -220,7 +241,9 @@ def _compute_basis(design: FloatArray) -> FloatArray:
     return np.asarray(vectors[:, values > 1e-10 * values.max()])
 
 
-def _iterate_batches(labels: Iterator[BoolArray]) -> Iterator[BoolArray]:
-    """Yield labels in batches (B, N)."""
-    while batch := list(islice(labels, _BATCH_SIZE)):
+def _iterate_batches(labels: Iterator[BoolArray], n_permutations: int) -> Iterator[BoolArray]:
+    """Yield labels in batches (B, N), of which one ends after a number of permutations."""
+    n_done = 0
+    while batch := list(islice(labels, min(_BATCH_SIZE, max(n_permutations - n_done, 0) or _BATCH_SIZE))):
         yield np.array(batch)
+        n_done += len(batch)

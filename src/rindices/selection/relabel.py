@@ -10,7 +10,7 @@ Shape letters: N people, C covariates.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
@@ -18,10 +18,29 @@ from sklearn.linear_model import LogisticRegression
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 
+MAX_PERMUTATIONS = 9_999
+"""Permutations of a test whose p-value stays near the level."""
+_NEAR_LEVEL = (0.02, 0.10)  # p-values for which permutations may go on
+_N_ERRORS = 3.3  # Monte Carlo errors between p and the level that end a test
 _N_SWEEPS = 20  # rounds of exchanges between two sets of labels
 _DRAWS_AT_ONCE = 20  # drawn together, which is faster than one after another and gives the same labels
 _POLYNOMIAL_DEGREE = 3  # of the polynomial in a covariate's rank, so that odds may be nonlinear in age
 _INVERSE_REGULARISATION = 10.0  # of the ridge penalty that keeps odds finite if groups hardly overlap
+
+
+def is_clear(p: float, n_permutations: int, level: float = 0.05) -> bool:
+    """Return whether a p-value is more than 3.3 Monte Carlo errors away from the level."""
+    return abs(p - level) > _N_ERRORS * compute_p_error(p, n_permutations)
+
+
+def is_undecided(p: float, n_permutations: int, level: float = 0.05) -> bool:
+    """Return whether another seed could move a p-value across the level, so that permutations should go on."""
+    return _NEAR_LEVEL[0] <= p <= _NEAR_LEVEL[1] and not is_clear(p, n_permutations, level)
+
+
+def compute_p_error(p: float, n_permutations: int) -> float:
+    """Return the Monte Carlo standard error of a p-value."""
+    return float(np.sqrt(p * (1.0 - p) / (n_permutations + 1)))
 
 
 def fit_log_odds(numbers: FloatArray, categories: FloatArray, patient: BoolArray) -> FloatArray:
@@ -65,11 +84,6 @@ class PermutationScheme(NamedTuple):
 
     log_odds: FloatArray
     strata: IntArray
-
-    @classmethod
-    def unrestricted(cls, n_people: int) -> Self:
-        """Return the scheme of an ordinary permutation test."""
-        return cls(np.zeros(n_people), np.zeros(n_people, dtype=np.intp))
 
 
 def draw_permuted_labels(

@@ -9,8 +9,9 @@ from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
+import pandas as pd
 
-from rindices._typing import FloatArray
+from rindices._typing import BoolArray, FloatArray
 from rindices._version import __version__
 from rindices.learners.ensemble import (
     HeldOutLikelihood,
@@ -19,12 +20,16 @@ from rindices.learners.ensemble import (
     rescale_consensus,
     select_usable_members,
 )
-from rindices.learners.pattern_stability import PatternStability, assess_pattern_stability
-from rindices.learners.prepared_people import PreparedPeople
+from rindices.learners.pattern_stability import (
+    GroupSeparation,
+    PatternStability,
+    assess_pattern_stability,
+    measure_separation,
+)
+from rindices.model.consensus import average_weighted
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.interactions import average_interaction
-from rindices.model.intervals import calibrate_intervals
-from rindices.model.novelty import TrainingDistribution
+from rindices.model.intervals import MemberControls, calibrate_intervals
 from rindices.model.records import (
     AgreementRecord,
     CandidateRecord,
@@ -38,24 +43,19 @@ from rindices.model.records import (
     SelectionRecord,
     SettingRecord,
 )
+from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.pipeline import Preprocessing
+from rindices.preprocess.residualise import round_outwards
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
 from rindices.selection.patterns import compute_standard_error
 from rindices.study.config import ModelConfig
+from rindices.study.people import StudyPeople
 from rindices.study.plan import resolve_recipe
 from rindices.study.recipes import get_study_recipe
-from rindices.tables.cohort import Cohort
+from rindices.tables.cohort import ID, Cohort
 
 MembersByPoint = Mapping[GridPoint, Sequence[Member]]
 """All members of each grid point."""
-
-
-def make_selection_record(choice: SelectionResult, gathered: MembersByPoint) -> SelectionRecord:
-    """Return what was compared and chosen."""
-    grid = make_candidate_records(choice.evaluations, gathered)
-    chosen = None if choice.best is None else grid[choice.best]
-    ties = tuple(grid[index].setting for index in choice.ties)
-    return SelectionRecord(chosen, ties, grid)
 
 
 def make_candidate_records(
@@ -154,81 +154,124 @@ def _finite_or_none(value: float | None) -> float | None:
 
 
 def build_model(
-    cohort: Cohort,
-    preprocessing: Preprocessing,
-    people: PreparedPeople,
+    people: StudyPeople,
     gathered: dict[GridPoint, list[Member]],
     choice: SelectionResult,
     model: ModelConfig,
-    seed: int,
     selection: SelectionRecord,
 ) -> FittedModel:
     """Build the consensus model of the agreeing members of the chosen setting.
 
     Parameters
     ----------
-    cohort : Cohort
-    preprocessing : Preprocessing
-    people : PreparedPeople
-        The cohort, prepared; missing cells are NaN.
+    people : StudyPeople
     gathered : dict
         All members by grid point.
     choice : SelectionResult
     model : ModelConfig
-    seed : int
     selection : SelectionRecord
 
     Returns
     -------
     FittedModel
+        With the R-indices of the study's own people.
     """
     assert choice.best is not None
-    X, y, reference, kinds = people[:4]
-    completed = people.complete(by_group=False).X  # groups are compared below
-    point = choice.evaluations[choice.best].point
-    usable = select_usable_members(gathered[point])
+    cohort, seed = people.cohort, people.study.run.seed
+    usable = select_usable_members(gathered[choice.evaluations[choice.best].point])
     chosen = [usable[index] for index in choice.agreeing]
-    aligned = [member.patterns[:, list(order)] for member, order in zip(chosen, choice.orders, strict=True)]
-    heads, unit = rescale_consensus([member.head for member in chosen], choice.orders, completed[cohort.is_patient])
-    recipe, values = resolve_recipe(model)
+    numbers = [member.number for member in chosen]
     orders = tuple(tuple(int(index) for index in order) for order in choice.orders)
-    patterns = np.mean(aligned, axis=0) * unit[:, None]
-    share, errors = get_study_recipe(recipe).get_subsample_share(values), None
-    if len(aligned) > 1:
-        errors = compute_standard_error(np.stack(aligned) * unit[:, None], share)
-    card = replace(
+    everyone = people.prepare()
+    completed = everyone.complete(by_group=False).X  # groups are compared below
+    aligned = np.stack([member.patterns[:, list(order)] for member, order in zip(chosen, orders, strict=True)])
+    fitted = FittedModel(
+        people.preprocessing,
+        tuple(member.head for member in chosen),
+        orders,
+        aligned.mean(axis=0),
+        TrainingDistribution.fit(completed, cohort.people[ID].tolist()),
         _make_card(cohort, model, seed, selection),
+        selection,
+        pipelines=tuple(people.pipelines[number] for number in numbers) if people.pipelines else (),
+    )
+    unseen = np.ones((len(numbers), len(cohort)), dtype=bool) if people.seen is None else ~people.seen[numbers]
+    inferred = fitted.infer_members(cohort)
+    before = average_weighted(inferred, unseen.T.astype(float))
+    heads, unit = rescale_consensus(fitted.heads, orders, before[cohort.is_patient])
+    indices, aligned = before / unit, aligned * unit[:, None]
+    recipe, values = resolve_recipe(model)
+    share = get_study_recipe(recipe).get_subsample_share(values)
+    errors = compute_standard_error(aligned, share) if len(aligned) > 1 else None
+    controls, patients = (
+        indices[mask & ~np.isnan(indices).any(axis=1)] for mask in (cohort.is_control, cohort.is_patient)
+    )
+    stability = assess_pattern_stability(
+        completed,
+        everyone.y,
+        np.nan_to_num(indices),
+        aligned.mean(axis=0)[-1],
+        seed,
+        learn_weights=get_study_recipe(recipe).learn_weights,
+        reference=everyone.reference,
+        kinds=everyone.kinds,
+    )
+    separation = measure_separation(controls, patients, seed)
+    seed_changes = [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen)
+    records = make_pattern_records(stability, separation, seed_changes, people.seen is None)
+    card = replace(
+        fitted.card,
+        covariate_ranges=_compute_covariate_ranges(cohort, people.preprocessing),
         pattern_scale=tuple(float(value) for value in unit),
         member_steps=tuple(member.steps for member in chosen),
         interval_over="" if errors is None else "people" if share < 1 else "trainings",
+        pattern_evidence=records,
     )
-    fitted = FittedModel(
-        preprocessing, heads, orders, patterns, TrainingDistribution.fit(completed), card, selection, patterns_se=errors
-    )
-    learn_weights = get_study_recipe(recipe).learn_weights
-    stability = assess_pattern_stability(
-        completed, y, fitted.infer(X), patterns[-1], seed, learn_weights=learn_weights, reference=reference, kinds=kinds
-    )
-    records = make_pattern_records(stability)
-    return replace(
+    fitted = replace(
         fitted,
-        card=replace(card, pattern_evidence=records),
+        heads=heads,
+        patterns=aligned.mean(axis=0),
+        patterns_se=errors,
+        card=card,
         selection=replace(selection, patterns=records),
-        intervals=calibrate_intervals(
-            fitted.infer,
-            heads[0],
-            patterns,
-            completed[~cohort.is_patient],
-            X[cohort.is_patient],
-            share,
-            seed,
-            average_interaction(fitted),
-        ),
     )
+    members = [
+        MemberControls(head, order, people.prepare(number).complete(by_group=False).X[cohort.is_control])
+        for head, order, number in zip(heads, orders, numbers, strict=True)
+    ]
+    intervals = calibrate_intervals(members, fitted.patterns, patients, share, seed, average_interaction(fitted))
+    fitted = replace(fitted, intervals=intervals)
+    own = None if people.seen is None else unseen
+    fitted = replace(fitted, indices=fitted.tabulate_own_people(cohort, own))
+    if cohort.visits is None:
+        return fitted
+    rows = pd.Index(cohort.people[ID]).get_indexer(cohort.visits.people[ID])
+    visits = fitted.tabulate_own_people(cohort.visits, None if own is None else own[:, rows])
+    return replace(fitted, visit_indices=visits)
 
 
-def make_pattern_records(stability: PatternStability) -> tuple[PatternRecord, ...]:
-    """Return how well each pattern is reproduced in other people."""
+def compute_seed_changes(inferred: FloatArray, unseen: BoolArray) -> list[float | None]:
+    """Return by how much a cross-fitted R-index changes with another seed, as the root mean square over people.
+
+    The n members that have not seen a person are of independent partitions. With v their variance, two seeds differ by
+    2 v / n on average, squared. ``inferred`` is (S, N, M), ``unseen`` (S, N). None if nobody has two such members.
+    """
+    number = unseen.sum(axis=0)
+    several = number > 1
+    if not several.any():
+        return [None] * inferred.shape[2]
+    values = np.where(unseen[:, several, None], inferred[:, several], np.nan)
+    squared = 2.0 * np.nanvar(values, axis=0, ddof=1) / number[several, None]
+    return [float(value) for value in np.sqrt(squared.mean(axis=0))]
+
+
+def make_pattern_records(
+    stability: PatternStability,
+    separation: GroupSeparation,
+    seed_changes: Sequence[float | None],
+    in_sample: bool,
+) -> tuple[PatternRecord, ...]:
+    """Return how well each pattern is reproduced in other people, and how it separates patients from controls."""
     return tuple(
         PatternRecord(
             name=f"r{k + 1}",
@@ -236,10 +279,12 @@ def make_pattern_records(stability: PatternStability) -> tuple[PatternRecord, ..
             stability_interval=compute_interval(stability.stability[:, k]),
             split_half=float(stability.split_half[:, k].mean()),
             split_half_interval=compute_interval(stability.split_half[:, k]),
-            carriers=float(stability.carriers[:, k].mean()),
-            carriers_interval=compute_interval(stability.carriers[:, k]),
-            auc=float(stability.auc[:, k].mean()),
-            auc_interval=compute_interval(stability.auc[:, k]),
+            carriers=float(separation.carriers[0, k]),
+            carriers_interval=compute_interval(separation.carriers[1:, k]),
+            auc=float(separation.auc[0, k]),
+            auc_interval=compute_interval(separation.auc[1:, k]),
+            seed_change=seed_changes[k],
+            in_sample=in_sample,
         )
         for k in range(stability.stability.shape[1])
     )
@@ -257,7 +302,6 @@ def _make_card(cohort: Cohort, model: ModelConfig, seed: int, selection: Selecti
     return ModelCard(
         unit=cohort.unit,
         source=cohort.source,
-        covariate_ranges=_compute_covariate_ranges(cohort),
         trained_on={"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
         orthogonality=chosen.setting.orthogonality,
         agreement=chosen.agreement,
@@ -282,7 +326,8 @@ def collect_provenance(cohort: Cohort, seed: int) -> ProvenanceRecord:
     )
 
 
-def _compute_covariate_ranges(cohort: Cohort) -> dict[str, tuple[float, float]]:
-    """Return the range of each numeric covariate among all training people."""
-    numbers = cohort.covariates.select_dtypes("number")
-    return {name: (float(numbers[name].min()), float(numbers[name].max())) for name in numbers}
+def _compute_covariate_ranges(cohort: Cohort, preprocessing: Preprocessing) -> dict[str, tuple[float, float]]:
+    """Return the range of each numeric covariate that is adjusted for, among all training people, rounded outwards."""
+    adjusted = [coding.name for coding in preprocessing.residualiser.codings]
+    numbers = cohort.covariates[adjusted].select_dtypes("number")
+    return {name: round_outwards(numbers[name].min(), numbers[name].max()) for name in numbers}

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from rindices._typing import BoolArray
 from rindices.errors import (
     Problem,
     ProblemCode,
@@ -16,13 +17,21 @@ from rindices.errors import (
     capitalise_first,
     describe_os_error,
     did_you_mean,
+    join_names,
 )
+from rindices.learners.prepared_people import round_members
 from rindices.model.normal_reference import MUSE_REFERENCE
-from rindices.study.recipes import RECIPES
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, get_study_recipe
+from rindices.tables.cohort import Cohort
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
+from rindices.tables.validate import TableRequest
 from rindices.tables.validation.ids import has_control_characters
-from rindices.tables.validation.validate import TableRequest
+
+_REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"} | {
+    *("on_missing", "impute_covariates")
+}
 
 
 class _ConfigSection(BaseModel):
@@ -37,8 +46,9 @@ class DataConfig(_ConfigSection):
     group: str | None = None
     controls: tuple[str, ...] = ()
     patients: tuple[str, ...] = ()
-    covariates: tuple[str, ...] = ()
+    covariates: tuple[str, ...] | None = None
     site: str | None = None
+    leave_out_sites: tuple[str, ...] = ()
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
     adjust: Literal["log", "linear", "rank", "none"] | None = None
@@ -55,10 +65,20 @@ class DataConfig(_ConfigSection):
     impute_covariates: bool = False
 
     @field_validator(
-        "volumes", "controls", "patients", "covariates", "exclude", "include", "missing_codes", mode="before"
+        "volumes",
+        "controls",
+        "patients",
+        "covariates",
+        "leave_out_sites",
+        "exclude",
+        "include",
+        "missing_codes",
+        mode="before",
     )
     @classmethod
     def _make_list_of_text(cls, value: Any) -> Any:
+        if value is None:
+            return None
         items = [value] if isinstance(value, str | int | float) else value
         return [str(item) if isinstance(item, int | float) else item for item in items]
 
@@ -67,19 +87,7 @@ class DataConfig(_ConfigSection):
         paths = [folder / path for path in self.volumes]
         participants = None if self.participants is None else folder / self.participants
         roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates, self.participants_id)
-        return make_request(
-            paths,
-            participants,
-            roles,
-            controls=self.controls,
-            patients=self.patients,
-            exclude=self.exclude,
-            measure=self.measure,
-            include=self.include,
-            missing_codes=self.missing_codes,
-            on_missing=self.on_missing,
-            impute_covariates=self.impute_covariates,
-        )
+        return make_request(paths, participants, roles, **self.model_dump(include=_REQUEST_OPTIONS))
 
 
 class ModelConfig(_ConfigSection):
@@ -117,6 +125,11 @@ class ModelConfig(_ConfigSection):
         if value is not None and (not value or min(value) < 0):
             raise ValueError("give at least one weight, each 0 or more")
         return value
+
+    @property
+    def n_members(self) -> int:
+        """Number of members, rounded up to whole sets of folds for recipes whose members leave people out."""
+        return round_members(self.members) if get_study_recipe(self.recipe).leaves_people_out else self.members
 
     @property
     def forced(self) -> int | None:
@@ -163,12 +176,13 @@ class QueueConfig(_JobSection):
 
 
 class RunConfig(_JobSection):
-    """Engine, seed and workers; ``scheduler`` is the address of a Dask scheduler."""
+    """Engine, seed, workers, the address of a Dask ``scheduler``, and whether ``people.npz`` is written."""
 
     engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=-1, ge=-1)
     scheduler: str | None = None
+    with_ids: bool = False
     slurm: QueueConfig | None = None
     pbs: QueueConfig | None = None
     lsf: QueueConfig | None = None
@@ -187,6 +201,15 @@ class StudyConfig(_ConfigSection):
     data: DataConfig
     model: ModelConfig = ModelConfig()
     run: RunConfig = RunConfig()
+
+    @property
+    def adjust(self) -> str | None:
+        """Scale of the adjustment that the study or its recipe names."""
+        return self.data.adjust or get_study_recipe(self.model.recipe).adjust
+
+    def fit_preprocessing(self, cohort: Cohort, seen: BoolArray | None = None) -> Preprocessing:
+        """Learn the adjustment of a cohort with the settings of this study, from everyone or from the people seen."""
+        return Preprocessing.fit(cohort, self.data.harmonise, self.adjust, self.data.icv_for, seen)
 
 
 def read_study(path: Path) -> StudyConfig:
@@ -214,13 +237,34 @@ def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, d
 
 
 def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
-    """Return the study of plain values; ``where`` names their source in messages."""
+    """Return the study of plain values; ``where`` names their source in messages.
+
+    Settings that its recipe would ignore are refused (`RECIPE_SETTINGS`).
+    """
     try:
-        return StudyConfig(**values)
+        study = StudyConfig(**values)
     except ValidationError as error:
         raise StudyError([_describe_validation_error(fault, where) for fault in error.errors()]) from error
     except TypeError as error:
         raise StudyError(f"{where}: a study has the tables [data], [model] and [run].") from error
+    if unused := [_describe_unused_setting(name, study.model.recipe, where) for name in _list_unused_settings(study)]:
+        raise StudyError(unused)
+    return study
+
+
+def _list_unused_settings(study: StudyConfig) -> list[str]:
+    """Return the settings that a study names and its recipe does not use."""
+    model, data = study.model, study.data
+    named = {"orthogonality": model.orthogonality, "correlated": model.correlated, "reference": data.reference}
+    named["visits"] = data.visits == "all"
+    return [name for name, value in named.items() if value and name not in get_study_recipe(model.recipe).uses]
+
+
+def _describe_unused_setting(name: str, recipe: str, where: str) -> Problem:
+    section, meaning = RECIPE_SETTINGS[name]
+    users = join_names(other for other, each in RECIPES.items() if name in each.uses)
+    what = f"{section}.{name}: the recipe {recipe} does not use {meaning}"
+    return Problem(Severity.ERROR, what, where, f"Leave it out, or use the recipe {users}", ProblemCode.WRONG_OPTION)
 
 
 def format_study_toml(study: StudyConfig) -> str:

@@ -3,10 +3,11 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rindices.errors import Findings, Problem, Severity
+from rindices.errors import Findings, Problem, Severity, join_names, name_arguments, name_problem_arguments
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
@@ -17,11 +18,12 @@ from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
 from rindices.study.run import run_study
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.validation.missing import report_imputed
+from rindices.tables.missing import report_imputed
+from rindices.tables.readers import AnyTable, read_cohort
 
 
 def fit(
-    cohort: Cohort,
+    cohort: Cohort | AnyTable,
     patterns: int | Sequence[int] | None = None,
     *,
     recipe: str = "default",
@@ -39,29 +41,35 @@ def fit(
     runs: str | Path | None = None,
     engine: Engine | None = None,
     out: str | Path | None = None,
+    with_ids: bool = False,
+    **reading: Any,
 ) -> FittedModel:
     """Learn R-indices from a cohort.
 
     Permutation tests say whether patients differ from controls, and whether they differ from each other. If they do
-    both, patterns are learnt and the setting is chosen by agreement. If they differ from controls alone, or no setting
-    is stable, the model has one R-index along the mean difference. ``model.selection.finding`` says which it is.
+    both, patterns are learnt. Their number and shape are chosen by the likelihood of held-out patients (recipe
+    ``default``), or by how well ensemble members agree (other recipes). If patients differ from controls alone, or no
+    setting is stable, the model has one R-index along the mean difference. ``model.selection.finding`` says which it
+    is.
 
     Parameters
     ----------
-    cohort : Cohort
-        With controls and patients. People may have several scans (``visits``).
+    cohort : Cohort, DataFrame or path
+        With controls and patients. People may have several scans (``visits``). A table is read by `read_cohort`.
     patterns : int or sequence of int, optional
         Numbers of patterns M to try. Left out, the numbers next to the one that the permutation test finds. A single
         number is trained whatever the tests say.
     recipe : str
-        How members are trained: ``default`` starts Surreal-GAN at the solution of a linear model on each member's own
-        people, ``contrastive`` fits a faster linear model alone, ``paper`` trains as published.
+        How members are trained: ``default`` fits patterns along which each region changes at its own stage, by maximum
+        likelihood; ``contrastive`` fits straight patterns, which is faster; ``mean-difference`` has one index;
+        ``paper`` trains Surreal-GAN as published.
     members : int
         Number of ensemble members per setting.
     orthogonality : float or sequence of float
         Weights lambda to try. Left out, the recipe decides.
     correlated : bool
-        Learn a copula between the severities while training. Recipe ``default`` has one from the start.
+        Learn a copula between the severities while training, with the recipe ``paper``. The recipe ``default``
+        estimates how severities are correlated in any case.
     recipe_changes : dict, optional
         Values of the recipe to change, by name.
     harmonise : {'controls', 'all', 'none'}, optional
@@ -90,6 +98,10 @@ def fit(
     out : path, optional
         Folder for the files that ``rindices fit`` writes, also where the study ends without a model. Only
         ``study.toml`` and ``report.html`` are left out; ``rindices.write_report(out)`` writes the report.
+    with_ids : bool
+        Also write ``people.npz``, regions and covariates of each person, for ``write_report(out, with_ids=True)``.
+    **reading
+        Arguments of `read_cohort` for a table: ``participants``, ``group``, ``covariates``, ...
 
     Returns
     -------
@@ -118,26 +130,35 @@ def fit(
         "recipe_changes": dict(recipe_changes or {}),
     }
     data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "visits": visits}
+    if reference is not None:
+        data["reference"] = reference.name if isinstance(reference, NormalReference) else str(reference)
+    if not isinstance(cohort, Cohort):
+        cohort = read_cohort(cohort, **reading)
+    elif reading:
+        raise TypeError(f"fit takes {join_names(reading)} with a table, not with a Cohort: give them to read_cohort")
     cohort, problems = keep_training_scans(cohort, [], visits)
     imputed = Findings()
     report_imputed(cohort.covariates, cohort.people[ID].tolist(), "covariates", imputed)
-    study = make_study({"data": data, "model": model, "run": {"seed": int(seed), "workers": workers}}, "fit")
+    study = make_study(
+        {"data": data, "model": model, "run": {"seed": int(seed), "workers": workers, "with_ids": with_ids}}, "fit"
+    )
     if isinstance(reference, str | Path):
         reference = load_reference_file(reference)
-    return run_study(
-        cohort,
-        study,
-        None if out is None else Path(out),
-        runs=None if runs is None else Path(runs),
-        engine=engine,
-        table_problems=[*problems, *imputed],
-        observer=StudyObserver(on_problems=_warn_about_problems),
-        reference=reference,
-    )
+    with name_arguments():
+        return run_study(
+            cohort,
+            study,
+            None if out is None else Path(out),
+            runs=None if runs is None else Path(runs),
+            engine=engine,
+            table_problems=[*problems, *imputed],
+            observer=StudyObserver(on_problems=_warn_about_problems),
+            reference=reference,
+        )
 
 
 def _warn_about_problems(problems: Sequence[Problem]) -> None:
     """Issue a warning for each problem; it points at the line that called `fit`."""
     for problem in problems:
         if problem.severity is Severity.WARNING:
-            warnings.warn(str(problem), StudyWarning, stacklevel=4)
+            warnings.warn(str(name_problem_arguments(problem)), StudyWarning, stacklevel=4)

@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.learners.log_transform import apply_log_transform
+from rindices.learners.inference import apply_log_transform
 from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
 from rindices.preprocess.impute import estimate_design_moments, fill_design
@@ -23,6 +23,7 @@ from rindices.selection.group_difference import (
     estimate_region_effects,
     smallest_detectable_effect,
 )
+from rindices.selection.relabel import compute_p_error
 from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
@@ -76,6 +77,10 @@ class GroupTests:
         number = self.dimensions.number
         return tuple(n for n in (number - 1, number, number + 1) if 1 <= n <= largest) or (largest,)
 
+    def describe_p(self) -> str:
+        """Return p of the first test with its Monte Carlo error."""
+        return self.make_difference_record().describe_p(self.dimensions.level)
+
     def make_difference_record(self) -> DifferenceRecord:
         """Return the result of the first test for ``selection.json``."""
         return DifferenceRecord(
@@ -84,6 +89,7 @@ class GroupTests:
             statistics=dict(zip(STATISTICS, self.difference.values, strict=True)),
             p_values=dict(zip(STATISTICS, self.difference.p_values, strict=True)),
             smallest_effect=self.smallest_effect,
+            p_error=compute_p_error(self.difference.p, self.difference.n_permutations),
         )
 
 
@@ -209,7 +215,14 @@ def make_number_record(
 
 def _make_test_record(estimate: DimensionEstimate) -> PermutationTestRecord:
     curve = [
-        DimensionRecord(test.patterns, test.excess, *test.chance, test.p, test.relabellings)
+        DimensionRecord(
+            test.patterns,
+            test.excess,
+            *test.chance,
+            test.p,
+            test.relabellings,
+            compute_p_error(test.p, test.relabellings),
+        )
         for test in estimate.dimension_tests
     ]
     return PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve))

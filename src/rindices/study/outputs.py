@@ -20,13 +20,13 @@ from rindices.model.trajectories import COURSE_COLUMN_DESCRIPTIONS, has_curved_p
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
-from rindices.tables.cohort import GROUP, Cohort
-from rindices.tables.describe import describe_cohort
+from rindices.tables.cohort import Cohort, describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, reword_descriptions
 
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
+    *("r_indices_visits.tsv", "r_indices_visits.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html", "dataset_description.json"),
 )
@@ -49,8 +49,10 @@ DERIVED_FILES = (
 """Files of ``rindices associate``, ``change`` and ``predict``, which a report in the same folder shows."""
 
 
-def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write the model, the R-indices, the patterns, the people and the selection of a study.
+def write_study(
+    folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem], with_ids: bool = False
+) -> None:
+    """Write the model, the R-indices, the patterns and the selection of a study.
 
     ``trajectories.tsv`` is written only for curved patterns.
 
@@ -61,16 +63,20 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
     cohort : Cohort
     problems : iterable of Problem
         For ``cohort.json``.
+    with_ids : bool
+        Also write ``people.npz``, which ``report_with_ids.html`` needs: regions and covariates of each person.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
     write_dataset_description(folder)
     unit = cohort.unit
     write_patterns(folder, model, unit)
-    indices = model.apply(cohort, min_information=0.0)
-    indices.insert(indices.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
-    write_indices(indices, folder / "r_indices.tsv", unit)
-    _write_people(folder / "people.npz", model, cohort)
+    assert model.indices is not None
+    write_indices(model.indices, folder / "r_indices.tsv", unit)
+    if model.visit_indices is not None:
+        write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
+    if with_ids:
+        _write_people(folder / "people.npz", model, cohort)
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do

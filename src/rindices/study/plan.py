@@ -4,17 +4,18 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from rindices.learners.prepared_people import N_FOLDS
 from rindices.model.normal_reference import NormalReference
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, encode_measures
+from rindices.preprocess.measures import encode_measures
 from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
 from rindices.selection.choose import GridPoint
-from rindices.study.config import ModelConfig
+from rindices.study.config import ModelConfig, StudyConfig
 from rindices.study.recipes import RecipeValues, get_study_recipe
 from rindices.tables.cohort import Cohort
 
-STACK_SIZE = 5
-"""Members per set. They share matrix products and fit a core's cache. Results depend on it, so it never changes."""
-_KEY_VERSION = 2
+STACK_SIZE = N_FOLDS
+"""Members per set: those of one partition into folds, or five that share matrix products and fit a core's cache."""
+_KEY_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -64,19 +65,12 @@ def list_grid_weights(model: ModelConfig) -> tuple[float | None, ...]:
     return weights if model.orthogonality is None else tuple(dict.fromkeys(model.orthogonality))
 
 
-def make_data_key(
-    cohort: Cohort,
-    harmonise: str | None = None,
-    adjust: str | None = None,
-    reference: NormalReference | None = None,
-    icv_for: str = DEFAULT_ICV_FOR,
-    visits: str = "first",
-) -> str:
+def make_data_key(cohort: Cohort, study: StudyConfig, reference: NormalReference | None, visits: str) -> str:
     """Return the key of the training data: the cohort, its harmonisation, adjustment and visits, and the reference."""
-    mode, scale = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
+    mode, scale = resolve_harmonise_mode(cohort, study.data.harmonise), resolve_adjustment(cohort, study.adjust)
     sites = "" if mode == "none" else f"-{mode}"
     scale = "" if scale == "linear" else f"-{scale}"
-    measures = "" if encode_measures(cohort) is None else f"-measures-{icv_for}"
+    measures = "" if encode_measures(cohort) is None else f"-measures-{study.data.icv_for}"
     measures += "" if visits == "first" else f"-visits-{visits}"
     return cohort.fingerprint() + sites + scale + measures + ("" if reference is None else f"-{reference.digest}")
 
@@ -97,8 +91,8 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
         for n_patterns in dict.fromkeys(model.patterns or ())
         for weight in list_grid_weights(model)
     ]
-    starts = range(0, model.members, STACK_SIZE)
-    sets = [tuple(range(start, min(start + STACK_SIZE, model.members))) for start in starts]
+    starts = range(0, model.n_members, STACK_SIZE)
+    sets = [tuple(range(start, min(start + STACK_SIZE, model.n_members))) for start in starts]
     return [
         MemberSet(point, numbers, recipe, _encode_recipe_values(values, point), seed, data)
         for point in points

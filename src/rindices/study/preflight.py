@@ -1,17 +1,17 @@
 """Checks of a study before it is trained: ``rindices check`` runs all that would stop ``rindices fit``."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rindices.errors import ModelError, PreprocessingError, Problem, ProblemCode, StudyError, TableError
-from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.cohort_fit import check_settings
 from rindices.study.config import StudyConfig
-from rindices.study.recipes import get_study_recipe
 from rindices.study.reference import read_reference
 from rindices.study.sample_size import check_sample_size
 from rindices.tables.cohort import Cohort
 from rindices.tables.sessions import attach_visits, keep_first_scans
+from rindices.tables.validate import ValidationResult, validate_table
 
 
 def keep_training_scans(
@@ -37,6 +37,39 @@ def keep_training_scans(
     select = keep_first_scans if visits == "first" else attach_visits
     cohort, notes = select(cohort, repeated[0].where if repeated else "")
     return cohort, [*notes, *(problem for problem in problems if not notes or problem not in repeated)]
+
+
+def resolve_study(
+    study: StudyConfig, folder: Path, on_missing: str | None = None
+) -> tuple[ValidationResult, StudyConfig]:
+    """Read the table of a study and decide what the study does not say: groups, covariates, sites and visits.
+
+    ``check``, ``fit`` and ``site`` read a table by this function, so they decide alike. Each decision is a note.
+
+    Parameters
+    ----------
+    study : StudyConfig
+    folder : Path
+        Folder that paths are relative to.
+    on_missing : str, optional
+        Instead of what the study says.
+
+    Returns
+    -------
+    result : ValidationResult
+        Its cohort has one scan per person, see `keep_training_scans`.
+    study : StudyConfig
+        With the covariates and the site that are used.
+    """
+    result = validate_table(replace(study.data.request(folder), on_missing=on_missing or study.data.on_missing))
+    cohort, problems = result.cohort, drop_settled_notes(result.problems, study)
+    if cohort is not None:
+        cohort, problems = keep_training_scans(cohort, problems, study.data.visits)
+        if len(cohort) < len(result.cohort or ()):
+            result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
+    columns = {"covariates": result.roles.covariates, "site": result.roles.site}
+    study = study.model_copy(update={"data": study.data.model_copy(update=columns)})
+    return replace(result, cohort=cohort, problems=tuple(problems)), study
 
 
 def drop_settled_notes(problems: Sequence[Problem], study: StudyConfig) -> list[Problem]:
@@ -68,8 +101,7 @@ def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path(
     except StudyError as error:
         problems += error.problems
     try:
-        adjust = study.data.adjust or get_study_recipe(study.model.recipe).adjust
-        problems += Preprocessing.fit(cohort, study.data.harmonise, adjust, study.data.icv_for).review(cohort)
+        problems += study.fit_preprocessing(cohort).review(cohort)
     except PreprocessingError as error:
         problems += error.problems
     try:

@@ -1,7 +1,7 @@
 """Registry of recipes: one record for each way to train the members of a study.
 
 The study file, the plan, the engines, the report and the model's card all ask this registry, so that a new recipe is
-one more record here. Learners are imported when a recipe is used; only `rindices.learners.surreal` needs torch.
+one more record here. Learners are imported when a recipe is used; only `rindices.learners.gan` needs torch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ RecipeValues = Mapping[str, Any]
 RecipeChanges = Mapping[str, float | int | bool | str]
 """Values of a recipe to change, by name."""
 PAPER_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
-DEFAULT_WEIGHT = 0.2
 _N_TIMED_PEOPLE = 400
 _FITS_PER_MEMBER = 6.0  # in units of a straight fit, both shapes and the fits to halves
 MEAN_DIFFERENCE = "mean-difference"
@@ -43,8 +42,10 @@ def _get_share_of_all(values: RecipeValues) -> float:
     return float(values.get("share", 1.0))
 
 
-def _describe_nothing(values: RecipeValues, member_steps: Sequence[int]) -> str:
-    return ""
+def _get_contrastive_share(values: RecipeValues) -> float:
+    from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+
+    return SUBSAMPLE_SHARE
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class StudyRecipe:
     resolve_values : callable
         Takes the values to change by name and whether severities are correlated; returns all values.
     train_members : callable
-        Takes `PreparedPeople`, a member set and a file for the state of a long training; returns the set's members.
+        Takes the people of each member (of one, if members share them), a member set and a file for the state of a long
+        training; returns the set's members.
     estimate_seconds : callable, optional
         Takes people and a member set; returns the seconds that one member takes. Left out, one member is
         trained on at most 2,000 people and timed.
@@ -68,41 +70,44 @@ class StudyRecipe:
         Weights lambda to try unless the study names others; empty for a recipe without that weight.
     min_patients : callable
         Takes the number of patterns; returns the fewest patients that it can be trained on.
+    leaves_people_out : bool
+        Whether each member is trained on all folds of the people but one. If not, the R-indices of the study's own
+        people are in-sample.
     get_subsample_share : callable
         Takes the values; returns the share of controls and of patients that each member is trained on.
-    advice : str
-        What to try where no setting is stable.
     uses_measured_cells : bool
         Whether it learns from people with missing cells. For other recipes they are filled by what the others predict.
-    couples_visits : bool
-        Whether it learns from the change between repeat visits. Other recipes take the mean of visits.
+    uses : frozenset of str
+        The settings of `RECIPE_SETTINGS` that it uses; a study that names another one is refused.
     adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
     learn_weights : callable, optional
         How the stability of its patterns is measured; see `rindices.learners.pattern_stability`.
-    summarise_training, describe_training : callable
-        Take the values and the steps of each member; return how the training went, for ``model show`` and as a
-        sentence for the report. Empty where there is nothing to say.
     """
 
     name: str
     description: str
     resolve_values: Callable[[RecipeChanges, bool], RecipeValues]
-    train_members: Callable[[PreparedPeople, MemberSet, Path | None], list[Member]]
+    train_members: Callable[[Sequence[PreparedPeople], MemberSet, Path | None], list[Member]]
     estimate_seconds: Callable[[PreparedPeople, MemberSet], float] | None = None
     orthogonality_weights: tuple[float, ...] = ()
     min_patients: Callable[[int], int] = _require_patients_for_halves
-    get_subsample_share: Callable[[RecipeValues], float] = _get_share_of_all
-    advice: str = "Try fewer patterns, or more people."
+    leaves_people_out: bool = True
+    get_subsample_share: Callable[[RecipeValues], float] = _get_contrastive_share
     uses_measured_cells: bool = False
-    couples_visits: bool = False
+    uses: frozenset[str] = frozenset({"reference"})
     adjust: str | None = None
     learn_weights: WeightLearner | None = None
-    summarise_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
-    describe_training: Callable[[RecipeValues, Sequence[int]], str] = _describe_nothing
 
 
 RECIPES: dict[str, StudyRecipe] = {}
+RECIPE_SETTINGS = {
+    "orthogonality": ("model", "weights lambda"),
+    "correlated": ("model", "a copula that is learnt while training"),
+    "reference": ("data", "correlations of regions in other healthy people"),
+    "visits": ("data", 'the change between repeat visits (visits = "all")'),
+}
+"""Settings that not all recipes use (`StudyRecipe.uses`), with the section of the study file and what they are."""
 
 
 def register_recipe(recipe: StudyRecipe) -> None:
@@ -117,44 +122,36 @@ def get_study_recipe(name: str) -> StudyRecipe:
     return RECIPES[name]
 
 
-def refuse_changes(name: str, changes: RecipeChanges, correlated: bool) -> RecipeValues:
+def refuse_changes(name: str, changes: RecipeChanges) -> RecipeValues:
     """Return the values of a recipe that has none, and refuse to change any."""
-    unused = [*changes, *(["correlated"] if correlated else [])]
-    if unused:
-        raise StudyError(f"the recipe {name} has no {join_names(unused)}: leave it out, or change the recipe.")
+    if changes:
+        raise StudyError(f"the recipe {name} has no {join_names(changes)}: leave it out, or change the recipe.")
     return {}
 
 
-def _resolve_surreal(name: str, changes: RecipeChanges, correlated: bool) -> RecipeValues:
-    from rindices.learners.surreal.recipe import customise_recipe, get_recipe, recipe_to_dict
+def _resolve_gan(changes: RecipeChanges, correlated: bool) -> RecipeValues:
+    from rindices.learners.gan.recipe import Recipe, customise_recipe, require_torch
 
+    require_torch("the recipe paper", StudyError)
     if "orthogonality" in changes:
         raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
-    return recipe_to_dict(customise_recipe(get_recipe(name), learn_copula=correlated, **changes))
+    return asdict(customise_recipe(Recipe(), learn_copula=correlated, **changes))
 
 
-def _train_surreal(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
-    from rindices.learners.surreal.ensemble_training import train_surreal_members
-    from rindices.learners.surreal.recipe import recipe_from_dict
+def _train_gan(people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    from rindices.learners.gan.recipe import TrainingPlan, recipe_from_dict
+    from rindices.learners.gan.train import train_surreal_members
 
-    recipe = recipe_from_dict(json.loads(work.values))
-    return train_surreal_members(people, work.point.n_patterns, work.numbers, work.seed, recipe, checkpoint)
+    recipe, numbers = recipe_from_dict(json.loads(work.values)), tuple(work.numbers)
+    plan = TrainingPlan(work.point.n_patterns, recipe, work.seed, numbers, stack=len(numbers))
+    return train_surreal_members(people[0].complete(), plan, checkpoint)
 
 
-def _estimate_surreal_seconds(people: PreparedPeople, work: MemberSet) -> float:
-    from rindices.learners.surreal.cost import estimate_training_seconds, measure_speed
-    from rindices.learners.surreal.recipe import recipe_from_dict
+def _estimate_gan_seconds(people: PreparedPeople, work: MemberSet) -> float:
+    from rindices.learners.gan.recipe import estimate_step_seconds, measure_speed
 
-    recipe = recipe_from_dict(json.loads(work.values))
-    seconds = estimate_training_seconds(
-        people.X.shape[1],
-        work.point.n_patterns,
-        warm_start=recipe.warm_start,
-        start_steps=recipe.start_steps,
-        held_steps=recipe.held_steps,
-        max_steps=recipe.max_steps,
-    )
-    return seconds * measure_speed()
+    step_seconds = estimate_step_seconds(people.X.shape[1], work.point.n_patterns)
+    return float(json.loads(work.values)["max_steps"]) * step_seconds * measure_speed()
 
 
 def _resolve_trajectory(changes: RecipeChanges, correlated: bool) -> RecipeValues:
@@ -169,7 +166,7 @@ def _resolve_trajectory(changes: RecipeChanges, correlated: bool) -> RecipeValue
     return values
 
 
-def _train_trajectory(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def _train_trajectory(people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.trajectory.members import fit_trajectory_members
 
     shape = json.loads(work.values)["shape"]
@@ -184,18 +181,19 @@ def _estimate_trajectory_seconds(people: PreparedPeople, work: MemberSet) -> flo
 
     rows = range(0, len(people.X), max(1, len(people.X) // _N_TIMED_PEOPLE))
     start = time.perf_counter()
-    fit_trajectory_members(people.take(np.array(rows)), work.point.n_patterns, [0], 0, "straight", evidence=False)
+    few = people.take(np.array(rows)).deal_to_members([0], 0)
+    fit_trajectory_members(few, work.point.n_patterns, [0], 0, "straight", evidence=False)
     size = max(1.0, len(people.X) / len(rows))
     return (time.perf_counter() - start) * _FITS_PER_MEMBER * (1.0 + size) / 2.0
 
 
-def _train_contrastive(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def _train_contrastive(people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.ensemble import fit_linear_members
 
     return fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
 
 
-def _train_mean_difference(people: PreparedPeople, work: MemberSet, checkpoint: Path | None) -> list[Member]:
+def _train_mean_difference(people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
     from rindices.learners.ensemble import fit_linear_members
     from rindices.learners.mean_difference import MeanDifference
 
@@ -214,33 +212,6 @@ def _learn_mean_difference_weights(
     return compute_difference_weights(people, y, reference, kinds)
 
 
-def _get_contrastive_share(values: RecipeValues) -> float:
-    from rindices.learners.subsampling import SUBSAMPLE_SHARE
-
-    return SUBSAMPLE_SHARE
-
-
-def _count_members_trained_on(values: RecipeValues, member_steps: Sequence[int]) -> int:
-    """Return how many members took steps after those in which f is held at its start."""
-    return sum(steps > values.get("held_steps", 0) for steps in member_steps)
-
-
-def _summarise_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
-    if not member_steps:
-        return ""
-    trained_on = _count_members_trained_on(values, member_steps)
-    return (
-        f"{len(member_steps) - trained_on} members needed no training after their start (the discriminator was at "
-        f"chance), {trained_on} were trained further"
-    )
-
-
-def _describe_warm_training(values: RecipeValues, member_steps: Sequence[int]) -> str:
-    if _count_members_trained_on(values, member_steps):
-        return ""
-    return "The discriminator found nothing left to learn, so no adversarial step was taken."
-
-
 register_recipe(
     StudyRecipe(
         name="default",
@@ -249,31 +220,16 @@ register_recipe(
         resolve_values=_resolve_trajectory,
         train_members=_train_trajectory,
         estimate_seconds=_estimate_trajectory_seconds,
-        get_subsample_share=_get_contrastive_share,
         uses_measured_cells=True,
-        couples_visits=True,
-    )
-)
-register_recipe(
-    StudyRecipe(
-        name="adversarial",
-        description="Surreal-GAN's transformation, inverse and discriminator, started at the solution of a linear "
-        "model of disease patterns and judged by the discriminator on people left out",
-        resolve_values=lambda changes, correlated: _resolve_surreal("default", changes, correlated),
-        train_members=_train_surreal,
-        estimate_seconds=_estimate_surreal_seconds,
-        orthogonality_weights=(DEFAULT_WEIGHT,),  # members rarely get to where lambda matters
-        summarise_training=_summarise_warm_training,
-        describe_training=_describe_warm_training,
+        uses=frozenset({"reference", "visits"}),
     )
 )
 register_recipe(
     StudyRecipe(
         name="contrastive",
         description="the patterns of variation that patients show beyond controls, by maximum likelihood",
-        resolve_values=lambda changes, correlated: refuse_changes("contrastive", changes, correlated),
+        resolve_values=lambda changes, correlated: refuse_changes("contrastive", changes),
         train_members=_train_contrastive,
-        get_subsample_share=_get_contrastive_share,
     )
 )
 register_recipe(
@@ -281,9 +237,8 @@ register_recipe(
         name=MEAN_DIFFERENCE,
         description="the position along the mean difference between patients and controls, averaged over several "
         "shrinkages of the covariance",
-        resolve_values=lambda changes, correlated: refuse_changes(MEAN_DIFFERENCE, changes, correlated),
+        resolve_values=lambda changes, correlated: refuse_changes(MEAN_DIFFERENCE, changes),
         train_members=_train_mean_difference,
-        get_subsample_share=_get_contrastive_share,
         learn_weights=_learn_mean_difference_weights,
     )
 )
@@ -291,12 +246,14 @@ register_recipe(
     StudyRecipe(
         name="paper",
         description="the published training of Surreal-GAN",
-        resolve_values=lambda changes, correlated: _resolve_surreal("paper", changes, correlated),
-        train_members=_train_surreal,
-        estimate_seconds=_estimate_surreal_seconds,
+        resolve_values=_resolve_gan,
+        train_members=_train_gan,
+        estimate_seconds=_estimate_gan_seconds,
         orthogonality_weights=PAPER_WEIGHTS,
+        uses=frozenset({"orthogonality", "correlated"}),
+        leaves_people_out=False,  # as published
+        get_subsample_share=_get_share_of_all,
         min_patients=lambda n_patterns: 2,
-        advice="Train longer (max_steps), with fewer patterns, or use more people.",
         adjust="linear",  # as published
     )
 )

@@ -1,6 +1,5 @@
 """Read the reference population of a study."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +8,8 @@ from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, loa
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.config import DataConfig
 from rindices.tables.sessions import keep_first_scans
-from rindices.tables.table import ColumnRoles
-from rindices.tables.validation.validate import TableRequest, validate_table
+from rindices.tables.table import NO_COLUMN
+from rindices.tables.validate import TableRequest, validate_table
 
 
 def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:
@@ -44,7 +43,8 @@ def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:
     if path.suffix == ".safetensors":
         return load_reference_file(path)
     request = replace(data.request(folder), volumes=(path,), participants=None, controls=(), patients=())
-    roles = replace(request.roles, group=None, participants_id=None)
+    site = None if request.roles.site == NO_COLUMN else request.roles.site
+    roles = replace(request.roles, group=None, participants_id=None, site=site)
     request = replace(request, roles=roles, on_missing="drop", impute_covariates=False)
     return fit_reference(request, data.adjust, is_other_table=True, icv_for=data.icv_for)[0]
 
@@ -57,8 +57,7 @@ def fit_reference(
     Parameters
     ----------
     request : TableRequest
-        With one table. If it names no column of sites, a column with a usual name is used. Of people with several
-        scans, the first one is used.
+        With one table. Of people with several scans, the first one is used.
     adjust : {'log', 'linear', 'rank', 'none'}, optional
         Scale of the adjustment for covariates.
     is_other_table : bool
@@ -73,20 +72,11 @@ def fit_reference(
         Notes and warnings about the table.
     """
     result = validate_table(request)
-    roles = _adapt_roles(request.roles, result.problems, is_other_table)
-    if roles != request.roles:
+    absent = {problem.subject for problem in result.problems if problem.code is ProblemCode.UNKNOWN_COLUMN}
+    if is_other_table and absent & {request.roles.session, request.roles.site}:
+        roles = request.roles
+        roles = replace(roles, session=None if roles.session in absent else roles.session)
+        roles = replace(roles, site=None if roles.site in absent else roles.site)
         result = validate_table(replace(request, roles=roles))
     cohort, notes = keep_first_scans(result.cohort_or_raise())
     return NormalReference.fit(cohort, request.volumes[0].name, adjust, icv_for), [*result.problems, *notes]
-
-
-def _adapt_roles(roles: ColumnRoles, problems: Sequence[Problem], is_other_table: bool) -> ColumnRoles:
-    """Return the roles with the column that may hold the site, and without columns that this table does not have."""
-    sites = [problem.subject for problem in problems if problem.code is ProblemCode.SITE_COLUMN_POSSIBLE]
-    if sites:
-        roles = replace(roles, site=sites[0])
-    absent = {problem.subject for problem in problems if problem.code is ProblemCode.UNKNOWN_COLUMN}
-    if is_other_table:
-        roles = replace(roles, session=None if roles.session in absent else roles.session)
-        roles = replace(roles, site=None if roles.site in absent else roles.site)
-    return roles

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, join_names
-from rindices.model.records import SelectionRecord
+from rindices.model.records import Reproduction, SelectionRecord
 from rindices.selection.dimensions import MIN_GROUP_OVERLAP
 
 MIN_CARRIER_SHARE = 0.3
 """Share of patients who carry a pattern below which they are called few."""
 MIN_CONSENSUS_SCALE = 0.7
 """Scale of a consensus pattern, relative to single members, below which members hardly agree on it."""
-MIN_SPLIT_HALF = 0.5
-"""Rank correlation between disjoint halves below which a pattern is called not reproduced."""
+_NOT_REPRODUCED = (
+    (Reproduction.NOT_REPRODUCED, ProblemCode.NOT_REPRODUCED, "other people do not reproduce"),
+    (Reproduction.NOT_KNOWN, ProblemCode.REPRODUCTION_NOT_KNOWN, "it is not known whether other people reproduce"),
+)
 
 
 def list_weak_patterns(scales: Sequence[float]) -> list[str]:
@@ -38,8 +40,6 @@ def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
     list of Problem
     """
     number, patterns = selection.number_of_patterns, selection.patterns
-    if number is None:
-        return []
     warnings: list[tuple[ProblemCode, str, str]] = []  # code, what and cure
     is_mean_difference = selection.finding == "mean_difference"
     if is_mean_difference and (unstable := [candidate for candidate in selection.grid if not candidate.stable]):
@@ -47,7 +47,7 @@ def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
         what = f"patterns were tried and are not stable: {settings}"
         warnings.append((ProblemCode.UNSTABLE_PATTERNS, what, "the mean difference is reported instead"))
     if number.why:
-        source = "agreement" if number.forced is None else "the study"
+        source = "the study" if number.forced is not None else number.decided_by or "agreement"
         what = f"{source} and the test name different numbers of patterns"
         warnings.append((ProblemCode.N_PATTERNS_UNCLEAR, what, number.why))
     if number.test.overlap < MIN_GROUP_OVERLAP:
@@ -57,9 +57,8 @@ def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
     if rare:
         what = f"few patients carry {join_names(rare)}"
         warnings.append((ProblemCode.FEW_CARRIERS, what, "look for a batch, a scanner or a subgroup behind it"))
-    not_reproduced = [item.name for item in patterns if item.split_half < MIN_SPLIT_HALF]
-    if not_reproduced:
-        cure = "more people would help" if is_mean_difference else "try fewer patterns, or more people"
-        what = f"other people do not reproduce {join_names(not_reproduced)}"
-        warnings.append((ProblemCode.NOT_REPRODUCED, what, cure))
+    cure = "more people would help" if is_mean_difference else "try fewer patterns, or more people"
+    for reproduction, code, words in _NOT_REPRODUCED:
+        names = [item.name for item in patterns if item.reproduction is reproduction]
+        warnings += [(code, f"{words} {join_names(names)}", cure)] if names else []
     return [Problem(Severity.WARNING, what, "", capitalise_first(cure), code) for code, what, cure in warnings]

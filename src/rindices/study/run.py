@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rindices.errors import Problem, StudyError, describe_os_error
+from rindices.errors import Problem, ProblemCode, Severity, StudyError, describe_os_error, format_count
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference
 from rindices.selection.group_difference import RegionEffects
@@ -18,7 +18,7 @@ from rindices.study.outputs import clear_outputs, write_effects, write_null_resu
 from rindices.study.result_checks import check_consensus_scale, collect_study_warnings
 from rindices.study.sample_size import check_sample_size
 from rindices.study.store import RunStore
-from rindices.tables.cohort import Cohort
+from rindices.tables.cohort import ID, Cohort
 
 _NO_OBSERVER = StudyObserver()
 
@@ -69,6 +69,9 @@ def run_study(
         If the study cannot be run as described, or a file cannot be written.
     """
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
+    if study.model.n_members != study.model.members:
+        what = f"{study.model.n_members} members are trained instead of {study.model.members}: whole sets of five folds"
+        problems.append(Problem(Severity.NOTE, what, code=ProblemCode.MEMBERS_ROUNDED))
     observer.on_problems(problems)
     folder = runs or (None if out is None else out / "runs")
     try:
@@ -86,7 +89,7 @@ def run_study(
                 observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
                 if out is not None:
                     write_effects(out, effects, cohort.regions, cohort.unit)
-                    write_study(out, model, cohort, [*problems, *doubts])
+                    write_study(out, model, cohort, [*problems, *doubts], study.run.with_ids)
                     observer.on_written(out)
     except OSError as error:
         raise StudyError(
@@ -98,7 +101,15 @@ def run_study(
 def _list_doubts(model: FittedModel, cohort: Cohort) -> list[Problem]:
     """Return what the adjustment, the tests and the patterns of a model give reason to doubt."""
     assert model.selection is not None
-    return [*model.preprocessing.review(cohort), *collect_study_warnings(model.selection)]
+    doubts = [*model.preprocessing.review(cohort), *collect_study_warnings(model.selection)]
+    assert model.indices is not None
+    without = model.indices.loc[model.indices["r1"].isna(), ID].tolist()
+    if without:
+        people = format_count(len(without), "person has", "people have")
+        what = f"{people} no R-index, because every ensemble member that agrees with the others was trained on them"
+        cure, code = "Use more members", ProblemCode.PEOPLE_WITHOUT_INDEX
+        doubts.append(Problem(Severity.WARNING, what, "", cure, code, offenders=tuple(without)))
+    return doubts
 
 
 def _fit_or_write_null_result(
@@ -112,12 +123,7 @@ def _fit_or_write_null_result(
     reference: NormalReference | None,
 ) -> tuple[FittedModel, RegionEffects]:
     """Fit the model of a study; a study without a model is written to its folder and raised."""
-    data = study.data
-    fit = CohortFit(
-        *(cohort, study.model, study.run.seed, store, engine or make_engine(study.run)),
-        *(data.harmonise, data.adjust, observer, reference, data.icv_for),
-        visits=data.visits,
-    )
+    fit = CohortFit(cohort, study, store, engine or make_engine(study.run), reference, observer)
     try:
         return fit.run(), fit.tests.effects
     except NoPatternError as error:

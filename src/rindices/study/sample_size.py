@@ -38,13 +38,13 @@ def load_power_rows() -> list[PowerRow]:
 def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[Problem]:
     """Return a warning if simulated cohorts of this size too rarely gave the right number of patterns."""
     rows = load_power_rows()
+    people = f"a small study ({n_controls} controls and {n_patients} patients)"
     fitting = [row for row in rows if row.controls <= n_controls and row.patients <= n_patients]
     if not fitting:
         smallest = min(rows, key=lambda row: row.controls)
-        what = (
-            f"{n_controls} controls and {n_patients} patients are fewer than in all simulations "
-            f"({smallest.controls} and {smallest.patients} or more)"
-        )
+        sizes = {"controls": (n_controls, smallest.controls), "patients": (n_patients, smallest.patients)}
+        few = [f"{size} {name} are fewer than {least}" for name, (size, least) in sizes.items() if size < least]
+        what = f"{people}: {', and '.join(few)}, the fewest in the simulations"
         cure = "Run rindices power to see what to expect"
         return [Problem(Severity.WARNING, what, "", cure, ProblemCode.SMALL_COHORT)]
     largest = max(row.controls + row.patients for row in fitting)
@@ -57,9 +57,8 @@ def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[
         return []
     row, noun = weak[-1], get_wording(unit)("region")
     what = (
-        f"a small cohort (with {row.controls} controls and {row.patients} patients, simulated patterns that take "
-        f"{row.rate:.0%} of a {noun} were ranked {row.accuracy:.2f} (0.5 is chance) and their number was found in "
-        f"{row.right:.0%} of the cohorts)"
+        f"{people}: with {row.controls} and {row.patients}, simulated patterns that take {row.rate:.0%} of a {noun} "
+        f"were ranked {row.accuracy:.2f} (0.5 is chance) and their number was found in {row.right:.0%} of the cohorts"
     )
     cure = "Run rindices power to see what more people would give"
     return [Problem(Severity.WARNING, what, "", cure, ProblemCode.SMALL_COHORT)]

@@ -17,12 +17,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, Field
 
-from rindices._typing import FloatArray
+from rindices._typing import AnyArray, FloatArray
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, describe_os_error
-from rindices.learners.ensemble import HeldOutLikelihood, Member
+from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
-from rindices.learners.outcome import TrainingOutcome
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
 from rindices.model.metadata import MAX_DIMENSION
@@ -99,10 +98,12 @@ class RunStore:
         """Lock the folder while a block runs."""
         return lock_folder(self.folder)
 
-    def save_people(self, people: PreparedPeople) -> Path:
-        """Write prepared people for the workers; the name of the file depends on its content."""
-        content = io.BytesIO()
-        np.savez(content, **{name: array for name, array in people._asdict().items() if array is not None})
+    def save_people(self, people: Sequence[PreparedPeople]) -> Path:
+        """Write the people of a set of members for the workers; the name of the file depends on its content."""
+        content, fields = io.BytesIO(), [(k, each._asdict()) for k, each in enumerate(people)]
+        np.savez(
+            content, **{f"{k}.{name}": array for k, each in fields for name, array in each.items() if array is not None}
+        )
         path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
         try:
             write_atomically(path, content.getbuffer())
@@ -110,14 +111,18 @@ class RunStore:
             raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room and run again.") from error
         return path
 
-    def load_people(self, path: Path) -> PreparedPeople:
+    def load_people(self, path: Path) -> list[PreparedPeople]:
         """Return the people that `save_people` wrote."""
         if not _wait_for_file(path):
             raise StudyError(
                 f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
             )
+        fields: dict[int, dict[str, AnyArray]] = {}
         with np.load(path) as arrays:
-            return PreparedPeople(**{name: arrays[name] for name in arrays.files})
+            for key in arrays.files:
+                number, name = key.split(".")
+                fields.setdefault(int(number), {})[name] = arrays[key]
+        return [PreparedPeople(**fields[number]) for number in sorted(fields)]
 
     def wait_for(self, work: MemberSet) -> None:
         """Wait until a set that a worker has finished is visible here; shared file systems are slow."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,9 +52,12 @@ class Cohort:
         return len(self.people)
 
     def __repr__(self) -> str:
-        groups = f", {self.n_controls} controls, {self.n_patients} patients" if GROUP in self.people else ""
+        n_controls, n_patients = (self.people.loc[rows, ID].nunique() for rows in (self.is_control, self.is_patient))
+        groups = f", {n_controls} controls, {n_patients} patients" if GROUP in self.people else ""
         noun = get_wording(self.unit)("regions")
-        return f"<Cohort: {len(self)} people{groups}, {self.n_regions} {noun} ({self.source}, {self.unit})>"
+        n_people = self.people[ID].nunique()
+        scans = f"{len(self)} scans of " if len(self) > n_people else ""
+        return f"<Cohort: {scans}{n_people} people{groups}, {self.n_regions} {noun} ({self.source}, {self.unit})>"
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -107,18 +111,20 @@ class Cohort:
         return Cohort(volumes, people, covariates, self.source, self.unit, visits)
 
     def fingerprint(self) -> str:
-        """Hash everything that training uses: people, groups, covariates, regions and volumes.
+        """Hash everything that training uses: people, groups, covariates, regions and volumes, in any order of rows.
 
         Returns
         -------
         str
             Hexadecimal SHA-256.
         """
-        digest = hashlib.sha256()
-        for frame in (self.people, self.covariates):
-            digest.update(json.dumps([list(frame.columns), _to_json_cells(frame)]).encode())
-        digest.update(json.dumps(self.regions).encode())
-        digest.update(np.ascontiguousarray(self.volumes.to_numpy(dtype="<f8")).tobytes())
+        names = [list(self.people.columns), list(self.covariates.columns), self.regions]
+        cells = zip(*list_json_columns(self.people), *list_json_columns(self.covariates), strict=True)
+        volumes = np.ascontiguousarray(self.volumes.to_numpy(dtype="<f8"))
+        rows = [json.dumps(row).encode() + values.tobytes() for row, values in zip(cells, volumes, strict=True)]
+        digest = hashlib.sha256(json.dumps(names).encode())
+        for row_digest in sorted(hashlib.sha256(row).digest() for row in rows):
+            digest.update(row_digest)
         if self.visits is not None:
             digest.update(self.visits.fingerprint().encode())
         return digest.hexdigest()
@@ -129,7 +135,7 @@ class Cohort:
         return np.asarray(self.people[GROUP] == label, dtype=bool)
 
 
-def _to_json_cells(frame: pd.DataFrame) -> list[list[object]]:
+def list_json_columns(frame: pd.DataFrame) -> list[list[object]]:
     """Return the cells column by column as values that JSON can write."""
     return [
         frame[column].astype(float).tolist()
@@ -137,3 +143,47 @@ def _to_json_cells(frame: pd.DataFrame) -> list[list[object]]:
         else [None if pd.isna(value) else str(value) for value in frame[column]]
         for column in frame.columns
     ]
+
+
+def describe_cohort(cohort: Cohort) -> dict[str, Any]:
+    """Return the size of a cohort and the distribution of each covariate in each group, for JSON."""
+    groups = {
+        "all": cohort.covariates,
+        "control": cohort.covariates[cohort.is_control],
+        "patient": cohort.covariates[cohort.is_patient],
+    }
+    return {
+        "source": cohort.source,
+        "unit": cohort.unit,
+        "people": len(cohort),
+        "controls": cohort.n_controls,
+        "patients": cohort.n_patients,
+        "regions": cohort.n_regions,
+        "covariates": [
+            {"name": name, "groups": {group: _summarise_covariate(frame[name]) for group, frame in groups.items()}}
+            for name in cohort.covariates.columns
+        ],
+        "sites": _count_by_site(cohort),
+        **({} if cohort.visits is None else {"scans": len(cohort.visits)}),
+    }
+
+
+def _summarise_covariate(values: pd.Series) -> dict[str, Any]:
+    """Return mean, standard deviation and range of numbers, or the number of people in each category."""
+    if pd.api.types.is_numeric_dtype(values) and values.nunique() > 2:
+        statistics = {"mean": values.mean(), "sd": values.std(), "min": values.min(), "max": values.max()}
+        return {name: float(value) for name, value in statistics.items()}
+    counts = values.value_counts().sort_index()
+    return {"counts": {_format_level(level): int(number) for level, number in counts.items()}}
+
+
+def _format_level(level: Any) -> str:
+    return f"{level:g}" if isinstance(level, int | float) else str(level)
+
+
+def _count_by_site(cohort: Cohort) -> dict[str, dict[str, int]]:
+    """Return the number of people of each group at each site; empty without sites."""
+    if SITE not in cohort.people or GROUP not in cohort.people:
+        return {}
+    table = pd.crosstab(cohort.people[SITE], cohort.people[GROUP])
+    return {str(site): {str(group): int(number) for group, number in row.items()} for site, row in table.iterrows()}

@@ -20,12 +20,13 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.tables.io.text import to_text
+from rindices.tables.io.text import MemoryTable, to_text
 from rindices.tables.layout import formats
-from rindices.tables.table import ColumnRoles, Table, read_participants, report_inexact_matches
+from rindices.tables.layout.formats import Layout
+from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, read_participants, report_inexact_matches
 from rindices.tables.validation import groups, ids
 from rindices.tables.validation.groups import fold_case
-from rindices.tables.validation.missing_codes import find_missing_codes
+from rindices.tables.validation.missing_codes import find_missing_codes, looks_like_code
 from rindices.tables.validation.values import as_numbers
 
 MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
@@ -35,8 +36,11 @@ _TWO_VALUED_SHARE = 0.9  # of people with one of two values, above which a covar
 _MAX_RARE_CODES = 3
 _CODES_TEXT = "-1 -8 -9 -99 -999 -9999 8 9 88 98 99 998 999 9999 u unk unknown ?"
 _CODES_FOR_UNKNOWN = {*_CODES_TEXT.split()}
+_ADULT_AGE = 18.0
 MAX_AGE = 120.0
 """Highest age in years that is accepted."""
+MAX_CHANCE = 0.01
+"""Largest p-value at which groups are said to differ in sexes or in missing cells."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class JoinedParticipants:
         The table of participants.
     rows : (N,) or None
         Their rows in it, -1 for people without one.
+    icv_where : str
+        The file that the intracranial volume is read from.
     """
 
     ids: list[str]
@@ -64,13 +70,18 @@ class JoinedParticipants:
     where: str
     participants: "ParticipantTable | None" = None
     rows: IntArray | None = None
+    icv_where: str = ""
 
     def take(self, mask: BoolArray) -> "JoinedParticipants":
         """Select people by a mask (N,)."""
         ids = list(compress(self.ids, mask))
         rows = None if self.rows is None else self.rows[mask]
         frame = self.frame[mask].reset_index(drop=True)
-        return JoinedParticipants(ids, frame, self.unmatched[mask], self.where, self.participants, rows)
+        return replace(self, ids=ids, frame=frame, unmatched=self.unmatched[mask], rows=rows)
+
+    def locate(self, covariate: str) -> str:
+        """Return the file that a covariate is read from, for messages."""
+        return self.icv_where if covariate == "icv" and self.icv_where else self.where
 
     def find(self, name: str | None) -> str | None:
         """Return the column of this name, in upper or lower case."""
@@ -104,7 +115,7 @@ class ParticipantTable:
 
 def join_participants(
     table: Table,
-    path: Path | None,
+    path: Path | MemoryTable | None,
     roles: ColumnRoles,
     findings: Findings,
     participants: ParticipantTable | None = None,
@@ -130,8 +141,28 @@ def join_participants(
         what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
         findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, where)
     joined = participants.table.frame.reindex(rows).reset_index(drop=True)
+    _warn_contradictions(table, columns, joined, where, findings)
     frame = pd.concat([joined, columns[[name for name in columns if name not in joined]]], axis=1)
-    return JoinedParticipants(table.ids, frame, rows < 0, where, participants, rows)
+    icv_where = table.where if table.layout.icv is not None else where
+    return JoinedParticipants(table.ids, frame, rows < 0, where, participants, rows, icv_where)
+
+
+def _warn_contradictions(
+    table: Table, columns: pd.DataFrame, joined: pd.DataFrame, where: str, findings: Findings
+) -> None:
+    """Warn of ages, sexes, groups and sites that differ between the tables: they may be of other people."""
+    usual = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES, *formats.SITE_NAMES)
+    for name in (name for name in columns if name in joined and formats.find_column([name], usual)):
+        here, there = (groups.normalise_labels(frame[name]) for frame in (columns, joined))
+        rows = np.flatnonzero(here.notna() & there.notna() & (here != there))
+        if rows.size:
+            count = format_count(rows.size, "person", "people")
+            what, cure = (
+                f"{name} differs from {table.where} for {count}",
+                "Is it the table of these people? It is used here",
+            )
+            offenders = [table.ids[int(row)] for row in rows]
+            findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, where, cure, subject=name, offenders=offenders)
 
 
 def _match_participant_rows(
@@ -175,36 +206,90 @@ class GroupLabels:
         return np.asarray(self.labels == name, dtype=bool)
 
 
+def resolve_roles(
+    people: JoinedParticipants,
+    roles: ColumnRoles,
+    layout: Layout,
+    has_icv: bool,
+    findings: Findings,
+    is_study: bool = True,
+) -> ColumnRoles:
+    """Return the roles with the covariates and the site that are recognised by name, where the user named none.
+
+    Age, sex and, for measures that depend on it, head size are covariates. A column of sites is used with a note, in a
+    study only if it has several of them.
+    """
+    site = roles.site
+    if site is None:
+        site = _recognise_site(people, roles, findings, is_study)
+    covariates = roles.covariates
+    if covariates is None:
+        columns = [formats.find_column(people.frame.columns, names) for names in (formats.AGE_NAMES, formats.SEX_NAMES)]
+        kinds = {layout.measures.get(region, "volume") for region in layout.regions.values()}
+        covariates = tuple(name for name in columns if name and name != roles.group)
+        covariates += ("icv",) if has_icv and kinds != {"thickness"} else ()
+    return replace(roles, site=site, covariates=covariates)
+
+
+def _recognise_site(people: JoinedParticipants, roles: ColumnRoles, findings: Findings, is_study: bool) -> str:
+    column = formats.find_column(people.frame.columns, formats.SITE_NAMES)
+    if column is None or column == roles.group or column in (roles.covariates or ()):
+        return NO_COLUMN
+    n_sites, n_people = people.frame[column].nunique(), len(people.frame)
+    if is_study and n_sites > max(2, n_people // 3):
+        what = (
+            f"column '{column}' has {n_sites:,} values for {format_count(n_people, 'row')} and is not used as the site"
+        )
+        cure = f"If it is the site: --site {column}"
+        findings.note(ProblemCode.SITES_NOT_USED, what, people.where, cure, subject=column)
+        return NO_COLUMN
+    if is_study and n_sites < 2:
+        return NO_COLUMN
+    what = f"column '{column}' holds {format_count(n_sites, 'site')}, whose effects are removed"
+    cure = "To leave them as they are: --site none"
+    findings.note(ProblemCode.SITES_USED, what, people.where, cure, subject=column)
+    return column
+
+
 def read_groups(
-    people: JoinedParticipants, name: str | None, controls: Sequence[str], patients: Sequence[str], findings: Findings
+    people: JoinedParticipants,
+    name: str | None,
+    controls: Sequence[str],
+    patients: Sequence[str],
+    findings: Findings,
+    is_surrealgan: bool = False,
 ) -> GroupLabels | None:
     """Return the groups of people from the column that the user named, or a guessed one; None without groups."""
     column = people.find_or_report(name, "group", findings)
     if name is None:
-        column = _guess_group_column(people, bool(controls or patients), findings)
+        column = _guess_group_column(people, bool(controls or patients), findings, is_surrealgan)
     if column is None:
         return None
     labels = people.frame[column]
-    assigned = groups.assign_groups(labels, controls, patients, f"{people.where}, column {column}", findings)
+    where = f"{people.where}, column {column}"
+    assigned = groups.assign_groups(labels, controls, patients, where, findings, is_surrealgan)
     if assigned is None:
         return None
     unlabelled = np.asarray(to_text(labels).isna(), dtype=bool)
     return GroupLabels(pd.Series(assigned, index=labels.index, dtype="object"), unlabelled)
 
 
-def _guess_group_column(people: JoinedParticipants, has_labels: bool, findings: Findings) -> str | None:
+def _guess_group_column(
+    people: JoinedParticipants, has_labels: bool, findings: Findings, is_surrealgan: bool
+) -> str | None:
     """Return a column with a usual name if its labels are unmistakable or the user named labels."""
     usual = [formats.find_column(people.frame.columns, [name]) for name in formats.GROUP_NAMES]
     candidates = [name for name in usual if name]
-    clear = [name for name in candidates if groups.can_guess_groups(people.frame[name])]
-    in_words = [name for name in clear if not formats.is_mostly_numeric(people.frame[name])]
-    guess = next(iter([*in_words, *clear, *candidates]), None)
+    clear = [name for name in candidates if groups.can_guess_groups(people.frame[name], is_surrealgan)]
+    guess = next(iter([*clear, *candidates]), None)
     if guess is not None and (has_labels or clear):
         what = f"groups are read from column '{guess}'"
         findings.note(ProblemCode.GROUP_COLUMN_GUESSED, what, people.where, subject=guess)
         return guess
     if guess is not None:
-        what, cure = f"column '{guess}' may hold the groups", f"Say: --group {guess} --controls LABEL"
+        labels = list(groups.normalise_labels(people.frame[guess]).dropna().unique())
+        what = f"column '{guess}' may hold the groups: {join_names(labels)}"
+        cure = f"If so: --group {guess}. {groups.describe_label_choice(labels)}"
         findings.note(ProblemCode.GROUP_COLUMN_POSSIBLE, what, people.where, cure, subject=guess)
     elif has_labels:
         what = "labels were given but no column of groups"
@@ -216,18 +301,14 @@ def _guess_group_column(people: JoinedParticipants, has_labels: bool, findings: 
 
 
 def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Findings) -> pd.Series | None:
-    """Return the site of each person as text; None if no site was named."""
-    column = people.find_or_report(roles.site, "site", findings)
-    if column is not None:
-        sites = to_text(people.frame[column])
-        names = sorted(sites.dropna().unique())
-        warn_similar_categories("the site", names, people.where, findings, kind=OffenderKind.SITE)
-        return sites
-    guess = formats.find_column(people.frame.columns, formats.SITE_NAMES)
-    if guess and roles.site is None and guess not in roles.covariates:
-        what = f"column '{guess}' may hold the site"
-        findings.note(ProblemCode.SITE_COLUMN_POSSIBLE, what, people.where, f"Say so: --site {guess}", subject=guess)
-    return None
+    """Return the site of each person as text; None if there is none."""
+    column = None if roles.site == NO_COLUMN else people.find_or_report(roles.site, "site", findings)
+    if column is None:
+        return None
+    sites = groups.fold_labels(people.frame[column], "site", people.where, findings)
+    names = sorted(sites.dropna().unique())
+    warn_similar_categories("the site", names, people.where, findings, kind=OffenderKind.SITE)
+    return sites
 
 
 def read_covariates(
@@ -249,7 +330,8 @@ def read_covariates(
     for name in names:
         if name.lower() == "icv" and icv is not None:
             values = icv.reset_index(drop=True)
-            covariates["icv"] = _convert_covariate("icv", values, people, findings, is_number.get("icv"))
+            source = replace(people, where=people.locate("icv"))
+            covariates["icv"] = _convert_covariate("icv", values, source, findings, is_number.get("icv"))
             continue
         column = people.find_or_report(name, "covariate", findings)
         if column is not None:
@@ -264,7 +346,7 @@ def _convert_covariate(
     if is_number is None:
         is_number = formats.is_mostly_numeric(values) and not formats.find_column([name], formats.SITE_NAMES)
     if not is_number:
-        texts = _to_categories(values)
+        texts = _to_categories(values, name, people.where, findings)
         counts = texts.value_counts()
         _check_covariate_levels(name, sorted(map(str, counts.index)), people.where, findings)
         _warn_codes(name, texts, _find_rare_codes(name, texts, counts), people, findings)
@@ -278,12 +360,12 @@ def _convert_covariate(
     return numbers
 
 
-def _to_categories(values: pd.Series) -> pd.Series:
-    """Return `to_text` of labels as categories, in order of appearance; text is converted once for each of them."""
+def _to_categories(values: pd.Series, name: str, where: str, findings: Findings) -> pd.Series:
+    """Return `fold_labels` of labels as categories, in order of appearance; each label is converted once."""
     if not isinstance(values.dtype, pd.StringDtype):
         values = to_text(values)
     codes, labels = pd.factorize(values)
-    category_of_label, categories = pd.factorize(to_text(pd.Series(labels)))
+    category_of_label, categories = pd.factorize(groups.fold_labels(pd.Series(labels), name, where, findings))
     codes = np.append(category_of_label, -1)[codes]  # -1 is the code of a missing label
     return pd.Series(pd.Categorical.from_codes(codes, categories), index=values.index)
 
@@ -343,13 +425,14 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
     wrong = np.isinf(values)
     with np.errstate(invalid="ignore"):
         if formats.find_column([name], formats.AGE_NAMES):
-            wrong |= (values < 0) | (values > MAX_AGE)
-        elif name == "icv":
+            wrong |= (values < 0) | (values > MAX_AGE) | ((values == 0) & (median >= _ADULT_AGE))
+        elif formats.is_positive_covariate(name):
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
         cells = _name_cells(name, numbers, wrong, people)
         what = f"covariate {name} cannot be"
-        cure = f"Mend these cells; if they stand for missing: --missing-codes {_join_codes(numbers[wrong])}"
+        codes_text = _join_codes(numbers[wrong & [looks_like_code(value) for value in values]])
+        cure = f"Mend these cells{'; if they stand for missing: --missing-codes ' if codes_text else ''}{codes_text}"
         findings.error(ProblemCode.IMPOSSIBLE_VALUES, what, people.where, cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)
@@ -381,7 +464,64 @@ def describe_covariate(values: pd.Series) -> str:
     return "number" if pd.api.types.is_numeric_dtype(values) else f"{values.nunique()} categories"
 
 
-def suggest_covariates(people: JoinedParticipants, icv: pd.Series | None) -> list[str]:
-    """Return the usual covariates that the tables have."""
-    columns = [formats.find_column(people.frame.columns, [name]) for name in formats.AGE_SEX_NAMES]
-    return [name for name in columns if name] + (["icv"] if icv is not None else [])
+def check_sexes(
+    people: JoinedParticipants, labels: GroupLabels, keep: BoolArray, roles: ColumnRoles, findings: Findings
+) -> None:
+    """Warn of unequal sexes in the groups, among the people in a mask (N,)."""
+    column = formats.find_column(people.frame.columns, formats.SEX_NAMES)
+    if column is None or column == people.find(roles.group):
+        return
+    sexes = to_text(people.frame[column])
+    groups_of_sexes = [sexes[keep & labels.rows(name)].dropna() for name in (groups.CONTROL, groups.PATIENT)]
+    levels = sorted({level for group in groups_of_sexes for level in group})
+    if len(levels) != 2:
+        return
+    from scipy.stats import fisher_exact  # applying a model needs numpy and pandas alone
+
+    counts = np.array([[int((group == level).sum()) for level in levels] for group in groups_of_sexes])
+    if counts.sum(axis=1).all() and fisher_exact(counts).pvalue < MAX_CHANCE:
+        shares = counts[:, 0] / counts.sum(axis=1)
+        what = (
+            f"sexes are unequal: {column} is {levels[0]} in {shares[0]:.0%} of controls and {shares[1]:.0%} of patients"
+        )
+        is_adjusted = any(formats.find_column([name], formats.SEX_NAMES) for name in roles.covariates or ())
+        cure = "It is adjusted for; effects that differ between sexes are not" if is_adjusted else "Adjust for it"
+        findings.warn(ProblemCode.UNEQUAL_SEXES, what, people.where, cure, subject=column)
+
+
+def check_shared_sites(
+    people: JoinedParticipants, labels: GroupLabels, sites: pd.Series | None, is_unwanted: bool, findings: Findings
+) -> None:
+    """Refuse groups that share no site; warn of them if the user said that sites are not to be used.
+
+    Parameters
+    ----------
+    people : JoinedParticipants
+    labels : GroupLabels
+    sites : (N,) Series or None
+        None if the column of sites, if there is one, is not used.
+    is_unwanted : bool
+        Whether the user said so.
+    findings : Findings
+    """
+    if sites is None:
+        column = formats.find_column(people.frame.columns, formats.SITE_NAMES)
+        if column is None:
+            return
+        sites = to_text(people.frame[column])
+    controls, patients = (
+        sorted(sites[labels.rows(name)].dropna().unique()) for name in (groups.CONTROL, groups.PATIENT)
+    )
+    if not controls or not patients or set(controls) & set(patients):
+        return
+    details: ProblemDetails = {"offenders": [*controls, *patients], "offender_kind": OffenderKind.SITE}
+    details["listing"] = f"controls are of {join_names(controls)}, patients of {join_names(patients)}"
+    what, code = (
+        "controls and patients share no site, so a difference of sites would pass as disease",
+        ProblemCode.SITE_SEPARATES_GROUPS,
+    )
+    if is_unwanted:
+        findings.warn(code, what, people.where, "Give controls of the patients' sites", **details)
+    else:
+        cure = "Give controls of the patients' sites. To compare all the same: --site none"
+        findings.error(code, what, people.where, cure, **details)

@@ -1,25 +1,44 @@
 """`read_cohort`: read a table into a validated cohort, or raise one error with all its problems."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import pandas as pd
+
+from rindices.errors import ProblemCode, Severity, name_arguments, name_problem_arguments
 from rindices.tables.cohort import Cohort
+from rindices.tables.io.text import MemoryTable
 from rindices.tables.table import ColumnRoles
-from rindices.tables.validation.validate import TableRequest, validate_table
+from rindices.tables.validate import TableRequest, validate_table
 
-AnyPath = str | PathLike[str]
+AnyTable: TypeAlias = str | PathLike[str] | pd.DataFrame
 Labels = str | int | Sequence[str | int]
+CHOICES = {
+    ProblemCode.COVARIATES_USED,
+    ProblemCode.SITES_USED,
+    ProblemCode.SITES_NOT_USED,
+    ProblemCode.SITES_LEFT_OUT,
+    ProblemCode.SESSIONS_USED,
+    ProblemCode.GROUP_COLUMN_GUESSED,
+    ProblemCode.LABELS_GUESSED,
+    ProblemCode.LABELS_FOLDED,
+}
+"""Notes about what was decided about a table because the user did not say it."""
+_LIST_OPTIONS = ("controls", "patients", "exclude", "include", "missing_codes", "leave_out_sites")
+_LOGGER = logging.getLogger("rindices")
 
 
 def read_cohort(
-    volumes: AnyPath | Sequence[AnyPath],
-    participants: AnyPath | None = None,
+    volumes: AnyTable | Sequence[AnyTable],
+    participants: AnyTable | None = None,
     *,
     group: str | None = None,
     controls: Labels = (),
     patients: Labels = (),
-    covariates: str | Sequence[str] = (),
+    covariates: str | Sequence[str] | None = None,
     site: str | None = None,
     id: str | None = None,
     session: str | None = None,
@@ -30,24 +49,28 @@ def read_cohort(
     missing_codes: Labels = (),
     on_missing: str = "model",
     impute_covariates: bool = False,
+    leave_out_sites: str | Sequence[str] = (),
 ) -> Cohort:
     """Read a table of regional volumes and join it with its participants.
 
     Parameters
     ----------
-    volumes : path or sequence of paths
+    volumes : path, DataFrame, or sequence of them
         DLMUSE, FreeSurfer (asegstats2table, aparcstats2table: give both hemispheres), SynthSeg, ENIGMA, SurrealGAN
-        or any wide table, separated by comma, tab, semicolon or blanks, or parquet; or a folder of FastSurfer subjects.
-    participants : path, optional
+        or any wide table, separated by comma, tab, semicolon or blanks, parquet, or xlsx; or a folder of FastSurfer
+        subjects.
+    participants : path or DataFrame, optional
         Table of the participants; joined by id (and session), never by row order.
     group : str, optional
         Column of the diagnosis.
     controls, patients : str or sequence of str
         Labels of the two groups; may be left out where they are unmistakable.
-    covariates : sequence of str
-        Columns to adjust for; ``icv`` is the intracranial volume of the table.
+    covariates : sequence of str, optional
+        Columns to adjust for; ``icv`` is the intracranial volume of the table. Left out, age, sex and head size where
+        they are recognised by name; ``none`` for none.
     site : str, optional
-        Column of the site or scanner.
+        Column of the site or scanner, whose effects `rindices.fit` removes. Left out, a column with a usual name that
+        holds several sites; ``none`` for none.
     id, session : str, optional
         Columns of the ids and sessions, if they have unusual names.
     participants_id : str, optional
@@ -67,6 +90,8 @@ def read_cohort(
     impute_covariates : bool
         Keep people without a covariate, whose cell is NaN then. The adjustment predicts it from their other covariates,
         as learnt from controls.
+    leave_out_sites : sequence of str
+        Sites whose people are left out.
 
     Returns
     -------
@@ -77,10 +102,11 @@ def read_cohort(
     TableError
         With all errors, each with its file and what to do about it.
     """
+    columns = None if covariates is None else tuple(_to_list(covariates))
     request = make_request(
         volumes,
         participants,
-        ColumnRoles(id, session, group, site, tuple(_to_list(covariates)), participants_id),
+        ColumnRoles(id, session, group, site, columns, participants_id),
         controls=controls,
         patients=patients,
         exclude=exclude,
@@ -89,38 +115,29 @@ def read_cohort(
         missing_codes=missing_codes,
         on_missing=on_missing,
         impute_covariates=impute_covariates,
+        leave_out_sites=leave_out_sites,
     )
-    return validate_table(request).cohort_or_raise()
+    with name_arguments():
+        result = validate_table(request)
+        for problem in result.problems:
+            if problem.severity is Severity.WARNING or problem.code in CHOICES:
+                _LOGGER.warning("%s", name_problem_arguments(problem))
+        return result.cohort_or_raise()
 
 
 def make_request(
-    volumes: AnyPath | Sequence[AnyPath],
-    participants: AnyPath | None,
-    roles: ColumnRoles,
-    *,
-    controls: Labels = (),
-    patients: Labels = (),
-    exclude: str | Sequence[str] = (),
-    measure: str | None = None,
-    include: str | Sequence[str] = (),
-    missing_codes: Labels = (),
-    on_missing: str = "report",
-    impute_covariates: bool = False,
+    volumes: AnyTable | Sequence[AnyTable], participants: AnyTable | None, roles: ColumnRoles, **options: Any
 ) -> TableRequest:
-    """Return a request; each argument may be a single value or a sequence."""
-    return TableRequest(
-        volumes=tuple(Path(path) for path in _to_list(volumes)),
-        participants=None if participants is None else Path(participants),
-        roles=roles,
-        controls=tuple(_to_list(controls)),
-        patients=tuple(_to_list(patients)),
-        exclude=tuple(_to_list(exclude)),
-        measure=measure,
-        on_missing=on_missing,
-        include=tuple(_to_list(include)),
-        missing_codes=tuple(_to_list(missing_codes)),
-        impute_covariates=impute_covariates,
-    )
+    """Return a request; ``options`` are fields of `TableRequest`, and a list may be given as a single value."""
+    tables = [volumes] if isinstance(volumes, str | PathLike | pd.DataFrame) else volumes
+    lists = {name: tuple(_to_list(value)) for name, value in options.items() if name in _LIST_OPTIONS}
+    sources = tuple(_to_source(table, "volumes") for table in tables)
+    people = None if participants is None else _to_source(participants, "participants")
+    return TableRequest(sources, people, roles, **options | lists)
+
+
+def _to_source(table: AnyTable, argument: str) -> Path | MemoryTable:
+    return MemoryTable(table, argument) if isinstance(table, pd.DataFrame) else Path(table)
 
 
 def _to_list(value: object) -> list[str]:

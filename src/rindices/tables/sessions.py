@@ -11,7 +11,13 @@ import pandas as pd
 from rindices._typing import FloatArray
 from rindices.errors import Findings, Problem, ProblemCode, Severity, format_count, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
+from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
+from rindices.tables.table import Table
+from rindices.tables.validation.groups import normalise_labels
 from rindices.tables.validation.ids import normalise_session
+
+_AGE_TOLERANCE = 0.05  # years by which an age may fall, because ages are rounded
+_MAX_YEARS_BETWEEN_VISITS = 30
 
 
 def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:
@@ -107,6 +113,45 @@ def warn_repeated_scans(ids: Sequence[str], where: str, findings: Findings) -> N
     if n_people < len(ids):
         what = f"{n_people:,} people have {len(ids):,} scans: repeated scans of a person are not independent"
         findings.warn(ProblemCode.REPEATED_SCANS, what, where, "For training keep one scan a person")
+
+
+def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None:
+    """Refuse visits of one id that cannot be of one person: two sexes, ages that fall or are too far apart.
+
+    Parameters
+    ----------
+    table : Table
+        With sessions.
+    people : (N, ...) DataFrame
+        Columns about the people.
+    findings : Findings
+    """
+    ids, sessions, where = table.ids, table.sessions or [], table.where
+    if len(set(ids)) == len(ids):
+        return
+    joined = f"{table.session_column or 'COLUMN'},{table.id_column}"
+    cure = f"If they are different people, make the ids unique, e.g. --id {joined} to join columns; else mend the cells"
+    order = sorted(range(len(ids)), key=lambda row: (ids[row], make_session_key(sessions[row])))
+    names = pd.Series([ids[row] for row in order])
+    sex, age = (find_column(people.columns, kinds) for kinds in (SEX_NAMES, AGE_NAMES))
+    if sex is not None:
+        initials = normalise_labels(people[sex].iloc[order]).reset_index(drop=True).str.lower().str[:1]
+        n_sexes = initials.groupby(names).nunique()
+        mixed = [str(name) for name in n_sexes.index[n_sexes > 1]]
+        if mixed:
+            what = f"visits of {format_count(len(mixed), 'id')} have two sexes"
+            findings.error(ProblemCode.CONTRADICTORY_VISITS, what, where, cure, subject=sex, offenders=mixed)
+    if age is not None:
+        ages = pd.to_numeric(people[age].iloc[order], errors="coerce").reset_index(drop=True)
+        by_person = ages.groupby(names)
+        is_wrong = (by_person.diff().groupby(names).min() < -_AGE_TOLERANCE) | (
+            by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS
+        )
+        wrong = [str(name) for name in is_wrong.index[is_wrong]]
+        if wrong:
+            what = f"ages of {format_count(len(wrong), 'id')} fall from session to session"
+            what += f", or are more than {_MAX_YEARS_BETWEEN_VISITS} years apart"
+            findings.error(ProblemCode.CONTRADICTORY_VISITS, what, where, cure, subject=age, offenders=wrong)
 
 
 def make_session_key(session: str) -> list[tuple[int, int, str]]:

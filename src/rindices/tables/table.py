@@ -18,13 +18,12 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.tables.io.text import read_frame, to_text
+from rindices.tables.io.text import MemoryTable, find_duplicates, read_frame, to_text
 from rindices.tables.layout import formats, freesurfer_subjects
 from rindices.tables.layout.formats import Layout
 from rindices.tables.validation.ids import (
     MAX_ID_LENGTH,
     IdMatches,
-    find_duplicates,
     is_row_counter,
     mark_unprintable_ids,
     match_ids,
@@ -32,30 +31,41 @@ from rindices.tables.validation.ids import (
     split_bids_ids,
 )
 
+NO_COLUMN = "none"
+"""Word for no column, where one would be recognised otherwise."""
 _MIN_SHARE_OF_IDS = 0.5
 """Share of the ids that a column of participants must hold to be taken as their id column."""
 
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Columns that the user named; None for those to be guessed."""
+    """Columns that the user named; None for those to be recognised by their names.
+
+    A site of `NO_COLUMN` and covariates of () mean that there are none.
+    """
 
     id: str | None = None
     session: str | None = None
     group: str | None = None
-    site: str | None = None
-    covariates: tuple[str, ...] = ()
+    site: str | None = NO_COLUMN
+    covariates: tuple[str, ...] | None = ()
     participants_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.covariates == (NO_COLUMN,):
+            object.__setattr__(self, "covariates", ())
 
     def named(self) -> list[str]:
         """Return all columns that the user named."""
-        single = (self.id, self.session, self.group, self.site)
-        return [name for name in single if name] + [name for name in self.covariates if name.lower() != "icv"]
+        single = (*split_id_columns(self.id), self.session, self.group, self.site)
+        names = [name for name in single if name and name != NO_COLUMN]
+        return names + [name for name in self.covariates or () if name.lower() != "icv"]
 
     def text_columns(self) -> list[str]:
         """Return the names of columns that are read as text, so that ids keep leading zeros."""
         guessed = [*formats.ID_NAMES, *formats.SESSION_NAMES, *formats.GROUP_NAMES, "column 1"]
-        named = (self.id, self.participants_id, self.session, self.group, self.site)
+        ids = (*split_id_columns(self.id), *split_id_columns(self.participants_id))
+        named = (*ids, self.session, self.group, self.site)
         return [name for name in named if name] + guessed
 
 
@@ -109,7 +119,7 @@ def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:
     return [f"{name} {normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
 
 
-def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Findings) -> Table:
+def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, findings: Findings) -> Table:
     """Read tables of regions and join them by id: two hemispheres, or aparc and aseg."""
     tables = [_read_region_table(path, roles, findings) for path in paths]
     joined = tables[0]
@@ -119,7 +129,7 @@ def read_region_tables(paths: Sequence[Path], roles: ColumnRoles, findings: Find
     return joined
 
 
-def read_participants(path: Path, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
+def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
     """Read a table of participants; of several id columns, the one with most of ``ids`` is used."""
     frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
     column = _choose_participants_id(frame, roles, ids, path.name, findings)
@@ -127,8 +137,8 @@ def read_participants(path: Path, roles: ColumnRoles, ids: Sequence[str], findin
     return _build_table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
 
 
-def _read_region_table(path: Path, roles: ColumnRoles, findings: Findings) -> Table:
-    if path.is_dir():
+def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
+    if isinstance(path, Path) and path.is_dir():
         frame = freesurfer_subjects.read_subject_folders(path, findings)
         table = build_region_table(frame, [str(name) for name in frame.columns], path.name, roles, findings)
         return replace(table, layout=replace(table.layout, format="fastsurfer"))
@@ -186,17 +196,51 @@ def _build_table(
     table = Table(ids, sessions, frame, layout, where, id_column, session)
     duplicates = find_duplicates(table.keys())
     if duplicates:
-        cure = "Keep one row a person" if table.sessions else "Keep one row a person, or add a session_id column"
         what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
-        report(ProblemCode.DUPLICATE_IDS, what, where, cure, offenders=duplicates)
+        report(ProblemCode.DUPLICATE_IDS, what, where, _suggest_unique_ids(table), offenders=duplicates)
     return table
+
+
+def split_id_columns(name: str | None) -> list[str]:
+    """Return the columns whose cells together are the id, from ``dataset,participant_id``."""
+    return [part.strip() for part in name.split(",")] if name else []
+
+
+def find_id_columns(frame: pd.DataFrame, name: str | None) -> list[str]:
+    """Return the columns of the ids that a name means, one or several; an empty list if one is not there."""
+    columns = [name] if name and name in frame else split_id_columns(name)
+    return columns if all(column in frame for column in columns) else []
+
+
+def _get_id_cells(frame: pd.DataFrame, id_column: str) -> pd.Series:
+    """Return the ids as text (N,): the cells of a column, or of several columns joined by an underscore."""
+    parts = [to_text(frame[name]) for name in find_id_columns(frame, id_column)]
+    ids = parts[0]
+    for part in parts[1:]:  # an empty cell makes the id empty
+        ids = (ids + "_" + part).where(ids.notna() & part.notna(), None)
+    return ids
+
+
+def _suggest_unique_ids(table: Table) -> str:
+    """Return what to do about ids that stand more than once: they are different people, or visits of one."""
+    if table.sessions:
+        return "Keep one row a person and session"
+    rows = pd.Series(table.ids)
+    others = {table.id_column, *table.layout.regions}
+    about_people = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES)
+    columns = [name for name in table.frame if name not in others and not formats.find_column([name], about_people)]
+    texts = {name: to_text(table.frame[name]) for name in columns if not formats.is_mostly_numeric(table.frame[name])}
+    column = next((name for name, cells in texts.items() if (cells.astype(str) + " " + rows).is_unique), None)
+    people = "make the ids unique" if column is None else f"join columns to unique ids: --id {column},{table.id_column}"
+    visits = f"--session {column or 'COLUMN'}"
+    return f"If they are different people, {people}. If they are visits of one person, name the session: {visits}"
 
 
 def _read_ids(
     frame: pd.DataFrame, id_column: str, where: str, report: Callable[..., None]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows with an id, and the ids; rows without an id or with one that is not printable are reported."""
-    names = to_text(frame[id_column]).to_numpy()
+    names = _get_id_cells(frame, id_column).to_numpy(dtype=object)
     nameless = pd.isna(names)
     unprintable = np.zeros_like(nameless)
     unprintable[~nameless] = mark_unprintable_ids(names[~nameless].tolist())
@@ -221,7 +265,7 @@ def _read_ids(
 
 def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:
     """Return the column of ids: the one that the user named, one with a usual name, or the first column."""
-    if roles.id and roles.id in frame:
+    if roles.id and find_id_columns(frame, roles.id):
         return roles.id
     usual = formats.find_column(frame.columns, formats.ID_NAMES)
     if usual:
@@ -262,12 +306,12 @@ def _choose_participants_id(
 ) -> str | None:
     """Return the id column of a table of participants: the named one, a usual one, or the one that holds the ids."""
     if roles.participants_id is not None:
-        if roles.participants_id not in frame:
+        if not find_id_columns(frame, roles.participants_id):
             cure = capitalise_first(did_you_mean(roles.participants_id, list(frame.columns)))
             what = f"there is no column '{roles.participants_id}' for --participants-id"
             findings.fatal(ProblemCode.UNKNOWN_COLUMN, what, where, cure, subject=roles.participants_id)
         return roles.participants_id
-    if roles.id in frame:
+    if find_id_columns(frame, roles.id):
         return roles.id
     n_problems = len(findings.problems)
     column = _choose_id_column(frame, ids, where, findings)
@@ -290,7 +334,7 @@ def _drop_unmatched_duplicates(
     """Drop participants whose id stands more than once and is of no one in ``ids``, such as ``no_filename``."""
     if column is None or not ids or _find_session_column(frame, ColumnRoles()):
         return frame
-    texts = to_text(frame[column])
+    texts = _get_id_cells(frame, column)
     repeated = sorted(texts[texts.duplicated() & texts.notna()].unique())
     strangers = set(repeated) - set(match_ids(repeated, ids).pairs) if repeated else set()
     if not strangers:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import rindices as ri
+from benchmarks.suites.cases import get_suite_tasks
 from rindices.errors import InputError
-from rindices.experiments.suites import get_suite_tasks
 from rindices.learners.contrastive.estimator import ContrastiveICA, compute_contrastive_space
 from rindices.selection.agreement import pattern_c_index
 

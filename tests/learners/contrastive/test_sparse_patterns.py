@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from rindices.learners.contrastive.sparse_patterns import PeopleMoments, compute_severity_weights, refine_patterns
+from rindices.learners.contrastive.rotation import PeopleMoments, compute_severity_weights, refine_patterns
 
 
 def test_severity_weights_are_generalised_least_squares() -> None:

@@ -8,14 +8,14 @@ from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.ensemble import Member
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.repeat_visits import reduce_visits
-from rindices.learners.trajectory.coupling import (
+from rindices.learners.trajectory.members import fit_trajectory_members
+from rindices.learners.trajectory.visits import (
     MIN_FOLLOWED,
     MemberCoupling,
+    VisitFit,
     choose_coupling,
     prepare_visit_shifts,
 )
-from rindices.learners.trajectory.members import fit_trajectory_members
-from rindices.learners.trajectory.visits import VisitFit
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.trajectory.helpers import FollowedCohort, simulate_followed
 
@@ -37,8 +37,10 @@ def score(member: Member, cohort: FollowedCohort) -> float:
 def test_visits_are_coupled_where_disease_moves_and_severities_are_found_better() -> None:
     cohort = simulate_followed(0.6)
     people = prepare(cohort)
-    members = fit_trajectory_members(people, 2, [0, 1], seed=0, shape="straight")
-    mean = fit_trajectory_members(people, 2, [0, 1], seed=0, shape="straight", evidence=False, coupled=False)
+    members = fit_trajectory_members(people.deal_to_members(range(5), 0), 2, range(5), seed=0, shape="straight")
+    mean = fit_trajectory_members(
+        people.deal_to_members(range(5), 0), 2, range(5), seed=0, shape="straight", evidence=False, coupled=False
+    )
     for member, other in zip(members, mean, strict=True):
         assert member.held_out is not None
         assert other.held_out is not None
@@ -51,10 +53,12 @@ def test_visits_are_coupled_where_disease_moves_and_severities_are_found_better(
 def test_visits_are_not_coupled_where_nothing_moves() -> None:
     cohort = simulate_followed(0.0)
     people = prepare(cohort)
-    (member,) = fit_trajectory_members(people, 2, [0], seed=0, shape="straight", evidence=False)
+    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape="straight", evidence=False)
     assert member.held_out is not None
     assert member.held_out.coupled is False
-    (mean,) = fit_trajectory_members(people._replace(trend=None), 2, [0], seed=0, shape="straight", evidence=False)
+    (mean,) = fit_trajectory_members(
+        people._replace(trend=None).deal_to_members([0], 0), 2, [0], seed=0, shape="straight", evidence=False
+    )
     assert mean.held_out is not None
     assert (mean.held_out.coupled, mean.held_out.coupling_gain) == (None, None)
     np.testing.assert_allclose(member.patterns, mean.patterns)  # the heads differ by the retest noise of one visit
@@ -68,7 +72,10 @@ def test_with_few_followed_people_the_mean_of_visits_is_fitted() -> None:
     trend = people.trend.copy()
     trend[np.flatnonzero(cohort.y == 0)[MIN_FOLLOWED - 1 :]] = np.nan
     few, none = people._replace(trend=trend), people._replace(trend=None, n_visits=None)
-    members = [fit_trajectory_members(each, 2, [0], 0, "straight", evidence=False)[0] for each in (few, none)]
+    members = [
+        fit_trajectory_members(each.deal_to_members([0], 0), 2, [0], 0, "straight", evidence=False)[0]
+        for each in (few, none)
+    ]
     np.testing.assert_array_equal(members[0].patterns, members[1].patterns)
 
 
@@ -96,8 +103,10 @@ def test_the_gain_must_be_large_and_certain(gains: tuple[float, float], coupled:
 
 def test_curved_patterns_are_those_of_the_mean_of_visits() -> None:
     people = prepare(simulate_followed(0.6))
-    (member,) = fit_trajectory_members(people, 2, [0], seed=0, shape="curved", coupled=True)
-    (mean,) = fit_trajectory_members(people._replace(trend=None), 2, [0], seed=0, shape="curved")
+    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape="curved", coupled=True)
+    (mean,) = fit_trajectory_members(
+        people._replace(trend=None).deal_to_members([0], 0), 2, [0], seed=0, shape="curved"
+    )
     assert member.held_out is not None
     assert member.held_out.coupled is False
     np.testing.assert_array_equal(member.patterns, mean.patterns)

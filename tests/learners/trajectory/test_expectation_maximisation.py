@@ -6,14 +6,18 @@ from scipy.stats import kendalltau
 from sklearn.covariance import ledoit_wolf
 
 from rindices.learners.normal_variation import shrink_scatter
-from rindices.learners.severity_points import compute_step_basis, make_point_basis
+from rindices.learners.severity_posterior import compute_step_basis, make_point_basis
 from rindices.learners.trajectory.expectation_maximisation import (
+    ControlSums,
+    PatientSums,
+    TrajectoryModel,
+    TrajectoryProblem,
     _solve_interaction,
+    advance_together,
+    compute_log_likelihood,
     fit_trajectories,
     update_model,
 )
-from rindices.learners.trajectory.model import TrajectoryModel
-from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.trajectory.helpers import N_REGIONS, simulate_unfolding
 
@@ -69,8 +73,9 @@ def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
 def test_interactions_are_found() -> None:
     cohort = simulate_unfolding(last_onset=0.0, n_patients=1_500, interaction=1.0)
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
-    curved = fit_trajectories(controls, patients, make_true_start(cohort), "curved").model
-    model = fit_trajectories(controls, patients, curved, "interacting").model
+    problem = TrajectoryProblem(controls, patients, make_true_start(cohort))
+    curved = fit_trajectories([problem], "curved")[0].model
+    model = fit_trajectories([problem._replace(start=curved)], "interacting")[0].model
     assert model.interaction is not None
     assert model.interaction[0, 1] > 0.3
     assert abs(model.interaction[1, 0]) < 0.25
@@ -109,8 +114,8 @@ def test_shrinkage_from_sums_is_that_of_scikit_learn() -> None:
 def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
     cohort = simulate_unfolding(n_patients=600)
     controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
-    start = make_true_start(cohort)
-    fits = {shape: fit_trajectories(controls, patients, start, shape).model for shape in ("straight", "curved")}
+    problem = TrajectoryProblem(controls, patients, make_true_start(cohort))
+    fits = {shape: fit_trajectories([problem], shape)[0].model for shape in ("straight", "curved")}
     scores = {shape: pattern_c_index(cohort.z[:400], infer(model, patients)).mean for shape, model in fits.items()}
     assert scores["curved"] > scores["straight"] + 0.015
     likelihoods = {shape: compute_log_likelihood(others, model).mean() for shape, model in fits.items()}
@@ -125,8 +130,8 @@ def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
 def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true() -> None:
     cohort = simulate_unfolding(last_onset=0.0, n_patients=600)
     controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
-    start = make_true_start(cohort)
-    straight, curved = (fit_trajectories(controls, patients, start, shape).model for shape in ("straight", "curved"))
+    problem = TrajectoryProblem(controls, patients, make_true_start(cohort))
+    straight, curved = (fit_trajectories([problem], shape)[0].model for shape in ("straight", "curved"))
     for steps in straight.steps:
         assert np.linalg.matrix_rank(steps, tol=1e-6 * np.abs(steps).max()) == 1
     assert compute_log_likelihood(others, straight).mean() > compute_log_likelihood(others, curved).mean()
@@ -135,10 +140,19 @@ def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true()
 def test_held_out_patients_end_the_iterations() -> None:
     cohort = simulate_unfolding(n_controls=60, n_patients=80)
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
-    fit = fit_trajectories(controls, patients[:60], make_true_start(cohort), "curved", held_out=patients[60:])
+    problem = TrajectoryProblem(controls, patients[:60], make_true_start(cohort), held_out=patients[60:])
+    (fit,) = fit_trajectories([problem], "curved")
     assert fit.held_out == pytest.approx(compute_log_likelihood(patients[60:], fit.model).mean())
-    again = fit_trajectories(controls, patients[:60], make_true_start(cohort), "curved", n_iterations=fit.n_iterations)
+    (again,) = fit_trajectories([problem._replace(held_out=None)], "curved", fit.n_iterations)
     np.testing.assert_array_equal(again.model.steps, fit.model.steps)
+
+
+def test_members_take_as_many_steps_as_suit_them_on_average() -> None:
+    paths = [[0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]]
+    states, number = advance_together([iter(enumerate(path)) for path in paths], 6, 1e-3, lambda _: 2)
+    assert (states, number) == ([(3, 1.0), (3, 4.0)], 3)
+    nothing_held_out = [iter([(k, float("nan")) for k in range(5)])]
+    assert advance_together(nothing_held_out, 4, 1e-3, lambda _: 2)[1] == 4
 
 
 def test_correlated_severities() -> None:
@@ -150,5 +164,5 @@ def test_correlated_severities() -> None:
     shifts[150:] = shifts[rng.integers(150, size=400)]
     for m, regions in enumerate(cohort.regions):
         shifts[150:, regions] -= 3.0 * z[:, [m]]
-    fit = fit_trajectories(shifts[:150], shifts[150:], make_true_start(cohort), "straight")
+    (fit,) = fit_trajectories([TrajectoryProblem(shifts[:150], shifts[150:], make_true_start(cohort))], "straight")
     assert fit.model.correlation[0, 1] == pytest.approx(0.7, abs=0.1)

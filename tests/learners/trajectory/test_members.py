@@ -24,7 +24,7 @@ def prepare(cohort: UnfoldingCohort) -> PreparedPeople:
 def test_the_right_shape_is_chosen_and_severities_are_found(last_onset: float, shape: str) -> None:
     cohort = simulate_unfolding(last_onset)
     people = prepare(cohort)
-    members = fit_trajectory_members(people, 2, [0, 1, 2], seed=0)
+    members = fit_trajectory_members(people.deal_to_members([0, 1, 2], 0), 2, [0, 1, 2], seed=0)
     assert [member.number for member in members] == [0, 1, 2]
     for member in members:
         assert member.held_out is not None
@@ -44,7 +44,7 @@ def test_interacting_patterns_are_chosen_where_one_makes_the_other_stronger() ->
     simulated = simulate_few_regions(replace(TASKS["together"], n_controls=250, n_patients=500), seed=0)
     cohort = simulated.cohort
     people = PreparedPeople(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp))
-    (member,) = fit_trajectory_members(people, 3, [0], seed=0)
+    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 3, [0], seed=0)
     assert member.held_out is not None
     assert member.held_out.shape == "interacting"
     assert member.evidence is not None
@@ -53,24 +53,28 @@ def test_interacting_patterns_are_chosen_where_one_makes_the_other_stronger() ->
     assert {name: array.shape for name, array in arrays.items()} == InteractingHead.shapes(people.X.shape[1], 3)
     found = InteractingHead.from_arrays(arrays).infer(people.X)
     np.testing.assert_array_equal(found, member.head.infer(people.X))
-    (additive,) = fit_trajectory_members(people, 3, [0], seed=0, shape="curved", evidence=False)
+    (additive,) = fit_trajectory_members(people.deal_to_members([0], 0), 3, [0], seed=0, shape="curved", evidence=False)
     both = (pattern_c_index(simulated.truth, r[people.y == 1]).mean for r in (found, additive.head.infer(people.X)))
     assert next(both) > next(both) + 0.02
 
 
 def test_a_single_pattern_has_no_interactions() -> None:
     people = prepare(simulate_unfolding(n_controls=60, n_patients=90))
-    member = fit_trajectory_members(people, 1, [0], seed=1, evidence=False)[0]
+    member = fit_trajectory_members(people.deal_to_members([0], 1), 1, [0], seed=1, evidence=False)[0]
     assert member.held_out is not None
     assert member.held_out.interacting is None
 
 
-def test_members_do_not_depend_on_the_others_of_their_set_and_arrays_keep_them() -> None:
+def test_a_member_owes_nothing_to_people_whom_it_has_not_seen_and_arrays_keep_it() -> None:
     people = prepare(simulate_unfolding(n_controls=60, n_patients=90))
-    both = fit_trajectory_members(people, 2, [3, 4], seed=1, shape="curved", evidence=False)
-    alone = fit_trajectory_members(people, 2, [4], seed=1, shape="curved", evidence=False)
-    np.testing.assert_array_equal(both[1].patterns, alone[0].patterns)
-    head = alone[0].head
+    (dealt,) = people.deal_to_members([4], 1)
+    assert dealt.seen is not None
+    strangers = dealt._replace(X=np.where(dealt.seen[:, None] | (dealt.y == 1)[:, None], dealt.X, 9.0 * dealt.X))
+    head, other = (
+        fit_trajectory_members([each], 2, [4], seed=1, shape="curved", evidence=False)[0].head
+        for each in (dealt, strangers)
+    )
+    np.testing.assert_array_equal(head.to_arrays()["steps"], other.to_arrays()["steps"])
     arrays = head.to_arrays()
     assert {name: array.shape for name, array in arrays.items()} == TrajectoryHead.shapes(30, 2)
     np.testing.assert_array_equal(TrajectoryHead.from_arrays(arrays).infer(people.X), head.infer(people.X))
@@ -78,7 +82,9 @@ def test_members_do_not_depend_on_the_others_of_their_set_and_arrays_keep_them()
 
 def test_curves_of_the_head_are_the_change_that_it_infers() -> None:
     people = prepare(simulate_unfolding())
-    head = fit_trajectory_members(people, 2, [0], seed=0, shape="curved", evidence=False)[0].head
+    head = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape="curved", evidence=False)[
+        0
+    ].head
     assert isinstance(head, TrajectoryHead)
     average = people.X[people.y == 0].mean(axis=0, keepdims=True)
     levels = np.array([0.2, 0.5, 0.8])
@@ -90,4 +96,4 @@ def test_curves_of_the_head_are_the_change_that_it_infers() -> None:
 def test_too_few_patients_are_named() -> None:
     people = prepare(simulate_unfolding(n_controls=20, n_patients=4))
     with pytest.raises(InputError, match="patients cannot give"):
-        fit_trajectory_members(people, 6, [0], seed=0)
+        fit_trajectory_members(people.deal_to_members([0], 0), 6, [0], seed=0)

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from rindices.learners.inference import InteractingHead, TrajectoryHead
-from rindices.learners.severity_points import compute_log_copula, make_severity_points
-from rindices.learners.trajectory.model import TrajectoryModel
-from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
+from rindices.learners.severity_posterior import compute_log_copula, make_severity_points
+from rindices.learners.trajectory.expectation_maximisation import (
+    ControlSums,
+    PatientSums,
+    TrajectoryModel,
+    compute_log_likelihood,
+)
 
 N_REGIONS = 8
 
@@ -90,7 +94,7 @@ def test_likelihood_is_that_of_the_measured_cells(model: TrajectoryModel) -> Non
 def test_chunks_do_not_change_the_sums(model: TrajectoryModel, monkeypatch: pytest.MonkeyPatch) -> None:
     patients = make_people(25)
     whole, likelihoods = PatientSums.compute(patients, model), compute_log_likelihood(patients, model)
-    monkeypatch.setattr("rindices.learners.trajectory.sums._MAX_PROBABILITIES", 3_000)
+    monkeypatch.setattr("rindices.learners.trajectory.expectation_maximisation._MAX_PROBABILITIES", 3_000)
     for first, second in zip(whole, PatientSums.compute(patients, model), strict=True):
         np.testing.assert_allclose(first, second)
     np.testing.assert_allclose(likelihoods, compute_log_likelihood(patients, model))

@@ -5,9 +5,10 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from rindices.learners.repeat_visits import reduce_visits
-from rindices.learners.trajectory.model import TrajectoryModel
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.visits import (
     VisitModel,
+    VisitProblem,
     VisitRows,
     _RowInformation,
     _update_patterns,
@@ -40,8 +41,8 @@ def test_coupled_patterns_are_closer_to_the_truth_than_those_of_the_mean_of_visi
     rng = np.random.default_rng(1)
     wrong = cohort.patterns + rng.normal(0, 0.6, cohort.patterns.shape)
     start = make_straight_model(wrong, np.eye(N_REGIONS), patients.level)
-    mean = fit_visits(controls, patients, start, n_iterations=15, coupled=False)
-    coupled = fit_visits(controls, patients, start, n_iterations=15)
+    problem = VisitProblem(controls, patients, start)
+    (mean,), (coupled,) = fit_visits([problem], 15, coupled=False), fit_visits([problem], 15)
     assert mean.model.level is start  # trends do not move the patterns
     np.testing.assert_allclose(get_patterns(mean.model.trend) * mean.model.scale, get_patterns(start), atol=1e-10)
     np.testing.assert_allclose(
@@ -99,6 +100,6 @@ def test_missing_cells_of_levels_are_modelled() -> None:
     level = patients.level.copy()
     level[::7, 3] = np.nan
     start = make_straight_model(simulate_followed(0.6).patterns, np.eye(N_REGIONS), patients.level)
-    fit = fit_visits(controls, patients._replace(level=level), start, held_out=patients, n_iterations=3)
+    (fit,) = fit_visits([VisitProblem(controls, patients._replace(level=level), start, held_out=patients)], 3)
     assert np.isfinite(fit.held_out)
     assert np.isfinite(fit.model.level.steps).all()

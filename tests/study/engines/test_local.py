@@ -32,7 +32,7 @@ def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path, workers: 
     written = []
     for number in (1, workers):
         store = RunStore(tmp_path / str(number))
-        run_plan(plan, PreparedPeople(X, cohort.is_patient.astype(np.intp)), store, LocalEngine(number))
+        run_plan(plan, lambda _: [PreparedPeople(X, cohort.is_patient.astype(np.intp))], store, LocalEngine(number))
         written.append({path.name: path.read_bytes() for path in store.folder.glob("[!.]*.safetensors")})
     assert len(written[0]) == 4
     assert written[0] == written[1]

@@ -26,7 +26,7 @@ def order(tmp_path: Path) -> TrainingJob:
     cohort = simulate_few_regions("tiny", seed=1).cohort
     (work,) = make_plan(ModelConfig(**LONG), 0, cohort.fingerprint())
     X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    return TrainingJob(work, tmp_path, RunStore(tmp_path).save_people(PreparedPeople(X, y)))
+    return TrainingJob(work, tmp_path, RunStore(tmp_path).save_people([PreparedPeople(X, y)]))
 
 
 @pytest.mark.parametrize("end", [pytest.param("asked", marks=pytest.mark.slow), "abandoned"])

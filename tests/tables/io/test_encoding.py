@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rindices.errors import Findings, TableError
-from rindices.tables.io.encoding import detect_encoding, to_utf8
+from rindices.tables.io.dialect import detect_encoding, to_utf8
 
 LINES = st.lists(st.sampled_from([b"a\n", "Zoë\n".encode(), "Zoë\n".encode("latin-1"), b"\n", b"x\r\n"]))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rindices.errors import Findings, TableError
+from rindices.errors import Findings, ProblemCode, TableError
 from rindices.tables.io import lines as io_lines
 from rindices.tables.io.dialect import Dialect
 from rindices.tables.io.lines import (
@@ -61,13 +61,25 @@ def test_quotation_marks_that_pairs_hide_are_seen_on_request() -> None:
     assert refuse_joined_lines(block, DIALECT, findings).rows == [2]
 
 
-def test_long_rows_are_refused_by_number() -> None:
-    content = b'id,a,b\np1,1,2,3\np2,"1,1",2\np3,1\np4,"1",2,3,4'
-    assert refuse(content, Path("t.csv")) == ([2, 3], [("2", "5")])
+def test_long_and_short_rows_are_refused_by_number() -> None:
+    content = b'id,a,b\np1,1,2,3\np2,"1,1",2\np3,1\np4,"1",2,3,4\np5,"1,1"\n'  # the last has as many commas as p2
+    assert refuse(content, Path("t.csv")) == ([2], [("2", "5"), ("4", "6")])
 
 
 def test_a_header_that_lacks_names_is_not_the_fault_of_the_rows() -> None:
-    assert refuse(b"id,a,b\np1,1,2,3\np2,1,2,3", Path("t.csv")) == ([1, 2], [])
+    with pytest.raises(TableError, match=r"the rows have more values than the header has names \(3\)"):
+        refuse(b"id,a,b\np1,1,2,3\np2,1,2,3", Path("t.csv"))
+
+
+@pytest.mark.parametrize(("end", "advice"), [("", "may be cut"), ("\n", "A missing value is an empty cell")])
+def test_a_short_last_line_without_a_line_end_is_a_cut(end: str, advice: str) -> None:
+    findings = Findings()
+    content = f"id a b\np1 1 2\np2 1{end}".encode()
+    dialect = Dialect("utf-8", r"\s+", ".", ("id", "a", "b"), 1, blanks=False)
+    refuse_lines(split_lines(content, Path("t.txt"), 0, dialect, findings), dialect, findings)
+    (problem,) = findings
+    assert (problem.code, problem.offenders) == (ProblemCode.SHORT_ROWS, ("3",))
+    assert advice in problem.cure
 
 
 def test_a_control_character_in_the_header_is_refused() -> None:

@@ -120,7 +120,7 @@ def test_covariate_files_of_enigma_are_participants(tmp_path: Path) -> None:
     people = pd.DataFrame({"SubjID": ids, "Dx": [0] * 30 + [1] * 30, "Age": rng.uniform(20, 60, N), "Sex": [1, 2] * 30})
     people = people.assign(Site1=[1, 0, 0] * 20, Site2=[0, 1, 0] * 20, AO=[np.nan] * 30 + [25.0] * 30)
     paths = write_table(volumes, tmp_path / "LandRvolumes.csv"), write_table(people, tmp_path / "Covariates.csv")
-    result = validate_files(*paths, group="Dx", covariates=["Age", "Sex", "Site1", "Site2"])
+    result = validate_files(*paths, group="Dx", controls=["0"], covariates=["Age", "Sex", "Site1", "Site2"])
     assert result.ok, list_messages(result, "error")
     assert (result.format, result.controls, result.patients, result.regions) == ("enigma", 30, 30, 6)
     alone = validate_files(paths[1])

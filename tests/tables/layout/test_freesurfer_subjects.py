@@ -68,3 +68,12 @@ def test_a_folder_without_stats_files_is_refused_with_a_cure(tmp_path: Path) -> 
     write_stats(tmp_path, "sub-0", "cerebellum.CerebNet.stats")
     messages = list_messages(validate_files(tmp_path), "error")
     assert "no subject folder with stats/aseg+DKT.stats was found. Give the folder" in messages
+
+
+def test_a_cut_stats_file_is_refused_by_its_person(tmp_path: Path) -> None:
+    for k in range(2):
+        write_stats(tmp_path, f"sub-{k}", "aseg.stats")
+    file = tmp_path / "sub-1" / "stats" / "aseg.stats"
+    file.write_text(file.read_text()[:-15])
+    messages = list_messages(validate_files(tmp_path), "error")
+    assert "1 stats file is empty or cut: sub-1. Run the segmentation" in messages

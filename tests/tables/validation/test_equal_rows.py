@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings
-from rindices.tables.validation.equal_rows import MIN_REGIONS, hash_rows, warn_equal_rows
+from rindices.tables.validation.values import MIN_REGIONS, hash_rows, warn_equal_rows
 
 
 def list_warnings(values: np.ndarray) -> list[tuple[str, tuple[str, ...]]]:

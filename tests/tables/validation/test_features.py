@@ -17,7 +17,7 @@ def test_a_negative_value_is_refused_as_a_volume_and_accepted_as_a_feature(tmp_p
     result = validate_files(path, measure="any")
     assert result.ok, list_messages(result)
     assert (result.unit, result.measures, result.units) == ("any", {"any": 21}, {"any": "any"})
-    assert [problem.code for problem in result.problems] == [ProblemCode.NO_GROUPS]
+    assert [problem.code for problem in result.problems] == [ProblemCode.NO_GROUPS, ProblemCode.COVARIATES_USED]
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
@@ -25,7 +25,11 @@ def test_features_may_have_any_scale(tmp_path: Path, scale: float) -> None:
     mixed = make_table(strain=STRAIN, tiny=scale * np.linspace(1, 2, N))
     mixed.loc[:10, "roi3"] *= 1000
     result = validate_files(write_table(mixed, tmp_path / "t.csv"), measure="any")
-    assert [problem.code for problem in result.problems] == [ProblemCode.NO_GROUPS, ProblemCode.SKEWED_FEATURES]
+    assert [problem.code for problem in result.problems] == [
+        ProblemCode.NO_GROUPS,
+        ProblemCode.SKEWED_FEATURES,
+        ProblemCode.COVARIATES_USED,
+    ]
     assert "roi3. To use normal scores of their ranks: --adjust rank" in list_messages(result, "note")
 
 

@@ -1,6 +1,6 @@
 """Contrastive ICA: patterns of variance that patients have in excess of controls, in closed form.
 
-1. A log transform makes proportional loss additive (`rindices.learners.log_transform`).
+1. A log transform makes proportional loss additive (`rindices.learners.inference`).
 2. A generalised eigenproblem gives the M directions of largest variance of patients relative to controls. Normal
    variation is whitened away.
 3. The basis of that space is chosen by likelihood (`rotation`) and the patterns are refined by a sparse factor model
@@ -22,19 +22,21 @@ from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.rotation import (
     LikelihoodWeights,
-    draw_rotation_starts,
-    find_most_likely_basis,
-    fit_fastica_unmixing,
-)
-from rindices.learners.contrastive.sparse_patterns import (
     PeopleMoments,
+    SeverityPrior,
     compute_covariance,
     compute_severity_weights,
+    draw_rotation_starts,
+    estimate_severity_moments,
+    find_most_likely_basis,
+    fit_fastica_unmixing,
+    fit_prior_to_moments,
     refine_patterns,
 )
-from rindices.learners.inference import ContrastiveHead
-from rindices.learners.log_transform import apply_log_transform, fit_log_transform
+from rindices.learners.inference import ContrastiveHead, apply_log_transform, fit_log_transform
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
+from rindices.learners.prepared_people import Subsample
+from rindices.threads import limit_blas_threads
 
 UNIT_SEVERITY_QUANTILE = 0.98
 """Quantile of patients that gets R-index 1."""
@@ -90,6 +92,10 @@ class ContrastiveICA(Learner):
         Arrays for inference.
     share_ : float
         c of the log transform; 0 for the identity.
+    n_iter_ : int
+        Number of EM steps; 1 for plain contrastive ICA.
+    converged_ : None
+        The number of steps is fixed, and convergence is not tested.
     n_features_in_ : int
         R.
 
@@ -131,6 +137,8 @@ class ContrastiveICA(Learner):
         self.shifts_ = (solution.patterns * unit).T
         self.spectrum_ = solution.spectrum
         self.share_ = float(head.share)
+        self.n_iter_ = N_REFINEMENTS * N_EM_STEPS if by_likelihood else 1
+        self.converged_ = None
         self.patterns_ = self.head_.to_control_sd(self.shifts_)
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
@@ -280,3 +288,76 @@ def order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
     """Return the order of patterns by size in a metric, which does not depend on the start."""
     strength = (patterns * np.linalg.solve(metric, patterns)).sum(axis=0)
     return np.argsort(-strength, kind="stable")
+
+
+class LinearStart(NamedTuple):
+    """A solved linear model: patients are D s + e.
+
+    Attributes
+    ----------
+    patterns : (R, M)
+        D, the shift of each region in control standard deviations at severity 1.
+    noise : (R, R)
+        Covariance of e.
+    prior : SeverityPrior
+        Of s.
+    """
+
+    patterns: FloatArray
+    noise: FloatArray
+    prior: SeverityPrior
+
+
+def fit_linear_start(
+    people: FloatArray,
+    y: IntArray,
+    subsample: Subsample,
+    n_patterns: int,
+    seed: int,
+    reference: FloatArray | None = None,
+) -> LinearStart:
+    """Solve the linear model for the people of a member.
+
+    Parameters
+    ----------
+    people : (N, R)
+        Shifts in control standard deviations.
+    y : (N,)
+        0 control, 1 patient.
+    subsample : Subsample
+        People of the member.
+    n_patterns : int
+        M.
+    seed : int
+    reference : (R, R), optional
+        Correlations of a reference population.
+
+    Returns
+    -------
+    LinearStart
+
+    Raises
+    ------
+    InputError
+        If the member has too few patients, or too few people, for that many patterns.
+    """
+    seen, labels = people[subsample.seen], y[subsample.seen]
+    if labels.sum() <= n_patterns:
+        raise InputError(
+            f"{labels.sum()} patients cannot give {n_patterns} patterns (a member sees that many of {(y == 1).sum()}): "
+            "lower n_patterns or add patients."
+        )
+    centre = seen[labels == 0].mean(axis=0)
+    controls, patients = seen[labels == 0] - centre, seen[labels == 1] - centre
+    try:
+        with limit_blas_threads():
+            target = ReferenceTarget.choose(controls, reference)
+            noise = estimate_covariance(controls, target)
+            patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
+            mean, covariance = estimate_severity_moments(PeopleMoments.compute(patients), patterns, noise)
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            f"{n_patterns} patterns cannot be distinguished in {len(seen)} people: ask for fewer."
+        ) from error
+    unit = compute_unit_severity(patients @ compute_severity_weights(patterns, noise))
+    return LinearStart(patterns * unit, noise, fit_prior_to_moments(mean / unit, covariance / np.outer(unit, unit)))

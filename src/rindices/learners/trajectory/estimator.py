@@ -7,8 +7,9 @@ from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState
 from rindices.learners.ensemble import SHAPES
 from rindices.learners.inference import SEVERITY_LEVELS
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.trajectory.members import fit_trajectory_members
+from rindices.learners.prepared_people import PreparedPeople, round_members
+from rindices.learners.trajectory.expectation_maximisation import MAX_ITERATIONS
+from rindices.learners.trajectory.members import compute_head_likelihood, fit_trajectory_members
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import find_agreeing_members
 
@@ -17,7 +18,7 @@ class DiseaseTrajectories(Learner):
     """Severities of disease patterns that are curves: each region changes at its own stage.
 
     The model is solved by maximum likelihood. R-indices are posterior means of the severities z, from 0 to 1, averaged
-    over members that are fitted to random four fifths of the people.
+    over members that are fitted to four fifths of the people each.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ class DiseaseTrajectories(Learner):
     random_state : int, RandomState or None, default=None
         Seed of the members' people.
     members : int, default=5
-        Number of members.
+        Number of members, rounded up to whole sets of five folds.
     shape : {'auto', 'straight', 'curved', 'interacting'}, default='auto'
         Straight: all regions of a pattern change together. Curved: each in its own stage. Interacting: straight, and
         the change of a pattern also depends on the severities of the others. ``auto`` chooses by the likelihood of
@@ -45,6 +46,10 @@ class DiseaseTrajectories(Learner):
     members_ : list of Member
     consensus_ : list of tuple
         Each member that agrees, and the order of its patterns that matches ``patterns_``.
+    n_iter_ : int
+        Largest number of EM steps of a member.
+    converged_ : bool
+        Whether every member ended before the largest number of steps.
     n_features_in_ : int
         R.
 
@@ -72,9 +77,9 @@ class DiseaseTrajectories(Learner):
         if not isinstance(self.members, int | np.integer) or self.members < 1:
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
-        numbers = range(int(self.members))
+        numbers, seed = range(round_members(self.members)), self._draw_seed()
         self.members_ = fit_trajectory_members(
-            people, int(self.n_patterns), numbers, self._draw_seed(), self.shape, evidence=False
+            people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape, evidence=False
         )
         indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
         consensus = find_agreeing_members(indices)
@@ -84,11 +89,18 @@ class DiseaseTrajectories(Learner):
         held_out = self.members_[0].held_out
         assert held_out is not None
         self.shape_ = held_out.shape
+        self.n_iter_ = max(member.steps for member in self.members_)
+        self.converged_ = self.n_iter_ < MAX_ITERATIONS[self.shape_]
         self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self.consensus_], axis=0)
         self.patterns_ = self.trajectories_[SEVERITY_LEVELS.index(1.0)]
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))
+
+    def _compute_log_likelihood(self, prepared: FloatArray) -> FloatArray:
+        """Average over the members that agree."""
+        heads = [member.head for member, _ in self.consensus_]
+        return np.asarray(np.mean([compute_head_likelihood(head, prepared) for head in heads], axis=0))
 
     def _infer(self, prepared: FloatArray) -> FloatArray:
         return np.asarray(np.mean([member.head.infer(prepared)[:, order] for member, order in self.consensus_], axis=0))

@@ -1,33 +1,333 @@
-"""Maximum likelihood of patterns that are curves, by expectation maximisation (EM).
+"""Fit curves of disease patterns by expectation maximisation: the model, the E step, the M step and the loop.
 
-Controls are e ~ N(0, C). Patients are h_1(z_1) + ... + h_M(z_M) + e, with severities z of uniform marginals and a
-Gaussian copula. h_m is a curve in R dimensions with h_m(0) = 0, made of K straight steps
-(`severity_points.compute_step_basis`). This is the paper's f(x, z) = x + change(z), solved by likelihood instead of
-adversarial training. A straight pattern with any distribution of severities is the case in which all regions follow the
-same steps.
+The equations are in ``docs/default.md``. A person is x = sum_m h_m(z_m) + e, with e ~ N(0, C), severities z_m in [0, 1]
+and curves h_m of K straight steps (`TrajectoryModel`). The E step computes, for every person, the probability of each
+combination of severities, and adds up what the M step needs (`sums` below): people enter through these sums alone, so
+sites can add theirs. The M step fits all curves by generalised least squares; then normal variation and the correlation
+of severities are estimated again. The loop ends when held-out patients do not become more likely any more.
 
-The prior of a region's K steps in pattern m is N(0, tau_jm Q_m). Each tau is learnt, which makes patterns sparse.
-Q_m = rho d d' + (1 - rho) diag(d^2), with d the common steps of the pattern. With rho = 1 all regions follow the common
-steps (shape ``straight``), and d is learnt; with rho < 1 each region may deviate from them (``curved``). In the shape
-``interacting``, the change h_k(z_k) of a straight pattern is multiplied by 1 + sum_m Gamma_km z_m: disease of one kind
-makes the other kind stronger or weaker.
-
-People enter only through sums over people (`trajectory.sums`), so the same arithmetic can run where people
-cannot be pooled. Shape letters: N people, R regions, M patterns, K steps, G points of z.
+Shape letters: N people, R regions, M patterns, K steps, G points of z, J models.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
-from rindices._typing import FloatArray
-from rindices.learners.contrastive.sparse_patterns import solve_with_diagonal
+from rindices._typing import FloatArray, IntArray
+from rindices.learners.contrastive.rotation import solve_with_diagonal
+from rindices.learners.missing_cells import (
+    MissingRegions,
+    fill_missing_cells,
+    find_complete_rows,
+    iterate_missing_regions,
+)
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
-from rindices.learners.severity_points import make_normal_points, make_point_basis, make_severity_points
-from rindices.learners.trajectory.model import TrajectoryModel
-from rindices.learners.trajectory.sums import ControlSums, PatientSums, compute_log_likelihood
+from rindices.learners.severity_posterior import (
+    BasisProducts,
+    SeverityPosterior,
+    compute_interacting_basis,
+    compute_log_copula,
+    compute_offsets,
+    compute_point_probabilities,
+    make_basis_products,
+    make_normal_points,
+    make_point_basis,
+    make_severity_points,
+)
+
+
+class TrajectoryModel(NamedTuple):
+    """Patterns as curves, normal variation, the copula of the severities, and how patterns interact.
+
+    Attributes
+    ----------
+    steps : (M, K, R)
+        Change of each region in each step of z, in control standard deviations.
+    noise : (R, R)
+        C, the covariance of normal variation.
+    correlation : (M, M)
+        Of the Gaussian copula of z.
+    common : (M, K)
+        d, the common steps of each pattern.
+    interaction : (M, M), optional
+        Entry [k, m] is the relative increase of the change of pattern k at full severity of pattern m; None where the
+        changes of the patterns add up.
+    """
+
+    steps: FloatArray
+    noise: FloatArray
+    correlation: FloatArray
+    common: FloatArray
+    interaction: FloatArray | None = None
+
+    @property
+    def flat_steps(self) -> FloatArray:
+        """The steps as (M * K, R)."""
+        return self.steps.reshape(-1, self.steps.shape[2])
+
+    @property
+    def point_basis(self) -> FloatArray:
+        """Basis of the steps (G, M * K), times the growth of each pattern."""
+        return compute_interacting_basis(len(self.steps), self.steps.shape[1], self.interaction)
+
+    @property
+    def basis_products(self) -> BasisProducts:
+        """Products of `point_basis`."""
+        return make_basis_products(len(self.steps), self.steps.shape[1], self.interaction)
+
+    @property
+    def functions(self) -> FloatArray:
+        """Functions of z (G, T) whose expectations an M step needs.
+
+        The basis without growth; where patterns interact, followed by the basis times each severity.
+        """
+        n_patterns, n_steps = self.steps.shape[:2]
+        basis = make_point_basis(n_patterns, n_steps)
+        if self.interaction is None:
+            return basis
+        return np.concatenate([basis, *(basis * z[:, None] for z in make_severity_points(n_patterns).T)], axis=1)
+
+    def combine(self, expectations: FloatArray) -> FloatArray:
+        """Return expectations of the functions (..., T) as those of the basis with growth (..., M * K)."""
+        if self.interaction is None:
+            return expectations
+        n_patterns, n_steps = self.steps.shape[:2]
+        parts = expectations.reshape(*expectations.shape[:-1], n_patterns + 1, n_patterns, n_steps)
+        factors = np.concatenate([np.ones((1, n_patterns)), self.interaction.T])
+        return np.asarray((parts * factors[:, :, None]).sum(axis=-3).reshape(*expectations.shape[:-1], -1))
+
+    def compute_weights(self) -> FloatArray:
+        """Return C^-1 times the steps, (R, M * K)."""
+        return np.asarray(np.linalg.solve(self.noise, self.flat_steps.T))
+
+    def make_posterior(self, weights: FloatArray | None = None) -> SeverityPosterior:
+        """Return the posterior of the severities; ``weights`` (R, M * K), if they are known, are not computed again."""
+        weights = self.compute_weights() if weights is None else weights
+        return SeverityPosterior.build(self.steps, weights, self.correlation, self.interaction)
+
+
+_MAX_PROBABILITIES = 4_000_000  # in memory at once
+
+
+class ControlSums(NamedTuple):
+    """Sums over controls: their number, x x' (R, R) and |x|^4, or their expectations."""
+
+    number: int
+    scatter: FloatArray
+    fourth_power: float
+
+    @classmethod
+    def compute(cls, controls: FloatArray, model: TrajectoryModel) -> Self:
+        """Sum over controls (N, R), given as shifts from their mean; the model matters only for missing cells."""
+        if find_complete_rows(controls).all():
+            return cls(len(controls), controls.T @ controls, _sum_fourth_powers(controls))
+        filled, scatter = fill_missing_cells(controls, np.asarray(np.linalg.inv(model.noise)))
+        return cls(len(filled), filled.T @ filled + scatter, _sum_fourth_powers(filled))
+
+
+class PatientSums(NamedTuple):
+    """Sums over patients under the current model; missing cells count as their expectations.
+
+    Attributes
+    ----------
+    number : int
+    point_weights : (G,)
+        Sum of the posterior probabilities of each point.
+    cross : (R, T)
+        Sum of x E[functions]'.
+    scatter : (R, R)
+        Sum of x x'.
+    fourth_power : float
+        Sum of |r|^4, with r what the expected change leaves of a patient.
+    """
+
+    number: int
+    point_weights: FloatArray
+    cross: FloatArray
+    scatter: FloatArray
+    fourth_power: float
+
+    @classmethod
+    def compute(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
+        """Sum over patients (N, R), given as shifts from the controls' mean."""
+        is_complete = find_complete_rows(patients)
+        if is_complete.all():
+            return cls._compute_complete(patients, model)
+        complete = cls._compute_complete(patients[is_complete], model)
+        return complete.add(cls._compute_incomplete(patients[~is_complete], model))
+
+    def add(self, other: Self) -> Self:
+        """Return the sums over both groups of patients."""
+        return self._replace(
+            number=self.number + other.number,
+            point_weights=self.point_weights + other.point_weights,
+            cross=self.cross + other.cross,
+            scatter=self.scatter + other.scatter,
+            fourth_power=self.fourth_power + other.fourth_power,
+        )
+
+    @classmethod
+    def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
+        weights, steps = model.compute_weights(), model.flat_steps
+        posterior = model.make_posterior(weights)
+        functions = None if model.interaction is None else model.functions
+        point_weights, cross = np.zeros(len(posterior.points)), np.zeros((steps.shape[1], model.functions.shape[1]))
+        fourth_power = 0.0
+        for part in _split_into_chunks(patients, len(posterior.points)):
+            summary = posterior.summarise(part @ weights, functions)
+            point_weights += summary.point_weights
+            cross += part.T @ summary.basis
+            fourth_power += _sum_fourth_powers(part - model.combine(summary.basis) @ steps)
+        return cls(len(patients), point_weights, cross, patients.T @ patients, fourth_power)
+
+    @classmethod
+    def _compute_incomplete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
+        """Sum over patients of whom each lacks a region.
+
+        Given z, the missing regions are their expectation without disease, plus ``slopes`` times the basis, plus noise.
+        """
+        n_points, n_functions = model.functions.shape
+        cross = np.zeros((len(model.noise), n_functions))
+        sums = cls(0, np.zeros(n_points), cross, np.zeros_like(model.noise), 0.0)
+        for part in _split_into_chunks(patients, n_points):
+            sums = sums.add(cls._compute_incomplete_chunk(part, model))
+        return sums
+
+    @classmethod
+    def _compute_incomplete_chunk(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
+        measured = _MeasuredRegions.compute(patients, model)
+        probabilities = measured.compute_probabilities(model)[0]
+        expected = probabilities @ model.functions
+        basis = model.combine(expected)
+        filled = np.where(np.isnan(patients), 0.0, patients)
+        cross, scatter = np.zeros((len(model.noise), expected.shape[1])), np.zeros_like(model.noise)
+        for regions, reduced, lost in measured.batches:
+            own = basis[regions.rows]
+            slopes = regions.expect(reduced)
+            cells = (slopes[regions.group] @ own[:, :, None])[:, :, 0] + regions.expect_people(lost)
+            regions.set_missing(filled, cells)
+            spread = _compute_second_moments(regions.sum_by_group(probabilities[regions.rows]), model)
+            spread -= regions.sum_products(own, expected[regions.rows])
+            carried = slopes @ spread
+            regions.add_rows(cross, carried)
+            noise = regions.counts[:, None, None] * regions.covariance
+            regions.add_blocks(scatter, model.combine(carried) @ slopes.transpose(0, 2, 1) + noise)
+        fourth_power = _sum_fourth_powers(filled - basis @ model.flat_steps)
+        scatter += filled.T @ filled
+        return cls(len(patients), probabilities.sum(axis=0), filled.T @ expected + cross, scatter, fourth_power)
+
+
+class _ReducedBatch(NamedTuple):
+    """Missing regions of some people, and what they take of the steps (J, Q, M * K) and of the people (N, Q)."""
+
+    regions: MissingRegions
+    reduced: FloatArray
+    lost: FloatArray
+
+
+class _MeasuredRegions(NamedTuple):
+    """Products of people's measured regions, in which those that they lack do not count.
+
+    Attributes
+    ----------
+    numbers : (N, M * K)
+        x' C_oo^-1 steps.
+    grams : (J, M * K, M * K)
+        steps' C_oo^-1 steps, for each group of people who lack the same regions.
+    group : (N,)
+        Group of each person.
+    log_density : (N,)
+        Log density of x without disease, up to a constant that no model changes.
+    batches : list of _ReducedBatch
+        The people in batches.
+    """
+
+    numbers: FloatArray
+    grams: FloatArray
+    group: IntArray
+    log_density: FloatArray
+    batches: list[_ReducedBatch]
+
+    @classmethod
+    def compute(cls, people: FloatArray, model: TrajectoryModel) -> Self:
+        """Compute the products of people (N, R), of whom each lacks a region."""
+        precision, steps = np.asarray(np.linalg.inv(model.noise)), model.flat_steps
+        filled, weights = np.where(np.isnan(people), 0.0, people), model.compute_weights()
+        products, gram = filled @ precision, steps @ weights
+        numbers, grams, group = filled @ weights, list[FloatArray](), np.zeros(len(people), dtype=np.int64)
+        log_density = -0.5 * ((products * filled).sum(axis=1) + np.linalg.slogdet(model.noise)[1])
+        batches = []
+        for regions in iterate_missing_regions(people, precision):
+            rows, reduced = regions.rows, regions.reduce(weights)
+            lost = regions.reduce_people(products[rows])
+            numbers[rows] -= (lost[:, None] @ reduced[regions.group])[:, 0]
+            group[rows] = sum(map(len, grams)) + regions.group
+            grams.append(gram - reduced.transpose(0, 2, 1) @ reduced)
+            log_density[rows] += 0.5 * ((lost**2).sum(axis=1) - regions.log_determinant[regions.group])
+            batches.append(_ReducedBatch(regions, reduced, lost))
+        return cls(numbers, np.concatenate(grams), group, log_density, batches)
+
+    def compute_probabilities(self, model: TrajectoryModel) -> tuple[FloatArray, FloatArray]:
+        """Return the probability of each point (N, G), and the log-likelihood relative to a control (N,)."""
+        basis = model.point_basis
+        density = self.numbers @ basis.T
+        density += compute_offsets(self.grams, compute_log_copula(model.correlation), model.basis_products)[self.group]
+        return compute_point_probabilities(density)
+
+
+def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
+    """Return the log-likelihood (N,) of each patient (N, R), up to a constant that no model changes."""
+    is_complete = find_complete_rows(patients)
+    if is_complete.all():
+        return _compute_complete_likelihood(patients, model)
+    likelihoods = np.empty(len(patients))
+    likelihoods[is_complete] = _compute_complete_likelihood(patients[is_complete], model)
+    n_points = len(model.point_basis)
+    parts = []
+    for part in _split_into_chunks(patients[~is_complete], n_points):
+        measured = _MeasuredRegions.compute(part, model)
+        parts.append(measured.compute_probabilities(model)[1] + measured.log_density)
+    likelihoods[~is_complete] = np.concatenate(parts)
+    return likelihoods
+
+
+def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
+    weights, root = model.compute_weights(), np.linalg.cholesky(model.noise)
+    posterior = model.make_posterior(weights)
+    parts = [np.zeros(0)]
+    for part in _split_into_chunks(patients, len(posterior.points)):
+        white = solve_triangular(root, part.T, lower=True)
+        parts.append(posterior.summarise(part @ weights).log_sum - 0.5 * (white**2).sum(axis=0))
+    return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
+
+
+def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -> FloatArray:
+    """Return E[basis functions'] of each group (J, M * K, T), from its weights of the points (J, G)."""
+    basis, functions = model.point_basis, model.functions
+    if model.interaction is not None:
+        products = (basis[:, :, None] * functions[:, None, :]).reshape(len(basis), -1)
+        return np.asarray((point_weights @ products).reshape(-1, basis.shape[1], functions.shape[1]))
+    rows, columns, products = model.basis_products
+    moments = np.empty((len(point_weights), basis.shape[1], basis.shape[1]))
+    one_side = point_weights @ products.T * np.where(rows == columns, 1.0, 0.5)
+    moments[:, rows, columns] = one_side
+    moments[:, columns, rows] = one_side
+    return moments
+
+
+def _split_into_chunks(people: FloatArray, n_points: int) -> Iterator[FloatArray]:
+    """Yield people (N, R) in chunks whose posteriors fit into memory."""
+    size = max(1, _MAX_PROBABILITIES // n_points)
+    for start in range(0, len(people), size):
+        yield people[start : start + size]
+
+
+def _sum_fourth_powers(people: FloatArray) -> float:
+    return float(np.square(np.square(people).sum(axis=1)).sum())
+
 
 RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 1.0}
 """Share of the prior variance of a region's steps that is common to the regions of a pattern."""
@@ -50,8 +350,7 @@ _MIN_GROWTH = 0.1  # of a pattern, at full severity of all others
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
 
 
-@dataclass(frozen=True)
-class TrajectoryFit:
+class TrajectoryFit(NamedTuple):
     """Result of `fit_trajectories`.
 
     Attributes
@@ -68,52 +367,110 @@ class TrajectoryFit:
     held_out: float = float("nan")
 
 
-def fit_trajectories(
-    controls: FloatArray,
-    patients: FloatArray,
-    start: TrajectoryModel,
-    shape: str,
-    target: ReferenceTarget | None = None,
-    held_out: FloatArray | None = None,
-    n_iterations: int | None = None,
-) -> TrajectoryFit:
-    """Maximise the likelihood from a start.
+class TrajectoryProblem(NamedTuple):
+    """People of one member, and where EM begins.
 
-    Parameters
+    Attributes
     ----------
     controls, patients : (N, R)
         Shifts from the controls' mean, in control standard deviations. Missing cells are NaN; the likelihood is then
         that of the measured cells.
     start : TrajectoryModel
-    shape : {'straight', 'curved', 'interacting'}
     target : ReferenceTarget, optional
         Correlations of a reference population, for C.
     held_out : (N, R), optional
-        Other patients. EM ends when they do not become more likely any more, and the model under which they are most
-        likely is returned: in small samples, further steps would fit chance.
+        Other patients, who tell when EM ends.
+    """
+
+    controls: FloatArray
+    patients: FloatArray
+    start: TrajectoryModel
+    target: ReferenceTarget | None = None
+    held_out: FloatArray | None = None
+
+    def iterate(self, shape: str) -> Iterator[tuple[TrajectoryModel, float]]:
+        """Yield the start, then the model after each M step, each with the mean log-likelihood of held-out patients."""
+        model = self.start
+        if shape == "interacting" and model.interaction is None:
+            model = model._replace(interaction=np.zeros_like(model.correlation))
+        control_sums, rho = ControlSums.compute(self.controls, model), RHO_BY_SHAPE[shape]
+        is_complete, variances = not np.isnan(self.controls).any(), initialise_variances(model)
+        while True:
+            yield model, _compute_mean_likelihood(self.held_out, model)
+            sums = PatientSums.compute(self.patients, model)
+            control_sums = control_sums if is_complete else ControlSums.compute(self.controls, model)
+            model, variances = update_model(model, variances, sums, control_sums, rho, self.target)
+
+
+def fit_trajectories(
+    problems: Sequence[TrajectoryProblem], shape: str, n_iterations: int | None = None
+) -> list[TrajectoryFit]:
+    """Maximise the likelihood of the people of each member, from its start.
+
+    Parameters
+    ----------
+    problems : sequence of TrajectoryProblem
+        One per member.
+    shape : {'straight', 'curved', 'interacting'}
     n_iterations : int, optional
-        Number of M steps, by default `MAX_ITERATIONS`; the largest number if there are held-out patients.
+        Number of M steps, by default `MAX_ITERATIONS`; the largest number if there are held-out patients. All members
+        take as many steps as make their held-out patients most likely on average (`advance_together`).
 
     Returns
     -------
-    TrajectoryFit
+    list of TrajectoryFit
     """
-    control_sums, rho = ControlSums.compute(controls, start), RHO_BY_SHAPE[shape]
-    is_complete = not np.isnan(controls).any()
-    if shape == "interacting" and start.interaction is None:
-        start = start._replace(interaction=np.zeros_like(start.correlation))
-    model, variances = start, initialise_variances(start)
-    best = TrajectoryFit(start, 0, _compute_mean_likelihood(held_out, start))
-    for iteration in range(1, (n_iterations or MAX_ITERATIONS[shape]) + 1):
-        sums = PatientSums.compute(patients, model)
-        control_sums = control_sums if is_complete else ControlSums.compute(controls, model)
-        model, variances = update_model(model, variances, sums, control_sums, rho, target)
-        likelihood = _compute_mean_likelihood(held_out, model)
-        if not likelihood < best.held_out + MIN_GAIN:  # also without held-out patients
-            best = TrajectoryFit(model, iteration, likelihood)
-        elif iteration - best.n_iterations >= _get_patience(model):
+    paths = [problem.iterate(shape) for problem in problems]
+    limit = n_iterations or MAX_ITERATIONS[shape]
+    states, number = advance_together(paths, limit, MIN_GAIN, lambda models: max(map(_get_patience, models)))
+    return [TrajectoryFit(model, number, held_out) for model, held_out in states]
+
+
+Model = TypeVar("Model")
+
+
+def advance_together(
+    paths: Sequence[Iterator[tuple[Model, float]]],
+    max_steps: int,
+    min_gain: float,
+    get_patience: Callable[[Sequence[Model]], int],
+) -> tuple[list[tuple[Model, float]], int]:
+    """Advance members step by step, as far as their held-out patients become more likely on average.
+
+    In small samples, further steps would fit chance. The number of steps is the same for all members, so it hardly
+    depends on the people that a single member has not seen.
+
+    Parameters
+    ----------
+    paths : sequence of iterator
+        One per member: the model after each step, the start first, and the mean log-likelihood of its held-out
+        patients, NaN without any. Without held-out patients all steps are taken.
+    max_steps : int
+    min_gain : float
+        Least gain in the mean log-likelihood.
+    get_patience : callable
+        Takes the models; returns after how many steps without that gain to end.
+
+    Returns
+    -------
+    states : list of tuple
+        Model and mean log-likelihood of each member.
+    n_steps : int
+    """
+    states = best = [next(path) for path in paths]
+    n_best = 0
+    for step in range(1, max_steps + 1):
+        states = [next(path) for path in paths]
+        if not _average_likelihood(states) < _average_likelihood(best) + min_gain:  # also without held-out patients
+            best, n_best = states, step
+        elif step - n_best >= get_patience([model for model, _ in states]):
             break
-    return best
+    return best, n_best
+
+
+def _average_likelihood(states: Sequence[tuple[object, float]]) -> float:
+    values = [value for _, value in states if not np.isnan(value)]
+    return float(np.mean(values)) if values else float("nan")
 
 
 def update_model(

@@ -1,7 +1,8 @@
 """Ensemble members of the trajectory learner, and their choice between straight, curved and interacting patterns.
 
-Each member is fitted to its own random four fifths of controls and of patients. The likelihood of the patients that it
-has not seen tells which shape, and which number of patterns, describes other people best.
+Each member is fitted to its own four fifths of controls and of patients (`subsampling`). The likelihood of the patients
+that members have not seen tells when EM ends, and which shape and which number of patterns describe other people best.
+These choices are the same for all members of a set.
 
 Shape letters: S members, N people, R regions, M patterns, K steps.
 """
@@ -13,44 +14,49 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
-from rindices.learners.contrastive.estimator import initialise_contrastive_head
-from rindices.learners.contrastive.linear_start import LinearStart, fit_linear_start
+from rindices.learners.contrastive.estimator import LinearStart, fit_linear_start, initialise_contrastive_head
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
     SHAPES,
     HeldOutLikelihood,
     Member,
     SplitHalfAgreement,
+    TrainingOutcome,
     choose_shape,
     compute_split_half_agreement,
 )
-from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, TrajectoryHead
+from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, MemberHead, TrajectoryHead
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.outcome import TrainingOutcome
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.subsampling import SUBSAMPLE_SHARE, Subsample, draw_subsample, split_into_halves
-from rindices.learners.trajectory.coupling import (
+from rindices.learners.prepared_people import PreparedPeople, Subsample, split_into_halves
+from rindices.learners.trajectory.expectation_maximisation import (
+    TrajectoryFit,
+    TrajectoryModel,
+    TrajectoryProblem,
+    compute_log_likelihood,
+    fit_trajectories,
+)
+from rindices.learners.trajectory.visits import (
     MemberCoupling,
+    VisitProblem,
+    VisitRows,
     choose_coupling,
+    compute_common_steps,
     fit_coupled,
+    fit_visits,
     make_trend_start,
     prepare_visit_shifts,
 )
-from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, fit_trajectories
-from rindices.learners.trajectory.model import TrajectoryModel
-from rindices.learners.trajectory.sums import compute_log_likelihood
-from rindices.learners.trajectory.visits import VisitRows, compute_common_steps, fit_visits
 from rindices.threads import limit_blas_threads
 
 MAX_INTERACTING_PATTERNS = 4
 """Largest number of patterns for which interactions are tried."""
 _PATH_BY_SHAPE = {"straight": ("straight",), "curved": ("curved",), "interacting": ("curved", "interacting")}
-_MIN_FIRST_GAIN = 0.5 * MIN_INTERACTION_GAIN  # of the first member, for interactions to be tried in the others
+_MIN_FIRST_GAIN = 0.5 * MIN_INTERACTION_GAIN  # of the first member, for interactions to be tried in all
 
 
 def fit_trajectory_members(
-    people: PreparedPeople,
+    people: Sequence[PreparedPeople],
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
@@ -58,17 +64,17 @@ def fit_trajectory_members(
     evidence: bool = True,
     coupled: bool | None = None,
 ) -> list[Member]:
-    """Fit members, each on its own random four fifths of controls and of patients.
+    """Fit members, each on its own four fifths of controls and of patients.
 
     Parameters
     ----------
-    people : PreparedPeople
+    people : sequence of PreparedPeople
+        Of each member.
     n_patterns : int
         M.
     numbers : sequence of int
         Numbers of the members.
     seed : int
-        Members of one number see the same people, whatever the number of patterns.
     shape : {'auto', 'straight', 'curved', 'interacting'}
         ``auto``: the shape under which the patients that members have not seen are more likely, on average.
     evidence : bool
@@ -82,49 +88,58 @@ def fit_trajectory_members(
     -------
     list of Member
     """
-    cohort = _ShiftedPeople(people, n_patterns)
-    shapes = _list_shapes(n_patterns) if shape == "auto" else _PATH_BY_SHAPE[shape]
     rngs = [np.random.default_rng([seed, number]) for number in numbers]
-    starts = [_MemberStart.draw(cohort, rng) for rng in rngs]
-    if cohort.visits is not None:
-        starts = _choose_coupling(cohort, starts, coupled)
-    fits: list[dict[str, TrajectoryFit]] = []
-    for start in starts:
-        fits.append(_fit_shapes(cohort, start, shapes))
-        if shape == "auto" and not _gains_by_interactions(fits[0]):
-            shapes = SHAPES[:2]
-    chosen = choose_shape([_get_held_out(fit, shapes[0]) for fit in fits]) if shape == "auto" else shape
+    starts = [_MemberStart.fit(_ShiftedPeople(each, n_patterns), rng) for each, rng in zip(people, rngs, strict=True)]
+    if starts[0].people.visits is not None:
+        starts = _choose_coupling(starts, coupled)
+    fits = _fit_shapes(starts, _list_shapes(n_patterns) if shape == "auto" else _PATH_BY_SHAPE[shape])
+    chosen = choose_shape([_get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, start, fit in zip(numbers, rngs, starts, fits, strict=True):
         is_coupled = None if start.coupled is None else start.coupled and chosen == "straight"
-        head, curves = cohort.make_head(start.add_retest_noise(fit[chosen].model))
+        head, curves = start.people.make_head(start.add_retest_noise(fit[chosen].model))
         n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
-        halves = _measure_split_half_agreement(cohort, start, n_iterations, rng) if evidence else None
+        halves = _measure_split_half_agreement(start, n_iterations, rng) if evidence else None
         held_out = _get_held_out(fit, chosen)._replace(coupled=is_coupled, coupling_gain=start.coupling_gain)
-        members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves, halves, held_out))
+        steps = fit[chosen].n_iterations
+        members.append(Member(number, TrainingOutcome.CONVERGED, steps, head, curves, halves, held_out))
     return members
 
 
 class _ShiftedPeople:
-    """People as shifts, and the head that makes them.
+    """People of a member as shifts, and the head that makes them, learnt from the people that the member has seen.
 
     Linear starts need all cells: those that are missing are drawn. EM uses the measured cells alone.
     """
 
     def __init__(self, people: PreparedPeople, n_patterns: int) -> None:
         self.values, self.y, self.reference = people.X, people.y, people.reference
-        self.n_patterns = n_patterns
-        completed = complete_people(people.X, people.y, np.random.default_rng(0))
-        self.head: ContrastiveHead = initialise_contrastive_head(completed, people.y == 1, n_patterns, straighten=True)
-        self.shifts, self.completed = self.head.prepare(people.X), self.head.prepare(completed)
+        self.subsample, self.n_patterns = people.subsample, n_patterns
+        rows = self.subsample.seen
+        self.head: ContrastiveHead = initialise_contrastive_head(
+            self._complete(rows)[rows], self.y[rows] == 1, n_patterns, straighten=True
+        )
+        self.shifts = self.head.prepare(people.X)
         self.visits = prepare_visit_shifts(people, self.head)
 
-    def fit_start(self, subsample: Subsample, rng: np.random.Generator) -> LinearStart:
-        """Return the linear model of the people of a subsample."""
-        seed = int(rng.integers(2**31 - 1))
-        return fit_linear_start(
-            self.completed, self.y, subsample, self.n_patterns, "contrastive", "controls", seed, self.reference
+    def _complete(self, rows: IntArray) -> FloatArray:
+        """Return everyone (N, R), with the missing cells of some rows drawn from what these people tell."""
+        if not np.isnan(self.values[rows]).any():
+            return self.values
+        completed = self.values.copy()
+        completed[rows] = complete_people(self.values[rows], self.y[rows], np.random.default_rng(0))
+        return completed
+
+    def fit_start(self, subsample: Subsample, rng: np.random.Generator) -> TrajectoryModel:
+        """Return the linear model of the people of a subsample, as curves."""
+        seed, completed = int(rng.integers(2**31 - 1)), self.head.prepare(self._complete(subsample.seen))
+        return make_trajectory_start(
+            fit_linear_start(completed, self.y, subsample, self.n_patterns, seed, self.reference)
         )
+
+    def select(self, rows: IntArray, label: int) -> FloatArray:
+        """Return the shifts (N, R) of the people of a group among some rows."""
+        return np.asarray(self.shifts[rows[self.y[rows] == label]])
 
     def select_visits(self, rows: IntArray, label: int) -> VisitRows:
         """Return levels and trends of the people of a group among some rows."""
@@ -133,45 +148,22 @@ class _ShiftedPeople:
 
     def choose_target(self, subsample: Subsample) -> ReferenceTarget | None:
         """Return the reference with the weight that suits the controls of a subsample."""
+        if self.reference is None:
+            return None
         controls = subsample.seen[self.y[subsample.seen] == 0]
-        return ReferenceTarget.choose(self.completed[controls], self.reference)
+        return ReferenceTarget.choose(self.head.prepare(self._complete(subsample.seen)[controls]), self.reference)
 
-    @limit_blas_threads()
-    def fit(
-        self, subsample: Subsample, start: TrajectoryModel, shape: str, n_iterations: int | None = None
-    ) -> TrajectoryFit:
-        """Fit patterns of a shape to the people of a subsample; without a number, the others tell when to end."""
-        shifts, y = self.shifts[subsample.seen], self.y[subsample.seen]
-        target = self.choose_target(subsample)
-        held_out = None if n_iterations else self.shifts[subsample.unseen][self.y[subsample.unseen] == 1]
-        return fit_trajectories(
-            shifts[y == 0],
-            shifts[y == 1],
-            start,
-            shape,
-            target,
-            held_out,
-            n_iterations,
-        )
+    def pose(self, subsample: Subsample, start: TrajectoryModel, with_held_out: bool = True) -> TrajectoryProblem:
+        """Return the problem of EM for the people of a subsample; the others tell when to end."""
+        controls, patients = (self.select(subsample.seen, label) for label in (0, 1))
+        held_out = self.select(subsample.unseen, 1) if with_held_out else None
+        return TrajectoryProblem(controls, patients, start, self.choose_target(subsample), held_out)
 
-    @limit_blas_threads()
-    def fit_coupling(self, subsample: Subsample, start: TrajectoryModel) -> MemberCoupling:
-        """Fit all visits with the straight patterns of the mean of visits, and with coupled ones."""
-        level = self.fit(subsample, start, "straight")
+    def pose_visits(self, subsample: Subsample, start: TrajectoryModel, with_held_out: bool = True) -> VisitProblem:
+        """Return the same for all visits."""
         controls, patients = (self.select_visits(subsample.seen, label) for label in (0, 1))
-        held_out, target = self.select_visits(subsample.unseen, 1), self.choose_target(subsample)
-        mean = fit_visits(controls, patients, level.model, target, held_out, coupled=False)
-        coupled, from_trends = fit_coupled(controls, patients, level.model, target, held_out)
-        return MemberCoupling(mean, coupled, from_trends, level.n_iterations)
-
-    def fit_coupled_half(
-        self, half: Subsample, start: TrajectoryModel, n_iterations: int, from_trends: bool
-    ) -> TrajectoryModel:
-        """Return the coupled patterns of half of the people."""
-        controls, patients = (self.select_visits(half.seen, label) for label in (0, 1))
-        if from_trends:
-            start = make_trend_start(controls, patients, start)
-        return fit_visits(controls, patients, start, self.choose_target(half), None, n_iterations).model.level
+        held_out = self.select_visits(subsample.unseen, 1) if with_held_out else None
+        return VisitProblem(controls, patients, start, self.choose_target(subsample), held_out)
 
     def make_head(self, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
         """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations."""
@@ -197,6 +189,14 @@ def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -
     return head, head.compute_curves(np.array(SEVERITY_LEVELS))
 
 
+def compute_head_likelihood(head: MemberHead, prepared: FloatArray) -> FloatArray:
+    """Return the log-likelihood (N,) of prepared patients (N, R) under the model of a head, up to a constant."""
+    assert isinstance(head, TrajectoryHead)
+    noise = np.asarray(np.linalg.inv(head.precision))
+    model = TrajectoryModel(head.steps, noise, head.correlation, head.steps.mean(axis=2), head.get_interaction())
+    return compute_log_likelihood(head.prepare(prepared), model)
+
+
 def make_trajectory_start(start: LinearStart) -> TrajectoryModel:
     """Return a linear model as curves: each pattern times the steps of its severity's quantiles."""
     common = compute_common_steps(start.prior)
@@ -209,7 +209,7 @@ class _MemberStart(NamedTuple):
 
     Attributes
     ----------
-    subsample : Subsample
+    people : _ShiftedPeople
     model : TrajectoryModel
         Where EM begins.
     straight : TrajectoryFit, optional
@@ -224,7 +224,7 @@ class _MemberStart(NamedTuple):
         Part of the noise of one visit that the mean of visits lacks.
     """
 
-    subsample: Subsample
+    people: _ShiftedPeople
     model: TrajectoryModel
     straight: TrajectoryFit | None = None
     coupled: bool | None = None
@@ -233,24 +233,27 @@ class _MemberStart(NamedTuple):
     missing_noise: FloatArray | None = None
 
     @classmethod
-    def draw(cls, cohort: _ShiftedPeople, rng: np.random.Generator) -> Self:
-        """Draw the people of a member, and fit its linear start."""
-        subsample = draw_subsample(cohort.y, SUBSAMPLE_SHARE, rng)
-        return cls(subsample, make_trajectory_start(cohort.fit_start(subsample, rng)))
+    def fit(cls, people: _ShiftedPeople, rng: np.random.Generator) -> Self:
+        """Fit the linear start of a member."""
+        return cls(people, people.fit_start(people.subsample, rng))
 
-    def take_coupling(self, coupling: MemberCoupling, coupled: bool, cohort: _ShiftedPeople) -> Self:
+    def pose(self, start: TrajectoryModel) -> TrajectoryProblem:
+        """Return the member's problem of EM from a start."""
+        return self.people.pose(self.people.subsample, start)
+
+    def take_coupling(self, coupling: MemberCoupling, coupled: bool) -> Self:
         """Return the member with the straight patterns of coupled visits, or of the mean of visits."""
         visit_fit = coupling.coupled if coupled else coupling.mean
-        level, rows = visit_fit.model.level, self.subsample.unseen
-        held_out = compute_log_likelihood(cohort.shifts[rows[cohort.y[rows] == 1]], level)
+        level = visit_fit.model.level
+        held_out = compute_log_likelihood(self.people.select(self.people.subsample.unseen, 1), level)
         n_iterations = visit_fit.n_iterations if coupled else coupling.n_level_iterations
-        assert cohort.visits is not None
+        assert self.people.visits is not None
         return self._replace(
             straight=TrajectoryFit(level, n_iterations, float(held_out.mean()) if len(held_out) else float("nan")),
             coupled=coupled,
             coupling_gain=coupling.gain,
             from_trends=coupling.from_trends,
-            missing_noise=cohort.visits.get_missing_noise(visit_fit.model),
+            missing_noise=self.people.visits.get_missing_noise(visit_fit.model),
         )
 
     def add_retest_noise(self, model: TrajectoryModel) -> TrajectoryModel:
@@ -258,28 +261,45 @@ class _MemberStart(NamedTuple):
         return model if self.missing_noise is None else model._replace(noise=model.noise + self.missing_noise)
 
 
-def _choose_coupling(
-    cohort: _ShiftedPeople, starts: Sequence[_MemberStart], coupled: bool | None
-) -> list[_MemberStart]:
+@limit_blas_threads()
+def _choose_coupling(starts: Sequence[_MemberStart], coupled: bool | None) -> list[_MemberStart]:
     """Return the members with their patterns of repeat visits, coupled if held-out patients are then more likely."""
-    couplings = [cohort.fit_coupling(start.subsample, start.model) for start in starts]
+    levels = fit_trajectories([start.pose(start.model) for start in starts], "straight")
+    problems = [
+        start.people.pose_visits(start.people.subsample, level.model)
+        for start, level in zip(starts, levels, strict=True)
+    ]
+    means, (fits, from_trends) = fit_visits(problems, coupled=False), fit_coupled(problems)
+    couplings = [
+        MemberCoupling(mean, fit, from_trends, level.n_iterations)
+        for mean, fit, level in zip(means, fits, levels, strict=True)
+    ]
     coupled = choose_coupling(couplings) if coupled is None else coupled
-    return [start.take_coupling(each, coupled, cohort) for start, each in zip(starts, couplings, strict=True)]
+    return [start.take_coupling(each, coupled) for start, each in zip(starts, couplings, strict=True)]
 
 
-def _fit_shapes(cohort: _ShiftedPeople, start: _MemberStart, shapes: Sequence[str]) -> dict[str, TrajectoryFit]:
-    """Return the fit of each shape to the people of a member; interacting patterns start from curved ones.
+@limit_blas_threads()
+def _fit_shapes(starts: Sequence[_MemberStart], shapes: Sequence[str]) -> list[dict[str, TrajectoryFit]]:
+    """Return the fit of each shape to the people of each member; interacting patterns start from curved ones.
 
     Only straight patterns are coupled. In patterns that unfold, the regions that change between two visits depend on
-    the severity, so these are fitted to the mean of visits.
+    the severity, so these are fitted to the mean of visits. Where all shapes are compared, interactions are given up
+    if the held-out patients of the first member do not gain by them.
     """
-    fits = dict[str, TrajectoryFit]()
+    fits: list[dict[str, TrajectoryFit]] = [{} for _ in starts]
     for shape in shapes:
-        if shape == "straight" and start.straight is not None:
-            fits[shape] = start.straight
-        else:
-            model = fits["curved"].model if shape == "interacting" else start.model
-            fits[shape] = cohort.fit(start.subsample, model, shape)
+        before = [
+            fit["curved"].model if shape == "interacting" else start.model
+            for start, fit in zip(starts, fits, strict=True)
+        ]
+        problems = [start.pose(model) for start, model in zip(starts, before, strict=True)]
+        if shape == "interacting" and len(shapes) == len(SHAPES) and len(starts) > 1:
+            (trial,) = fit_trajectories(problems[:1], shape)
+            if trial.held_out - max(fits[0][other].held_out for other in SHAPES[:2]) <= _MIN_FIRST_GAIN:
+                break
+        given = [start.straight for start in starts if shape == "straight" and start.straight is not None]
+        for fit, result in zip(fits, given or fit_trajectories(problems, shape), strict=True):
+            fit[shape] = result
     return fits
 
 
@@ -288,33 +308,30 @@ def _list_shapes(n_patterns: int) -> tuple[str, ...]:
     return SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
 
 
-def _gains_by_interactions(fit: Mapping[str, TrajectoryFit]) -> bool:
-    """Return whether a member's held-out patients gain by interactions; if the first one's do not, no other tries."""
-    if "interacting" not in fit:
-        return False
-    return fit["interacting"].held_out - max(fit[shape].held_out for shape in SHAPES[:2]) > _MIN_FIRST_GAIN
-
-
 def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
     """Return the likelihood of held-out patients of a member of a shape, by each shape that was fitted."""
     return HeldOutLikelihood.from_values(shape, {name: each.held_out for name, each in fit.items()})
 
 
+@limit_blas_threads()
 def _measure_split_half_agreement(
-    cohort: _ShiftedPeople, start: _MemberStart, n_iterations: Mapping[str, int], rng: np.random.Generator
+    start: _MemberStart, n_iterations: Mapping[str, int], rng: np.random.Generator
 ) -> SplitHalfAgreement:
     """Return the agreement, on all patients, of two fits that have no person in common.
 
     ``n_iterations`` has the number of M steps of each shape that is fitted, one after the other. Visits are coupled
     first if those of the member are, and patterns are straight.
     """
-    patients, indices = cohort.values[cohort.y == 1], []
-    for half in split_into_halves(cohort.y, rng):
-        model = make_trajectory_start(cohort.fit_start(half, rng))
+    people, indices = start.people, []
+    for half in split_into_halves(people.y, rng):
+        model = people.fit_start(half, rng)
         if start.coupled and start.straight is not None and "straight" in n_iterations:
-            model = cohort.fit_coupled_half(half, model, max(1, start.straight.n_iterations), start.from_trends)
+            problem = people.pose_visits(half, model, with_held_out=False)
+            if start.from_trends:
+                problem = problem._replace(start=make_trend_start(problem.controls, problem.patients, model))
+            model = fit_visits([problem], max(1, start.straight.n_iterations))[0].model.level
         else:
             for shape, number in n_iterations.items():
-                model = cohort.fit(half, model, shape, number).model
-        indices.append(cohort.make_head(model)[0].infer(patients))
+                model = fit_trajectories([people.pose(half, model, with_held_out=False)], shape, number)[0].model
+        indices.append(people.make_head(model)[0].infer(people.values[people.y == 1]))
     return compute_split_half_agreement(*indices)

@@ -1,24 +1,18 @@
-// From a table to R-indices, intervals and novelty: the steps of rindices.FittedModel.assess.
+// From a table to R-indices, intervals and how unusual people are: the steps of rindices.FittedModel.assess.
 const OTHER_UNIT_RATIO = 5;
 const RANGE_TOLERANCE = 0.05;
 const MIN_REGION_SHARE = 0.08;
 const MAX_NAMED_REGIONS = 4;
 const MAX_MEDIAN_SHIFT = 30;
 
-// Columns of the regions; MUSE regions are known by several names.
+// Columns of the regions, under any of the names by which rindices apply knows them.
 function findRegionColumns(model, table) {
-  const places = new Map();
-  table.header.forEach((column, place) => {
-    if (!places.has(normaliseName(column))) places.set(normaliseName(column), place);
-    const muse = column.match(/^(?:X|(?:DL_)?MUSE_(?:Volume_)?|ROI_?)?(\d{1,3})$/i);
-    if (muse && !places.has(`muse${Number(muse[1])}`)) places.set(`muse${Number(muse[1])}`, place);
-  });
-  const find = (name) => places.get(normaliseName(name)) ?? places.get(normaliseName(model.aliases[name] ?? ""));
+  const find = (name) => findColumn(table, [name, ...(model.aliases[name] ?? [])]);
   return model.regions.map((region) => {
     const whole = find(region);
-    if (whole !== undefined) return [whole];
+    if (whole >= 0) return [whole];
     const parts = (model.sums[region] || []).map(find);
-    return parts.length && parts.every((part) => part !== undefined) ? parts : [];
+    return parts.length && parts.every((part) => part >= 0) ? parts : [];
   });
 }
 
@@ -31,9 +25,9 @@ function readRegions(model, table, columns, row, problems) {
         problems.push(`${model.regions[r]} is not a number: ${row[place]}`);
         return NaN;
       }
-      sum += model.zero_is_missing && number === 0 ? NaN : number;
+      sum += model.zero_is_missing && model.positive[r] && number === 0 ? NaN : number;
     }
-    if (model.adjust === "log" && sum <= 0) problems.push(`${model.regions[r]} is not positive`);
+    if ((model.adjust === "log" || model.positive[r]) && sum <= 0) problems.push(`${model.regions[r]} is not positive`);
     return sum;
   });
 }
@@ -63,23 +57,29 @@ function findLevel(levels, text) {
   return exact >= 0 ? exact : levels.findIndex((level) => level !== "" && Number(level) === Number(text));
 }
 
-// Values that learners take: scale, sites, covariates, standard deviations of controls.
-function prepareValues(model, arrays, volumes, design, site) {
+// Values that learners take: scale, sites, covariates, standard deviations of controls. The prefix names a pipeline.
+function prepareValues(model, arrays, volumes, design, site, prefix = "") {
   const size = volumes.length;
+  const get = (name) => arrays[prefix + name];
   const values = Float64Array.from(volumes, (value) => (model.adjust === "log" ? Math.log(value) : value));
-  if (model.sites) removeSiteEffect(arrays, values, design, site);
-  const centre = arrays["residualise.centre"];
-  const coefficients = arrays["residualise.coefficients"];
+  if (model.sites) removeSiteEffect((name) => get(`harmonise.${name}`), values, design, site);
+  const centre = get("residualise.centre");
+  const coefficients = get("residualise.coefficients");
   for (let r = 0; r < size; r++) {
     let effect = 0;
     for (let p = 0; p < centre.length; p++) effect += (design[p] - centre[p]) * coefficients[p * size + r];
-    values[r] = ((values[r] - effect - arrays["standardise.mean"][r]) / arrays["standardise.sd"][r]) * 0.1 + 1;
+    values[r] = ((values[r] - effect - get("standardise.mean")[r]) / get("standardise.sd")[r]) * 0.1 + 1;
   }
   return values;
 }
 
-function removeSiteEffect(arrays, values, design, site) {
-  const get = (name) => arrays[`harmonise.${name}`];
+// Values as the pipeline of each member prepares them; undefined if members share them.
+function prepareForMembers(model, arrays, ...person) {
+  if (!model.pipelines) return undefined;
+  return model.orders.map((_, k) => prepareValues(model, arrays, ...person, `pipeline${k}.`));
+}
+
+function removeSiteEffect(get, values, design, site) {
   const [mean, centre, coefficients, sd] = ["mean", "centre", "coefficients", "sd"].map(get);
   const size = values.length;
   for (let r = 0; r < size; r++) {
@@ -131,7 +131,7 @@ function computeInformation(model, arrays, added) {
 
 function findReasons(model, arrays, person, consensus) {
   const reasons = [];
-  const isFar = person.novelty === null || person.novelty < model.threshold;
+  const isFar = person.unusual === null || person.unusual >= model.limit;
   const ratio = isFar ? compareUnit(arrays["control_mean"], person.volumes) : 1;
   if (ratio !== 1) reasons.push(`${model.values_noun} about ${formatG(10 ** Math.round(Math.log10(ratio)))} times the usual: another unit?`);
   model.covariates.forEach((covariate, c) => {
@@ -143,7 +143,7 @@ function findReasons(model, arrays, person, consensus) {
       reasons.push(`${covariate.name} ${formatG(number)} is outside ${formatG(low)} to ${formatG(high)}`);
     }
   });
-  if (person.novelty !== null && isFar && ratio === 1) reasons.push(...nameRegions(model, person.values, consensus.training));
+  if (person.unusual !== null && isFar && ratio === 1) reasons.push(...nameRegions(model, person.values, consensus.training));
   return reasons;
 }
 

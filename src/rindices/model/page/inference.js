@@ -145,6 +145,7 @@ class TrainingPeople {
     this.size = model.regions.length;
     this.mean = arrays["training.mean"];
     this.distances = arrays["training.distances"];
+    this.shares = arrays["training.shares"];
     this.sd = arrays["training.sd"];
     this.precision = expandTriangle(arrays["training.precision"], this.size);
     this.roots = new Map();
@@ -179,10 +180,8 @@ class TrainingPeople {
     return Math.sqrt(Math.max(square, 0)) * Math.sqrt(this.size / Math.max(this.size - missing.length, 1));
   }
 
-  computeTail(distance) {
-    let nearer = 0;
-    while (nearer < this.distances.length && this.distances[nearer] < distance) nearer++;
-    return (1 + this.distances.length - nearer) / (this.distances.length + 1);
+  computeUnusual(distance) {
+    return interpolate(distance, this.distances, this.shares);
   }
 
   computeContributions(values) {
@@ -239,13 +238,14 @@ class Consensus {
   }
 
   // R-indices, their variance among members, and the variance that missing regions add.
-  infer(values) {
+  infer(values, memberValues) {
     const missing = [];
     values.forEach((value, r) => { if (Number.isNaN(value)) missing.push(r); });
     const { patterns, kind } = this.model;
     const { posteriors, added } = missing.length ? this.leaveOut(missing) : {};
-    const people = missing.length && kind === "contrastive" ? this.training.fill(values, missing) : values;
-    const all = this.members.map((member, k) => member.infer(people, kind === "contrastive" ? null : posteriors ? posteriors[k] : undefined));
+    const fill = (own) => (missing.length && kind === "contrastive" ? this.training.fill(own, missing) : own);
+    const people = (memberValues || [values]).map(fill);
+    const all = this.members.map((member, k) => member.infer(people[k % people.length], kind === "contrastive" ? null : posteriors ? posteriors[k] : undefined));
     const indices = new Float64Array(patterns);
     const variance = new Float64Array(patterns);
     for (let m = 0; m < patterns; m++) {

@@ -43,15 +43,15 @@ function indexById(model, table) {
   return { table, rows: new Map(table.rows.map((row) => [row[column], row])) };
 }
 
-function listCovariateNames(covariate) {
-  return normaliseName(covariate.name) === "icv" ? [covariate.name, "702", "MUSE_702", "MUSE_Volume_702", "DL_MUSE_Volume_702", "DLICV", "EstimatedTotalIntraCranialVol"] : [covariate.name];
+function listCovariateNames(model, covariate) {
+  return [covariate.name, ...(normaliseName(covariate.name) === "icv" ? model.head_size_names : [])];
 }
 
 // Read and prepare everyone; people who cannot be used are refused with the reason.
 function preparePeople(model, arrays, tables) {
   const { people, columns, absent, getCell, table, hasSessions } = readPeople(model, tables);
   model.covariates.forEach((covariate) => {
-    if (getCell(listCovariateNames(covariate), people[0]) === null) throw new Error(`the column ${covariate.name} is missing: add it, or add a table of participants that has it.`);
+    if (getCell(listCovariateNames(model, covariate), people[0]) === null) throw new Error(`the column ${covariate.name} is missing: add it, or add a table of participants that has it.`);
   });
   if (model.sites && getCell(model.site_names, people[0]) === null) throw new Error("the column of the site is missing: add it.");
   const refused = [];
@@ -59,15 +59,16 @@ function preparePeople(model, arrays, tables) {
   for (const person of people) {
     const problems = [];
     person.volumes = readRegions(model, table, columns, person.row, problems);
-    person.covariates = model.covariates.map((covariate) => getCell(listCovariateNames(covariate), person) ?? "");
+    person.covariates = model.covariates.map((covariate) => getCell(listCovariateNames(model, covariate), person) ?? "");
     const design = encodeCovariates(model, person.covariates, problems);
     const site = model.sites ? model.sites.indexOf(getCell(model.site_names, person) ?? "") : -1;
     if (model.sites && site < 0) problems.push("the site was not in training");
     if (problems.length) {
-      refused.push({ id: person.id, why: problems[0] });
+      refused.push({ id: person.session === null ? person.id : `${person.id} ${person.session}`, why: problems[0] });
       continue;
     }
     person.values = prepareValues(model, arrays, person.volumes, design, site);
+    person.memberValues = prepareForMembers(model, arrays, person.volumes, design, site);
     ready.push(person);
   }
   checkTable(model, ready);
@@ -80,7 +81,7 @@ async function assessTables(model, arrays, consensus, tables, onProgress) {
   for (let k = 0; k < ready.length; k++) {
     const person = ready[k];
     const outcome = assessPerson(model, arrays, consensus, person);
-    if (outcome.why) refused.push({ id: person.id, why: outcome.why });
+    if (outcome.why) refused.push({ id: person.session === null ? person.id : `${person.id} ${person.session}`, why: outcome.why });
     else results.push(outcome);
     if (k % PEOPLE_PER_TURN === 0) {
       onProgress(k, ready.length);
@@ -91,30 +92,30 @@ async function assessTables(model, arrays, consensus, tables, onProgress) {
 }
 
 function assessPerson(model, arrays, consensus, person) {
-  const result = consensus.infer(person.values);
+  const result = consensus.infer(person.values, person.memberValues);
   if (result.missing.length && arrays["intervals.knots"]) {
     const information = computeInformation(model, arrays, result.added);
     if (information < model.min_information) return { why: `too many ${model.noun} are missing: the others determine less than ${100 * model.min_information} % of an R-index` };
   }
   const bounds = arrays["intervals.knots"] ? computeBounds(model, arrays, result) : null;
   const distance = model.has_distances ? consensus.training.computeDistance(person.values, result.missing) : null;
-  person.novelty = distance === null ? null : consensus.training.computeTail(distance);
+  person.unusual = distance === null ? null : consensus.training.computeUnusual(distance);
   const reasons = findReasons(model, arrays, person, consensus);
   const numbers = [...result.indices, ...(bounds ? bounds.flat() : [])];
   if (!numbers.every(Number.isFinite)) return { why: "the result is not a number: check the values" };
-  return { id: person.id, session: person.session, indices: result.indices, bounds, novelty: person.novelty, reasons, missing: result.missing.length };
+  return { id: person.id, session: person.session, indices: result.indices, bounds, unusual: person.unusual, reasons, missing: result.missing.length };
 }
 
 function listColumns(model, arrays, hasSessions) {
   const names = Array.from({ length: model.patterns }, (_, m) => `r${m + 1}`);
   const ends = arrays["intervals.knots"] ? names.flatMap((name) => [`${name}_low`, `${name}_high`]) : [];
-  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...(model.has_distances ? ["novelty"] : []), "novel", "novel_because"];
+  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...(model.has_distances ? ["unusual"] : []), "novel", "novel_because"];
 }
 
 function listCells(result, hasSessions) {
-  const novelty = result.novelty === null ? [] : [result.novelty];
+  const unusual = result.unusual === null ? [] : [result.unusual];
   const flags = [result.reasons.length ? "True" : "False", result.reasons.join("; ")];
-  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? result.bounds.flat() : []), ...novelty, ...flags];
+  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? result.bounds.flat() : []), ...unusual, ...flags];
 }
 
 // Texts that a spreadsheet would run as a formula get an apostrophe before them, as in the files of rindices.
@@ -130,16 +131,19 @@ function formatTsv(model, arrays, { results, hasSessions }) {
 function showResults(model, arrays, outcome, get) {
   const { results, refused, absent, hasSessions } = outcome;
   const novel = results.filter((result) => result.reasons.length).length;
-  const notes = [`${results.length.toLocaleString("en")} people have R-indices; ${novel.toLocaleString("en")} of them are unlike the training people: rely less on theirs.`];
+  const people = new Set(results.map((result) => result.id)).size;
+  const visits = people < results.length ? `${results.length.toLocaleString("en")} visits of ` : "";
+  const noun = visits ? "visits" : "people";
+  const notes = [`${visits}${people.toLocaleString("en")} people have R-indices; ${novel.toLocaleString("en")} of them are unlike the training people: rely less on theirs.`];
   const short = results.filter((result) => result.missing).length;
   if (absent.length) notes.push(`The table lacks ${absent.length} ${model.noun} (${absent.slice(0, 5).join(", ")}): R-indices come from the others, and intervals are wider.`);
-  else if (short) notes.push(`${short} people lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
+  else if (short) notes.push(`${short} ${noun} lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
   if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push("This table looks unlike the training people. Another scanner, unit, order of columns or age range?");
   for (const { id, why } of refused.slice(0, 20)) notes.push(`${id} is refused: ${why}.`);
-  if (refused.length > 20) notes.push(`${refused.length - 20} more people are refused.`);
+  if (refused.length > 20) notes.push(`${refused.length - 20} more are refused.`);
   get("notes").replaceChildren(...notes.map((note) => Object.assign(document.createElement("li"), { textContent: note })));
   fillTable(get("results"), listColumns(model, arrays, hasSessions), results.slice(0, MAX_SHOWN).map((result) => listCells(result, hasSessions)));
-  get("shown").textContent = results.length > MAX_SHOWN ? `The first ${MAX_SHOWN} of ${results.length.toLocaleString("en")} people; the file has all.` : "";
+  get("shown").textContent = results.length > MAX_SHOWN ? `The first ${MAX_SHOWN} of ${results.length.toLocaleString("en")} ${noun}; the file has all.` : "";
   get("output").hidden = false;
 }
 
@@ -169,7 +173,7 @@ async function startPage() {
     get("status").className = "";
     try {
       const tables = await Promise.all([...files].map(async (file) => parseTable(decodeText(await file.arrayBuffer()), file.name)));
-      const outcome = await assessTables(model, arrays, consensus, tables, (done, all) => { get("status").textContent = `${done} of ${all} people`; });
+      const outcome = await assessTables(model, arrays, consensus, tables, (done, all) => { get("status").textContent = `${done} of ${all} rows`; });
       tsv = formatTsv(model, arrays, outcome);
       showResults(model, arrays, outcome, get);
       get("status").textContent = "Done.";

@@ -58,18 +58,22 @@ function usesDecimalComma(rows, separator) {
 // A table: header, and rows of texts. Texts that a spreadsheet would run lose the apostrophe before them.
 function parseTable(text, name) {
   const lines = text.replace(/^\ufeff/, "").split(/\r\n|\n|\r/);
-  const filled = lines.filter((line) => line.replace(/[ \t,;]/g, "") !== "");
-  while (filled.length && /^\s*#|^sep=.$/i.test(filled[0])) filled.shift();
+  const numbers = [...lines.keys()].filter((k) => lines[k].replace(/[ \t,;"]/g, "") !== "");
+  while (numbers.length && /^\s*#|^sep=.$/i.test(lines[numbers[0]])) numbers.shift();
+  const filled = numbers.map((k) => lines[k]);
   if (filled.length < 2) throw new Error(`${name} has no people: a header and one line per person are needed.`);
   const separator = detectSeparator(filled[0]);
   const header = splitCells(filled[0], separator).map((column, k) => column || `column ${k + 1}`);
   const rows = filled.slice(1).map((line) => splitCells(line, separator));
   const twice = header.find((column, k) => header.indexOf(column) !== k);
   if (twice !== undefined) throw new Error(`${name}: the column ${twice} stands more than once: remove one.`);
-  const long = rows.findIndex((row) => row.slice(header.length).some((cell) => cell !== ""));
-  if (long >= 0) throw new Error(`${name}: row ${long + 1} has more cells than the header: correct it.`);
+  const uneven = rows.findIndex((row) => row.length !== header.length);
+  if (uneven >= 0) {
+    const counts = `${rows[uneven].length} values, the header ${header.length} names`;
+    throw new Error(`${name}: line ${numbers[uneven + 1] + 1} has ${counts}: export the table again.`);
+  }
   const isComma = usesDecimalComma(rows, separator);
-  const texts = rows.map((row) => header.map((_, k) => cleanCell(row[k] ?? "", isComma)));
+  const texts = rows.map((row) => row.map((cell) => cleanCell(cell, isComma)));
   return { name, header, rows: texts };
 }
 
@@ -83,12 +87,22 @@ function normaliseName(name) {
   return name.toLowerCase().replace(/[^a-z0-9]+/g, "");
 }
 
+// Places of the columns by name; columns of MUSE codes are also found as MUSE_47.
+function indexColumns(table) {
+  const places = new Map();
+  table.header.forEach((column, place) => {
+    const muse = column.match(/^(?:X|(?:DL_)?MUSE_(?:Volume_)?|ROI_?)?(\d{1,3})$/i);
+    for (const name of [normaliseName(column), ...(muse ? [`muse${Number(muse[1])}`] : [])]) {
+      if (!places.has(name)) places.set(name, place);
+    }
+  });
+  return places;
+}
+
 function findColumn(table, names) {
-  for (const name of names) {
-    const place = table.header.findIndex((column) => normaliseName(column) === normaliseName(name));
-    if (place >= 0) return place;
-  }
-  return -1;
+  table.places ??= indexColumns(table);
+  const name = names.find((option) => table.places.has(normaliseName(option)));
+  return name === undefined ? -1 : table.places.get(normaliseName(name));
 }
 
 function parseNumber(text) {

@@ -107,14 +107,14 @@ def run_training_job(job: TrainingJob) -> None:
 
 
 @lru_cache(maxsize=1)
-def _load_people(path: Path) -> PreparedPeople:
-    """Return the people of a study; a process reads them once."""
+def _load_people(path: Path) -> list[PreparedPeople]:
+    """Return the people of a set of members; a process keeps the last ones that it has read."""
     return RunStore(path.parent).load_people(path)
 
 
 def run_plan(
     plan: Sequence[MemberSet],
-    people: PreparedPeople,
+    prepare_people: Callable[[Sequence[int]], Sequence[PreparedPeople]],
     store: RunStore,
     engine: Engine,
     observer: StudyObserver = _NO_OBSERVER,
@@ -124,7 +124,8 @@ def run_plan(
     Parameters
     ----------
     plan : sequence of MemberSet
-    people : PreparedPeople
+    prepare_people : callable
+        Takes the numbers of the members of a set; returns the people of each, or of one if members share them.
     store : RunStore
     engine : Engine
     observer : StudyObserver
@@ -133,8 +134,8 @@ def run_plan(
     if not missing:
         return
     done, lost = len(plan) - len(missing), list[JobResult]()
-    path = store.save_people(people)
-    jobs = [TrainingJob(work, store.folder.absolute(), path) for work in missing]
+    paths = {numbers: store.save_people(prepare_people(numbers)) for numbers in {work.numbers for work in missing}}
+    jobs = [TrainingJob(work, store.folder.absolute(), paths[work.numbers]) for work in missing]
     try:
         with _report_progress(missing, store, lambda partly: observer.on_progress(done + partly, len(plan), None)):
             for result in engine.run(jobs, observer.on_message):
@@ -146,7 +147,8 @@ def run_plan(
                     done += 1
                     observer.on_progress(done, len(plan), result.work)
     finally:
-        path.unlink(missing_ok=True)
+        for path in paths.values():
+            path.unlink(missing_ok=True)
     if lost:
         names = join_names([f"{result.work.key} ({result.lost})" for result in lost], 3)
         what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}"

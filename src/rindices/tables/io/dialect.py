@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rindices.errors import Findings, ProblemCode
-from rindices.tables.io.encoding import detect_encoding, to_utf8
 
 MAX_COLUMNS = 20_000
 WHITESPACE_REGEX = r"\s+"
@@ -55,7 +54,8 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
     for magic, kind in _MAGIC_BYTES.items():
         if head.startswith(magic):
             what = f"this is {kind}, not a text table"
-            findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, "Export it as CSV and try again")
+            cure = "Export it as CSV and try again (.xlsx files are read by their suffix)"
+            findings.fatal(ProblemCode.NOT_A_TABLE, what, path.name, cure)
     encoding = detect_encoding(head)
     text = _decode_head(head, encoding)
     lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
@@ -126,3 +126,57 @@ def _split_cells(line: str, separator: str) -> tuple[str, ...]:
     except csv.Error:
         cells = line.split(separator)
     return tuple(cell.strip() for cell in cells)
+
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def detect_encoding(head: bytes) -> str:
+    """Return ``utf-16`` for a text that begins with its mark, else ``utf-8``."""
+    return "utf-16" if head.startswith(_UTF16_MARKS) else "utf-8"
+
+
+def to_utf8(content: bytes, encoding: str, where: str, findings: Findings) -> tuple[bytes, list[int]]:
+    """Return a text as UTF-8.
+
+    A line that is not UTF-8 is read as Latin-1. This is decided line by line, so that the result does not depend on the
+    chunks in which a file is read.
+
+    Parameters
+    ----------
+    content : bytes
+    encoding : {'utf-8', 'utf-16'}
+    where : str
+        The file, for messages.
+    findings : Findings
+        Takes the error for a text that is not UTF-16.
+
+    Returns
+    -------
+    content : bytes
+    other_lines : list of int
+        Indices of the lines that were read as Latin-1.
+    """
+    if encoding == "utf-16":
+        try:
+            return content.decode("utf-16").encode(), []
+        except UnicodeError:
+            what = "the file begins as UTF-16 and has other bytes later, or was cut"
+            findings.fatal(ProblemCode.FILE_UNREADABLE, what, where, "Save it as UTF-8")
+    content = content.removeprefix(_UTF8_MARK)
+    if _is_utf8(content):
+        return content, []
+    lines = content.splitlines(keepends=True)
+    other_lines = [index for index, line in enumerate(lines) if not _is_utf8(line)]
+    for index in other_lines:
+        lines[index] = lines[index].decode("latin-1").encode()
+    return b"".join(lines), other_lines
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.isascii() or content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -3,7 +3,7 @@
 import csv
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import numpy as np
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
-from rindices.tables.io.dialect import WHITESPACE_REGEX, Dialect
-from rindices.tables.io.encoding import to_utf8
+from rindices.tables.io.dialect import WHITESPACE_REGEX, Dialect, to_utf8
 
 if TYPE_CHECKING:
     import _csv
@@ -24,6 +23,7 @@ _MAX_LINE_BYTES = 4_000_000
 _CONTROL_BYTES = bytes([*range(9), 11, 12, *range(14, 32), 127])  # all but tab and the ends of lines
 _CONTROL_REGEX = re.compile(b"[" + re.escape(_CONTROL_BYTES) + b"]")
 _MARK_REGEX = re.compile(b'"')
+_QUOTED_REGEX = re.compile(b'"[^"]*"')
 _CONTROL_CURE = "Remove it: a cell holds printable text"
 _MAX_JOINED_LINES = 50
 _MAX_NAMED_LINES = 1_000
@@ -44,6 +44,8 @@ class LineBlock:
         Number of lines up to the header and including it; 0 if the lines do not include it.
     rows : list of int
         Indices of the lines that are rows.
+    is_cut : bool
+        Whether the last line has no line end: it is the last one of the file, and may be incomplete.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class LineBlock:
     lines: list[bytes]
     skip: int
     rows: list[int]
+    is_cut: bool
 
     def count_lines_before(self) -> int:
         """Return the number of lines of the file before this block."""
@@ -139,7 +142,8 @@ def split_lines(content: bytes, path: Path, start: int, dialect: Dialect, findin
     text, other_lines = to_utf8(content, dialect.encoding, path.name, findings)
     lines = text.splitlines()
     skip = 0 if start else dialect.skip
-    block = LineBlock(path, start, lines, skip, [k for k in list_rows(lines, dialect) if k >= skip])
+    rows = [k for k in list_rows(lines, dialect) if k >= skip]
+    block = LineBlock(path, start, lines, skip, rows, is_cut=not text.endswith((b"\n", b"\r")))
     if other_lines:
         numbers = _number_lines(block, other_lines)
         what = f"{format_count(len(numbers), 'line is', 'lines are')} not UTF-8; read as Latin-1"
@@ -159,8 +163,9 @@ def split_lines(content: bytes, path: Path, start: int, dialect: Dialect, findin
 def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
     """Report lines that cannot be rows, and return the block without them.
 
-    These are lines with a control character, with a cell that is too long, with more values than the header has names,
-    or with a quotation mark that is not closed on its line, which would join the next people to the same row.
+    These are lines with a control character, with a cell that is too long, with more or fewer values than the header
+    has names, or with a quotation mark that is not closed on its line, which would join the next people to the same
+    row.
 
     Parameters
     ----------
@@ -173,12 +178,14 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
             what = f"line {index + 1:,} holds a control character"
             findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, block.path.name, _CONTROL_CURE)
-    text, n_separators = block.join_rows(), (len(dialect.header) - 1) * len(block.rows)
-    is_regular = dialect.separator == WHITESPACE_REGEX or text.count(dialect.separator.encode()) == n_separators
-    marked = [k for k in block.find_rows(text, _MARK_REGEX) if block.lines[k].count(b'"') % 2 == 1]
+    text = block.join_rows()
     block = _refuse_long_cells(_refuse_control_characters(block, text, findings), dialect, findings)
+    width = len(dialect.header)
+    lengths = {k: length for k in block.rows if (length := _count_cells(block.lines[k], dialect)) != width}
+    marked = block.find_rows(text, _MARK_REGEX)
+    marked = [k for k in marked if k in lengths or block.lines[k].count(b'"') % 2 == 1]
     block = refuse_joined_lines(block, dialect, findings, marked)
-    return block if is_regular else refuse_long_rows(block, dialect, findings)
+    return _refuse_uneven_rows(block, lengths, width, findings)
 
 
 def _refuse_control_characters(block: LineBlock, text: bytes, findings: Findings) -> LineBlock:
@@ -249,23 +256,41 @@ def _opens_mark(line: bytes, dialect: Dialect) -> bool:
     return len(list(_open_rows([line, b"end"], dialect))) == 1
 
 
-def refuse_long_rows(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
-    """Report lines with more values than the header has names; if all have more, the header is at fault."""
-    width = len(dialect.header)
-    separator = None if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode()
-    lengths = [len(line.split()) if separator is None else line.count(separator) + 1 for line in block.pick_rows()]
-    long = [k for k, length in zip(block.rows, lengths, strict=True) if length > width]
-    long = [k for k in long if b'"' not in block.lines[k] or _count_cells(block.lines[k], dialect) > width]
-    if not long or len(long) == len(block.rows):
-        return block
-    one = f"line has {_count_cells(block.lines[long[0]], dialect)} values, the header {width} names"
-    cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
-    words = (one, f"lines have more values than the header names ({width})")
-    return _report_lines(block, long, ProblemCode.LONG_ROWS, words, cure, findings)
+def _refuse_uneven_rows(block: LineBlock, lengths: Mapping[int, int], width: int, findings: Findings) -> LineBlock:
+    """Report rows with more or fewer values than the header has names; if all have more, the header is at fault.
+
+    A missing value is an empty cell. Where a cell is absent, nothing says which one, and values may stand in the wrong
+    columns.
+    """
+    long = [k for k in block.rows if lengths.get(k, width) > width]
+    short = [k for k in block.rows if lengths.get(k, width) < width]
+    is_last_row = block.is_cut and block.rows[-1:] == [len(block.lines) - 1]
+    long_cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
+    if long and len(long) == len(block.rows):
+        what = f"the rows have more values than the header has names ({width})"
+        findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, long_cure)
+    short_cure = "A missing value is an empty cell between two separators: export the table again"
+    if is_last_row and short[-1:] == block.rows[-1:]:
+        short_cure = "The file ends within its last line, so it may be cut: copy or export it again"
+    elif is_last_row:
+        what, cure = "the last line has no line end", "If the file was cut, the last cell is incomplete: compare it"
+        findings.note(ProblemCode.NO_LINE_END, what, block.path.name, cure)
+    for rows, code, cure, comparison in (
+        (long, ProblemCode.LONG_ROWS, long_cure, "more"),
+        (short, ProblemCode.SHORT_ROWS, short_cure, "fewer"),
+    ):
+        one = f"line has {lengths[rows[0]] if rows else 0} values, the header {width} names"
+        words = (one, f"lines have {comparison} values than the header names ({width})")
+        block = _report_lines(block, rows, code, words, cure, findings)
+    return block
 
 
 def _count_cells(line: bytes, dialect: Dialect) -> int:
-    return max(map(len, _open_rows([line], dialect)), default=0)
+    """Return the number of cells of a line; it is parsed only where a separator stands between quotation marks."""
+    separator = None if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode()
+    if b'"' in line and (separator is None or _QUOTED_REGEX.sub(b"", line).count(separator) < line.count(separator)):
+        return max(map(len, _open_rows([line], dialect)), default=0)
+    return len(line.split()) if separator is None else line.count(separator) + 1
 
 
 def _open_rows(lines: Sequence[bytes], dialect: Dialect) -> "_csv.Reader":

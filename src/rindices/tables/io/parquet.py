@@ -35,6 +35,11 @@ def read_parquet(path: Path, max_columns: int, findings: Findings, rows: int | N
             frame = pd.read_parquet(path) if rows is None else _read_first_rows(file, rows)
         except (pa.ArrowException, OSError, ValueError) as error:
             _refuse_file(path, error, findings)
+    return move_index_to_columns(frame)
+
+
+def move_index_to_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose named index became columns, with stripped names of columns."""
     named_index = [name for name in frame.index.names if name]
     frame = frame.reset_index() if named_index else frame.reset_index(drop=True)
     return strip_column_names(frame)

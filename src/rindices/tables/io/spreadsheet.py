@@ -1,14 +1,40 @@
-"""Texts that a spreadsheet would run as a formula are written with an apostrophe before them, and read without it."""
+"""Read Excel files; write texts that a spreadsheet would run as a formula with an apostrophe before them."""
 
 import re
 from collections.abc import Callable
+from pathlib import Path
+from zipfile import BadZipFile
 
 import pandas as pd
 
+from rindices.errors import Findings, ProblemCode, join_names
+
+EXCEL_SUFFIX = ".xlsx"
 _FORMULA_REGEX = re.compile(r"'*[=+\-@]")
 _ESCAPED_REGEX = re.compile(r"'+[=+\-@]")
 _NUMBER_REGEX = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _FIRST_CHARACTERS = ("=", "+", "-", "@", "'")
+
+
+def read_sheet(path: Path, findings: Findings) -> pd.DataFrame:
+    """Return the first sheet with cells of an Excel file; the index counts the rows of the sheet from 0."""
+    try:
+        sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, na_filter=False, engine="openpyxl")
+    except ImportError:
+        cure = "pip install 'rindices[excel]', or export the table as CSV"
+        findings.fatal(ProblemCode.MISSING_PACKAGE, "reading Excel needs openpyxl", path.name, cure)
+    except (BadZipFile, OSError, KeyError, ValueError) as error:
+        what = f"this is not a readable Excel file ({join_names([error])})"
+        findings.fatal(ProblemCode.FILE_UNREADABLE, what, path.name, "Export the table as CSV")
+    tables = {name: table for name, table in sheets.items() if (table != "").to_numpy().any()}
+    if not tables:
+        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
+    (name, table), *others = tables.items()
+    if others:
+        what = f"sheet '{name}' is read, not {join_names(other for other, _ in others)}"
+        findings.note(ProblemCode.SHEET_CHOSEN, what, path.name, "To read another one, move it to the first place")
+    table = table.loc[(table != "").any(axis=1)]
+    return table.iloc[1:].set_axis([str(cell).strip() for cell in table.iloc[0]], axis=1)
 
 
 def protect_texts(table: pd.DataFrame) -> pd.DataFrame:

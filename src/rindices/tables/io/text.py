@@ -2,6 +2,8 @@
 
 import re
 import warnings
+from collections import Counter
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -27,15 +29,13 @@ from rindices.tables.io.lines import (
     read_line,
     refuse_joined_lines,
     refuse_lines,
-    refuse_long_rows,
     split_lines,
 )
-from rindices.tables.io.parquet import is_parquet, read_parquet
-from rindices.tables.io.spreadsheet import restore_texts
-from rindices.tables.validation.ids import find_duplicates
+from rindices.tables.io.parquet import is_parquet, move_index_to_columns, read_parquet
+from rindices.tables.io.spreadsheet import EXCEL_SUFFIX, read_sheet, restore_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL! . n.a. missing"
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
@@ -43,6 +43,14 @@ LINE = "line"
 """Name of an index that counts the lines of a text from 0."""
 _DECIMAL_COMMA_REGEX = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
 _PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryTable:
+    """A table in memory in the place of a file; ``name`` is the argument that it was given as."""
+
+    frame: pd.DataFrame
+    name: str
 
 
 class _RowCountError(ValueError):
@@ -55,13 +63,13 @@ def fill_column_names(header: tuple[str, ...]) -> list[str]:
 
 
 def read_frame(
-    path: Path, as_text: "Collection[str]", findings: Findings, rows: int | None = None
+    path: Path | MemoryTable, as_text: "Collection[str]", findings: Findings, rows: int | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Read a text or parquet table.
+    """Read a table of text, parquet or Excel, or take one in memory.
 
     Parameters
     ----------
-    path : Path
+    path : Path or MemoryTable
     as_text : collection of str
         Columns that must stay text, in any case, so that ``007`` is not read as 7: ids, sessions and labels.
     findings : Findings
@@ -77,8 +85,14 @@ def read_frame(
         The names as in the file; they may be empty.
     """
     where = path.name
-    _check_file(path, findings)
-    if is_parquet(path):
+    if isinstance(path, Path):
+        _check_file(path, findings)
+    if isinstance(path, MemoryTable) or path.suffix.lower() == EXCEL_SUFFIX:
+        frame = read_sheet(path, findings) if isinstance(path, Path) else move_index_to_columns(path.frame.copy())
+        header = ["" if pd.isna(name) else str(name) for name in frame.columns]
+        _check_header(header, where, findings)
+        frame = _read_cells(frame.set_axis(fill_column_names(tuple(header)), axis=1), as_text)
+    elif is_parquet(path):
         frame = read_parquet(path, MAX_COLUMNS, findings, rows)
         header = [str(name) for name in frame.columns]
         _check_header(header, where, findings)
@@ -89,12 +103,27 @@ def read_frame(
             _check_header(header, where, findings)
             content = path.read_bytes() if rows is None else _read_first_lines(path, dialect, rows)
         frame = read_lines(content, path, 0, dialect, as_text, findings, rows)
+    if (rows is None or frame.empty) and findings.errors():
+        raise TableError(findings.errors())
     if frame.empty:
         what = "the table has a header and no people"
         findings.fatal(ProblemCode.NO_ROWS, what, where, "Export it again with its rows")
-    if rows is None and findings.errors():
-        raise TableError(findings.errors())
     return _drop_empty_columns(frame, header), header
+
+
+def _read_cells(frame: pd.DataFrame, as_text: "Collection[str]") -> pd.DataFrame:
+    """Return a table of cells of any type with labels as text and words for missing as missing."""
+    text_names = {normalise_column_name(name) for name in as_text}
+    columns = {}
+    for name in frame.columns:
+        values = frame[name]
+        if normalise_column_name(name) in text_names:
+            values = to_text(values)
+        if not pd.api.types.is_numeric_dtype(values):
+            cells = to_text(values) if isinstance(values.dtype, pd.StringDtype) else values.astype("object")
+            values = cells.mask(cells.isin(_MISSING_VALUES)).infer_objects()
+        columns[name] = values
+    return pd.DataFrame(columns, index=frame.index)
 
 
 def _check_file(path: Path, findings: Findings) -> None:
@@ -169,13 +198,12 @@ def read_lines(
         return _parse_block(block, options)
     except _PARSER_ERRORS as error:
         readable = refuse_joined_lines(block, dialect, findings)
-        readable = refuse_long_rows(readable, dialect, findings)
         if len(readable.rows) == len(block.rows):
-            _raise_row_error(error, block, dialect, findings)
+            _raise_row_error(error, block, findings)
     try:
         return _parse_block(readable, options)
     except _PARSER_ERRORS as error:
-        _raise_row_error(error, readable, dialect, findings)
+        _raise_row_error(error, readable, findings)
 
 
 def _parse_block(block: LineBlock, options: dict[str, Any]) -> pd.DataFrame:
@@ -249,15 +277,11 @@ def _parse_csv(content: bytes, options: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _raise_row_error(error: Exception, block: LineBlock, dialect: Dialect, findings: Findings) -> NoReturn:
-    """Raise an error that says why the rows do not fit the header."""
-    if isinstance(error, pd.errors.ParserWarning):
-        what = f"the rows have more values than the header has names ({len(dialect.header)})"
-    else:
-        first = block.count_lines_before() + block.skip + 1
-        what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
-    cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
-    findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, cure)
+def _raise_row_error(error: Exception, block: LineBlock, findings: Findings) -> NoReturn:
+    """Raise an error that says why the rows cannot be read."""
+    first = block.count_lines_before() + block.skip + 1
+    what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
+    findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, "Export the table again")
 
 
 def _drop_empty_columns(frame: pd.DataFrame, header: list[str]) -> pd.DataFrame:
@@ -288,3 +312,8 @@ def to_text(values: pd.Series) -> pd.Series:
 
 def _format_number(number: float) -> str:
     return str(int(number)) if np.isfinite(number) and number == int(number) else repr(number)
+
+
+def find_duplicates(names: "Iterable[str]") -> list[str]:
+    """Return the names that occur more than once, in order of appearance."""
+    return [name for name, times in Counter(names).items() if times > 1]

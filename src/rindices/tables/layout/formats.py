@@ -21,9 +21,10 @@ _VARIABLE_NAMES_TEXT = """
 ID_NAMES = tuple(_ID_NAMES_TEXT.split())
 SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")
 GROUP_NAMES = ("group", "diagnosis", "dx", "diag", "dx_group", "clinical_group")
-SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study")
+SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study", "dataset")
 AGE_NAMES = ("age", "age_at_scan", "age_years")
-AGE_SEX_NAMES = (*AGE_NAMES, "sex", "gender")
+SEX_NAMES = ("sex", "gender")
+AGE_SEX_NAMES = (*AGE_NAMES, *SEX_NAMES)
 _PARTICIPANT_NAMES = {
     *ID_NAMES,
     *SESSION_NAMES,
@@ -123,6 +124,11 @@ def find_column(columns: Collection[str], names: Collection[str]) -> str | None:
     return next((by_key[normalise_column_name(name)] for name in names if normalise_column_name(name) in by_key), None)
 
 
+def is_positive_covariate(column: str) -> bool:
+    """Return whether a column holds ages or head sizes, which are not 0."""
+    return find_column([column], (*AGE_NAMES, *freesurfer.ICV_NAMES)) is not None
+
+
 def _is_participant_column(column: str) -> bool:
     """Return whether a column name, or a word in it, is about a person and not about a region."""
     words = re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
@@ -138,7 +144,10 @@ def _detect_dlmuse(columns: list[str]) -> Layout | None:
     singles = muse.single_regions()
     single = {column: singles[code] for column, code in codes.items() if code in singles}
     numbered = [column for column in columns if muse.has_code_number(column)]
-    if len(single) < _MIN_MUSE_REGIONS or sum(column in codes for column in numbered) < 0.9 * len(numbered):
+    share_coded = sum(column in codes for column in numbered) / max(1, len(numbered))
+    is_marked = any("muse" in column.lower() or codes.get(column) == muse.ICV_CODE for column in numbered)
+    is_small_table = share_coded == 1 and single and (is_marked or len(numbered) >= _MIN_CODED_REGIONS)
+    if not is_small_table and (len(single) < _MIN_MUSE_REGIONS or share_coded < 0.9):
         return None
     regions = {column: region.name for column, region in single.items() if not region.is_ventricle}
     aside = {

@@ -13,6 +13,7 @@ ICV_NAMES = (
     "intracranial_volume",
 )
 
+_EARLIER_NAMES = {"Thalamus": "Thalamus-Proper"}
 _PAIRED_STRUCTURES_TEXT = """
     Cerebellum-White-Matter Cerebellum-Cortex Thalamus Thalamus-Proper Caudate Putamen Pallidum Hippocampus Amygdala
     Accumbens-area VentralDC Ventral-DC Cerebral-White-Matter Cerebral-Cortex
@@ -37,6 +38,7 @@ _BRAIN_VOLUME_REGEX = re.compile(r"supratentorialvol\w*|brainsegvol\w*|totalgray
 _NO_TISSUE_REGEX = re.compile(
     r"((left|right)-)?(vessel|(non-)?wm-hypointensities)|optic-chiasm|cc_\w+|wm-hypointensities"
 )
+_MAY_BE_ZERO_REGEX = re.compile(r"vessel|hypointensit|hyperintensit|\bwmh|lesion|5th-ventricle")
 _PARCEL_REGEX = re.compile(r"(?:(?:wm-)?[lr]h[_-]|ctx-[lr]h-|[lr]_)[\w&.+-]+")
 _MEASURE_REGEX = re.compile(
     r"_(volume|thickness|thicknessstd|thickavg|area|surfavg|meancurv|gauscurv|foldind|curvind)$"
@@ -50,7 +52,14 @@ def normalise_structure_name(column: str) -> str:
 
 def canonicalise_region_name(column: str) -> str:
     """Return the name that a region has in all versions of FreeSurfer."""
-    return column.replace("Thalamus-Proper", "Thalamus")
+    for name, earlier in _EARLIER_NAMES.items():
+        column = column.replace(earlier, name)
+    return column
+
+
+def list_region_spellings(region: str) -> list[str]:
+    """Return the names that a region has in earlier versions of FreeSurfer; see `canonicalise_region_name`."""
+    return [region.replace(name, earlier) for name, earlier in _EARLIER_NAMES.items() if name in region]
 
 
 def infer_measure(column: str) -> str:
@@ -79,6 +88,11 @@ def classify_column(column: str) -> str | None:
 def is_ventricle(column: str) -> bool:
     """Return whether a column is a ventricle that every brain has; CSF, plexus and the fifth ventricle are not."""
     return bool(_INCLUDABLE_VENTRICLE_REGEX.fullmatch(normalise_structure_name(column)))
+
+
+def may_be_zero(column: str) -> bool:
+    """Return whether a structure has no volume in many healthy people: lesions, vessels, the fifth ventricle."""
+    return bool(_MAY_BE_ZERO_REGEX.search(normalise_structure_name(column)))
 
 
 def is_brain_volume(column: str) -> bool:

@@ -37,7 +37,7 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     rows = {name: _add_etiv(_read_stats(path), path) for name, path in files.items()}
     broken = [name for name, row in rows.items() if not row]
     if broken:
-        what = f"{format_count(len(broken), 'stats file')} without a volume"
+        what = f"{format_count(len(broken), 'stats file is', 'stats files are')} empty or cut"
         cure = "Run the segmentation of these people again or move their folders away"
         findings.error(ProblemCode.EMPTY_STATS_FILES, what, str(folder), cure, offenders=broken)
     frame = pd.DataFrame([{"participant_id": name, **row} for name, row in rows.items() if row])
@@ -75,14 +75,22 @@ def _add_etiv(row: dict[str, float], path: Path) -> dict[str, float]:
 
 
 def _read_stats(path: Path) -> dict[str, float]:
-    """Return the volumes of a person by structure: the 4th column is the volume, the 5th the name."""
+    """Return the volumes of a person by structure: the 4th column is the volume, the 5th the name.
+
+    Nothing is returned where a line has fewer columns than the header: the file is cut.
+    """
     row: dict[str, float] = {}
+    width = 5
     for line in path.read_text("utf-8", errors="replace").splitlines():
         match = _ETIV_REGEX.match(line)
         if match:
             row["eTIV"] = _parse_float(match[1])
         fields = line.split()
-        if len(fields) >= 5 and not line.startswith("#"):
+        if fields[:2] == ["#", "ColHeaders"]:
+            width = len(fields) - 2
+        elif fields and not line.startswith("#"):
+            if len(fields) < width:
+                return {}
             row[fields[4]] = _parse_float(fields[3])
     return row
 

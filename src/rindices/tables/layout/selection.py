@@ -65,7 +65,7 @@ def select_columns(layout: Layout, selection: ColumnSelection, where: str, findi
     if holds_features(layout, selection.measure):
         layout = _set_doubtful_aside(layout)
     names = {column: _name_region(column, layout) for columns in layout.aside.values() for column in columns}
-    wanted = _find_model_columns(names, selection.model_regions)
+    wanted = [column for column, region in names.items() if region in set(selection.model_regions)]
     for name in selection.include:
         columns = _find_included_columns(name, layout, names)
         if name.lower() in {word.lower() for item in layout.regions.items() for word in item}:
@@ -101,7 +101,7 @@ def count_measures(regions: Collection[str], measures: Mapping[str, str]) -> dic
 def _keep_model_names(layout: Layout, model_regions: Sequence[str]) -> Layout:
     """Return a layout in which columns keep their names if a model has regions of these names and not of the others.
 
-    Earlier versions took columns such as ``26562-2.0`` as names of regions, and their models still apply.
+    An imported model may name its regions as the columns of its table, such as ``26562-2.0``.
     """
     wanted = set(model_regions)
     renamed = {c: c for c, region in layout.regions.items() if c in wanted and region not in wanted}
@@ -135,11 +135,6 @@ def _name_region(column: str, layout: Layout) -> str:
     return column if code is None else muse.region_name(code)
 
 
-def _find_model_columns(names: Mapping[str, str], regions: Sequence[str]) -> list[str]:
-    wanted = set(regions)
-    return [column for column, region in names.items() if region in wanted]
-
-
 def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) -> list[str]:
     """Return the unused columns that a word of the option means."""
     if name.lower() == VENTRICLES:
@@ -159,10 +154,11 @@ def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
     if not columns:
         return layout
     measures = {region: freesurfer.infer_measure(region) for region in columns.values()}
+    remaining = {why: [name for name in names if name not in columns] for why, names in layout.aside.items()}
     return replace(
         layout,
         regions={**layout.regions, **columns},
-        aside=_drop_columns(layout.aside, columns),
+        aside={why: names for why, names in remaining.items() if names},
         participant_columns=tuple(name for name in layout.participant_columns if name not in columns),
         measures={**layout.measures, **measures},
     )
@@ -186,11 +182,6 @@ def _filter_measure(layout: Layout, measure: str | None) -> Layout:
             aside[kind] = [*aside.get(kind, []), column]
     regions = {column: region for column, region in layout.regions.items() if kinds[column] == measure}
     return replace(layout, regions=regions, aside=aside)
-
-
-def _drop_columns(aside: Mapping[str, list[str]], columns: Collection[str]) -> dict[str, list[str]]:
-    remaining = {why: [name for name in names if name not in columns] for why, names in aside.items()}
-    return {why: names for why, names in remaining.items() if names}
 
 
 def _note_unused_columns(layout: Layout, where: str, findings: Findings) -> None:

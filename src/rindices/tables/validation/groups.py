@@ -1,6 +1,7 @@
 """Turn the labels of a diagnosis column into controls and patients."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,14 @@ if TYPE_CHECKING:
 CONTROL, PATIENT = "control", "patient"
 _CONTROL_WORDS_TEXT = "control controls cn nc hc hv ctl ctrl con healthy normal cognitively_normal cu td"
 _CONTROL_WORDS = {*_CONTROL_WORDS_TEXT.split(), "healthy control", "healthy controls", "cognitively normal"}
-_CONTROL_NUMBERS = ("-1", "0")
 _LABELS_HINT = "Say which is which: --controls LABEL --patients LABEL[,LABEL]"
+_SURREALGAN_LABELS = {"-1", "1"}  # controls and patients in tables for the authors' package
+_DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2e3a\ufe58"), "-")
+_CYRILLIC_LOOK_ALIKES = "\u0410\u0412\u0415\u0405\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425"
+_CYRILLIC_LOOK_ALIKES += "\u0430\u0435\u0455\u0456\u0458\u043e\u0440\u0441\u0443\u0445\u0501\u051b\u051d\u04bb"
+_GREEK_LOOK_ALIKES = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u03f2"
+_LOOK_ALIKES = {*_CYRILLIC_LOOK_ALIKES, *_GREEK_LOOK_ALIKES}
+"""Letters of other scripts that look like Latin ones."""
 
 
 def assign_groups(
@@ -26,6 +33,7 @@ def assign_groups(
     patients: Sequence[str],
     where: str,
     findings: Findings,
+    is_surrealgan: bool = False,
 ) -> "NDArray[np.object_] | None":
     """Assign people to controls and patients by their labels.
 
@@ -38,18 +46,26 @@ def assign_groups(
     where : str
         File and column, for messages.
     findings : Findings
-        Takes a note about people with other labels, and errors about labels that nobody has.
+        Takes notes about labels that were guessed and people with other labels, and errors about labels that nobody
+        has.
+    is_surrealgan : bool
+        Whether the table is one for the authors' package, where -1 is a control and 1 a patient.
 
     Returns
     -------
     (N,) array of object or None
         ``control``, ``patient`` or None for each person; None alone after an error.
     """
-    texts = normalise_labels(labels)
+    texts = normalise_labels(fold_labels(labels, "group", where, findings))
     counts = texts.value_counts().to_dict()
-    chosen = _choose_labels(counts, list(controls), list(patients), where, findings)
+    chosen = _choose_labels(counts, list(controls), list(patients), where, findings, is_surrealgan)
     if chosen is None:
         return None
+    if not controls or tuple(patients) in ((), ("*",)):
+        healthy, ill = (_format_counts({label: counts.get(label, 0) for label in group}) for group in chosen)
+        layout = ", as the SurrealGAN layout defines" if is_surrealgan and not controls else ""
+        what = f"controls are {healthy} and patients are {ill}{layout}"
+        findings.note(ProblemCode.LABELS_GUESSED, what, where, "If not: --controls LABEL --patients LABEL[,LABEL]")
     result = np.full(len(texts), None, dtype=object)
     result[texts.isin(chosen[0]).to_numpy()] = CONTROL
     result[texts.isin(chosen[1]).to_numpy()] = PATIENT
@@ -65,18 +81,66 @@ def assign_groups(
     return result
 
 
+def fold_labels(labels: pd.Series, subject: str, where: str, findings: Findings) -> pd.Series:
+    """Return labels as text in plain characters, see `fold_characters`, with a note about those that were changed.
+
+    Labels with letters of another script that look like Latin ones, beside Latin labels, are an error.
+    """
+    texts = to_text(labels)
+    unusual = [text for text in texts.dropna().unique() if not text.isascii()]
+    if not unusual:
+        return texts
+    folded = {text: fold_characters(text) for text in unusual}
+    changed = [text for text in unusual if folded[text] != text]
+    kind = OffenderKind.LABEL
+    if changed:
+        count = format_count(int(texts.isin(changed).sum()), "label is", "labels are")
+        what = f"{count} written with unusual characters (full width, dashes, blanks) and read as"
+        listing = join_names(dict.fromkeys(folded[text] for text in changed))
+        findings.note(ProblemCode.LABELS_FOLDED, what, where, offenders=changed, offender_kind=kind, listing=listing)
+    texts = texts.map(lambda text: folded.get(text, text), na_action="ignore")
+    present = [str(text) for text in texts.dropna().unique()]
+    is_latin = any(char.isascii() and char.isalpha() for text in present for char in text)
+    foreign = [text for text in present if is_latin and _passes_for_latin(text)]
+    if foreign:
+        what = f"{subject}: labels hold Cyrillic or Greek letters that look like Latin ones"
+        cure = "Write them again in one script"
+        findings.error(ProblemCode.MIXED_SCRIPTS, what, where, cure, offenders=foreign, offender_kind=kind)
+    return texts
+
+
+def fold_characters(text: str) -> str:
+    """Return a text in plain characters: no full-width letters, unusual dashes or blanks, or invisible characters."""
+    if text.isascii():
+        return text
+    plain = unicodedata.normalize("NFKC", text).translate(_DASHES)
+    return "".join(char for char in plain if unicodedata.category(char) != "Cf").strip()
+
+
+def _passes_for_latin(text: str) -> bool:
+    """Return whether a text has letters of another script, all of which look like Latin ones."""
+    letters = [char for char in text if char.isalpha() and not char.isascii()]
+    foreign = [char for char in letters if not unicodedata.name(char, "").startswith("LATIN")]
+    return bool(foreign) and _LOOK_ALIKES.issuperset(foreign)
+
+
 def normalise_labels(labels: pd.Series) -> pd.Series:
-    """Return labels as text; 1, 1.0 and "1.0" become the same."""
-    return to_text(labels).map(lambda text: re.sub(r"^(-?\d+)\.0*$", r"\1", text), na_action="ignore")
+    """Return labels as text in plain characters; 1, 1.0 and "1.0" become the same."""
+    return to_text(labels).map(lambda text: re.sub(r"^(-?\d+)\.0*$", r"\1", fold_characters(text)), na_action="ignore")
 
 
-def can_guess_groups(labels: pd.Series) -> bool:
+def can_guess_groups(labels: pd.Series, is_surrealgan: bool = False) -> bool:
     """Return whether the labels of controls and patients are unmistakable."""
-    return _guess_labels(normalise_labels(labels).value_counts().to_dict()) is not None
+    return _guess_labels(normalise_labels(labels).value_counts().to_dict(), is_surrealgan) is not None
 
 
 def _choose_labels(
-    counts: dict[Any, int], controls: list[str], patients: list[str], where: str, findings: Findings
+    counts: dict[Any, int],
+    controls: list[str],
+    patients: list[str],
+    where: str,
+    findings: Findings,
+    is_surrealgan: bool,
 ) -> tuple[list[str], list[str]] | None:
     """Return the labels of controls and of patients as the table spells them; None after an error."""
     present = [str(label) for label in counts]
@@ -85,7 +149,7 @@ def _choose_labels(
         findings.error(ProblemCode.GROUP_COLUMN_EMPTY, "the group column is empty", where, cure)
         return None
     if not controls and not patients:
-        return _guess_labels_or_report(counts, where, findings)
+        return _guess_labels_or_report(counts, where, findings, is_surrealgan)
     if _refuse_similar_labels(counts, [*controls, *patients], where, findings):
         return None
     healthy = [_resolve_label(label, present, where, findings) for label in controls]
@@ -131,8 +195,8 @@ def _refuse_similar_labels(counts: dict[Any, int], named: list[str], where: str,
 
 
 def fold_case(label: str) -> str:
-    """Return a label in lower case without blanks."""
-    return "".join(label.split()).casefold()
+    """Return a label in plain characters and lower case without blanks."""
+    return "".join(fold_characters(label).split()).casefold()
 
 
 def _normalise_label(label: str) -> str:
@@ -153,31 +217,34 @@ def _resolve_label(label: str, present: list[str], where: str, findings: Finding
 
 
 def _guess_labels_or_report(
-    counts: dict[Any, int], where: str, findings: Findings
+    counts: dict[Any, int], where: str, findings: Findings, is_surrealgan: bool
 ) -> tuple[list[str], list[str]] | None:
-    guess = _guess_labels(counts)
+    guess = _guess_labels(counts, is_surrealgan)
     if guess is None:
         hint = " (a study needs two groups)" if len(counts) == 1 else ""
         what = f"which label means controls?{hint} There is: {_format_counts(counts)}"
-        findings.error(ProblemCode.LABELS_UNCLEAR, what, where, _LABELS_HINT)
-        return None
-    if guess[0] == ["0"]:
-        what = "label 0 is taken as control and 1 as patient"
-        findings.note(ProblemCode.LABELS_GUESSED, what, where, "If not: --controls 1 --patients 0")
+        findings.error(ProblemCode.LABELS_UNCLEAR, what, where, describe_label_choice(list(counts)))
     return guess
 
 
-def _guess_labels(counts: dict[Any, int]) -> tuple[list[str], list[str]] | None:
-    """Return the labels of controls and of patients where they are unmistakable."""
+def describe_label_choice(labels: Sequence[object]) -> str:
+    """Return how to say which label is which: both ways where there are two."""
+    if len(labels) != 2:
+        return _LABELS_HINT
+    one, other = sorted(map(str, labels))
+    return f"Say --controls {one} --patients {other}, or --controls {other} --patients {one}"
+
+
+def _guess_labels(counts: dict[Any, int], is_surrealgan: bool = False) -> tuple[list[str], list[str]] | None:
+    """Return the labels of controls and of patients where they are unmistakable; numbers never are by themselves."""
     labels = [str(label) for label in counts]
     if len(labels) != 2:
         return None
+    if is_surrealgan and set(labels) == _SURREALGAN_LABELS:
+        return ["-1"], ["1"]
     words = [label for label in labels if label.strip().lower().replace("-", " ") in _CONTROL_WORDS]
     if len(words) == 1:
         return words, [label for label in labels if label not in words]
-    for number in _CONTROL_NUMBERS:
-        if set(labels) == {number, "1"}:
-            return [number], ["1"]
     return None
 
 

@@ -3,10 +3,9 @@
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 MAX_ID_LENGTH = 1_000
 """Longest id that is read, in characters."""
@@ -15,8 +14,6 @@ _FILE_SUFFIX_REGEX = re.compile(r"\.(nii(\.gz)?|mg[hz]|img|hdr|dcm|csv|tsv|stats
 _ID_SUFFIX_REGEX = re.compile(r"[_.-](t1w?|t1c|mprage|mpr|synthseg|dlmuse|brain|seg|acq[^_]*|run-?\d+|desc-[^_]*)$")
 _ID_PREFIX_REGEX = re.compile(r"^(sub|subj|subject)[-_]")
 _BIDS_REGEX = re.compile(r"(sub-[A-Za-z0-9]+)_(ses-[A-Za-z0-9]+)")
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -120,11 +117,3 @@ def split_bids_ids(names: Sequence[str]) -> tuple[list[str], list[str]] | None:
     if len(matches) < len(names):
         return None
     return [match[1] for match in matches], [match[2] for match in matches]
-
-
-def find_duplicates(keys: Iterable[Key]) -> list[Key]:
-    """Return the keys that occur more than once, in order of appearance."""
-    keys = list(keys)
-    if len(set(keys)) == len(keys):
-        return []
-    return [key for key, times in Counter(keys).items() if times > 1]

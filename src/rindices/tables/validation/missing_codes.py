@@ -42,7 +42,12 @@ def find_missing_codes(values: FloatArray) -> BoolArray:
     return np.asarray(candidates & is_far)
 
 
-def mask_missing_codes(frame: pd.DataFrame, codes: Sequence[str], keep: Collection[str | None] = ()) -> pd.DataFrame:
+def mask_missing_codes(
+    frame: pd.DataFrame,
+    codes: Sequence[str],
+    keep: Collection[str | None] = (),
+    zero_columns: Collection[str] | None = None,
+) -> pd.DataFrame:
     """Return a table in which cells with these codes are missing.
 
     Parameters
@@ -52,6 +57,8 @@ def mask_missing_codes(frame: pd.DataFrame, codes: Sequence[str], keep: Collecti
         Numbers or texts; 9 and 9.0 are the same. `NO_CODES` leaves the table as it is.
     keep : collection of str
         Columns that are not changed.
+    zero_columns : collection of str, optional
+        The columns in which 0 can be a code: regions, age and head size, but not a sex of 0 and 1. All if left out.
 
     Returns
     -------
@@ -68,9 +75,16 @@ def mask_missing_codes(frame: pd.DataFrame, codes: Sequence[str], keep: Collecti
             continue
         is_numeric = pd.api.types.is_numeric_dtype(values)
         coded = values.isin(numbers) if is_numeric else normalise_labels(values).isin(texts)
+        if zero_columns is not None and name not in zero_columns:
+            coded &= (values != 0) if is_numeric else (normalise_labels(values) != "0")
         if coded.any():
             masked[name] = values.mask(coded)
     return frame.assign(**masked)
+
+
+def looks_like_code(value: float) -> bool:
+    """Return whether a number may stand for missing: 0, a negative integer, or a usual code such as 999."""
+    return float(value).is_integer() and (value <= 0 or value in _CODES)
 
 
 def list_codes(columns: pd.DataFrame) -> list[Problem]:

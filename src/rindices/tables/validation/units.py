@@ -34,7 +34,6 @@ _UNITS_OF_MEASURES = {
     ("area", Unit.ML): Unit.UNKNOWN,
     ("area", Unit.MM): Unit.UNKNOWN,
 }
-_RENAMED_UNITS = ((Unit.MM, Unit.ML), (Unit.MM2, Unit.MM3))
 
 
 class ScaleOutliers(NamedTuple):
@@ -121,14 +120,13 @@ def looks_like_centiles(medians: FloatArray, low: FloatArray, high: FloatArray) 
         return False
     top = 1.0 if float(np.nanmax(high)) <= 1 else 100.0
     is_inside = bool((low[known] >= 0).all() and (high[known] <= top).all())
-    spans = (high - low)[known] / top
+    spans = (high[known] - low[known]) / top
     return is_inside and 0.3 < float(np.median(medians[known])) / top < 0.7 and float(np.median(spans)) > 0.8
 
 
 def is_model_unit(table_unit: str, model_unit: str) -> bool:
-    """Return whether a table may have the unit of a model; earlier versions called thickness ml and area mm3."""
-    units = (table_unit, model_unit)
-    return table_unit == model_unit or Unit.UNKNOWN in units or units in _RENAMED_UNITS
+    """Return whether a table may have the unit of a model."""
+    return table_unit == model_unit or Unit.UNKNOWN in (table_unit, model_unit)
 
 
 def find_scale_outliers(values: FloatArray, medians: FloatArray) -> ScaleOutliers:

@@ -6,6 +6,7 @@ async function startExplorer() {
   const severity = new SeverityPanel(data, arrays, get("sliders"), get("severity-views"), get("severity-bars"), get("severity-summary"));
   get("explorer").hidden = false;
   severity.set(data.indices.map(() => 0.5));
+  nameRegions(data, arrays);
   get("severity-none").addEventListener("click", () => severity.set(data.indices.map(() => 0)));
   get("severity-full").addEventListener("click", () => severity.set(data.indices.map(() => 1)));
   if (!get("explore-people")) return;
@@ -29,6 +30,7 @@ function connectPeople(data, people, severity, get) {
   }
 
   function redraw() {
+    if (!scatter.canvas.parentElement.clientWidth) return; // hidden, as on paper: a canvas without width cannot be drawn
     const [x, y] = [getColumn(choices.x, people.axes), getColumn(choices.y, people.axes)];
     const colour = getColumn(choices.colour, people.coloured);
     scatter.setColumns(x, y, colour);
@@ -140,7 +142,8 @@ function connectPeople(data, people, severity, get) {
   for (const input of bounds) input.addEventListener("change", applyBox);
   if (get("box-save")) get("box-save").addEventListener("click", saveRows);
   if (people.ids) new PersonSearch(people, get("person-search"), get("person-matches"), pickPerson);
-  new ResizeObserver(() => { if (scatter.width !== scatter.canvas.parentElement.clientWidth) redraw(); }).observe(get("explorer"));
+  const redrawAfterLayout = () => requestAnimationFrame(() => { if (scatter.width !== scatter.canvas.parentElement.clientWidth) redraw(); });
+  new ResizeObserver(redrawAfterLayout).observe(get("explorer"));
   new MutationObserver(changeTheme).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changeTheme);
   clearPerson();

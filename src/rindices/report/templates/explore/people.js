@@ -10,7 +10,7 @@ function makePeople(data, arrays) {
   }
   const groups = { key: "group", label: "group", values: arrays.patient, levels: ["controls", "patients"] };
   const coloured = [groups, ...columns];
-  if (arrays.novel) coloured.push({ key: "novel", label: "novelty", values: arrays.novel, levels: ["usual", "novel"] });
+  if (arrays.novel) coloured.push({ key: "novel", label: "novel", values: arrays.novel, levels: ["usual", "novel"] });
   const spread = Float32Array.from({ length: count }, (_, i) => ((i + 1) * 0.6180339887) % 1);
   const axes = columns.filter((column) => column.levels === null);
   axes.push({ key: SPREAD, label: "no axis (spread out)", values: spread, levels: null });

@@ -20,7 +20,7 @@ class SeverityPanel {
   }
 
   addView(parent, view) {
-    const canvas = makeElement("canvas", { width: view.width, height: view.height, role: "img", "aria-label": view.name });
+    const canvas = makeElement("canvas", { width: view.width, height: view.height, role: "img", "aria-label": view.name, "data-view": view.name });
     parent.append(makeElement("figure", { className: "view" }, canvas, makeElement("figcaption", {}, view.name)));
     return canvas;
   }

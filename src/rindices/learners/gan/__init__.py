@@ -1,0 +1,1 @@
+"""Surreal-GAN: networks, losses and training of the paper. They need torch, which the extra ``gan`` brings."""

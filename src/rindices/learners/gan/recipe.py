@@ -1,0 +1,277 @@
+"""Recipe and plan of a training, frozen values that check themselves, and an estimate of the time it takes.
+
+Nothing here imports torch, so that a study can be checked and its time estimated without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from rindices.errors import InputError, Problem, ProblemCode, RindicesError, Severity, did_you_mean
+
+_REFERENCE_PRODUCT_SECONDS = 40e-6  # of the product in `measure_speed`
+_N_PRODUCTS = 200
+
+
+def require_torch(what: str, error: type[RindicesError]) -> None:
+    """Raise an error of this type if torch is not installed, without importing it."""
+    if find_spec("torch") is None:
+        cure = "pip install 'rindices[gan]'"
+        raise error(Problem(Severity.ERROR, f"{what} needs torch: {cure}", code=ProblemCode.MISSING_PACKAGE))
+
+
+def _raise_unless(valid: bool, problem: str, cure: str) -> None:
+    if not valid:
+        raise InputError(f"Recipe: {problem}. {cure}")
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Weights of the seven terms of the objective, equation (11).
+
+    Parameters
+    ----------
+    adversarial : float
+        Weight of the GAN loss of f, 1 in the paper.
+    change, decomposition, reconstruction : float
+        gamma, kappa and zeta.
+    orthogonality : float
+        lambda, to be chosen by agreement among 0.1, 0.2, 0.4, 0.6 and 0.8.
+    monotonicity, near_zero : float
+        mu and eta.
+    """
+
+    adversarial: float = 1.0
+    change: float = 6.0
+    decomposition: float = 80.0
+    reconstruction: float = 80.0
+    orthogonality: float = 0.2
+    monotonicity: float = 500.0
+    near_zero: float = 6.0
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            _raise_unless(value >= 0, f"weight {name!r} is {value}", "Weights are 0 or more.")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Hyper-parameters of a training; the defaults are the paper's (section 3.3).
+
+    Parameters
+    ----------
+    weights : LossWeights
+        Weights of the losses.
+    learning_rate : float
+        Learning rate of f, g1 and g2.
+    discriminator_ratio : float
+        Learning rate of D as a share of ``learning_rate``.
+    beta1, beta2, epsilon : float
+        Parameters of Adam.
+    clip : float
+        Bound c of every weight of f, g1 and g2 after each step (section 3.2).
+    init_sd : float
+        Standard deviation of the initial weights; biases start at zero.
+    near_zero_bound : float
+        Upper bound of the severities of the near-zero loss.
+    batch_share : int
+        A batch has 1 / ``batch_share`` of the patients, at most all controls.
+    max_batch : int or None
+        Largest batch, for large studies.
+    min_steps, max_steps : int
+        Steps before a member may stop, and after which it must.
+    reconstruction_bar, monotonicity_bar : float
+        A member has converged when both losses are below these.
+    explosion_bar : float
+        A member has diverged when a loss is above this or not finite.
+    check_every : int
+        Steps between two checks of the losses, for the history and for stopping.
+    correlated : bool
+        Draw the severities from a Gaussian copula instead of independently.
+    copula_divergence : float
+        Weight of the copula's divergence from independence.
+    copula_ratio : float
+        Learning rate of the copula as a share of ``learning_rate``.
+    copula_after : int
+        Steps before the copula is trained. While f still mixes the patterns, a wrong correlation hides the mixing.
+    share : float
+        Share of the people that each member is trained on, drawn by the member.
+    """
+
+    weights: LossWeights = LossWeights()
+    learning_rate: float = 2e-4
+    discriminator_ratio: float = 1 / 5
+    beta1: float = 0.5
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    clip: float = 0.5
+    init_sd: float = 0.1
+    near_zero_bound: float = 0.05
+    batch_share: int = 8
+    max_batch: int | None = None
+    min_steps: int = 100_000
+    max_steps: int = 200_000
+    reconstruction_bar: float = 0.003
+    monotonicity_bar: float = 6e-4
+    explosion_bar: float = 1e4
+    check_every: int = 100
+    correlated: bool = False
+    copula_divergence: float = 0.02
+    copula_ratio: float = 1 / 30
+    copula_after: int = 0
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in _POSITIVE_FIELDS:
+            value = getattr(self, name)
+            _raise_unless(value > 0, f"{name} is {value}", "It must be above 0.")
+        for name in ("copula_after", "copula_divergence"):
+            _raise_unless(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            _raise_unless(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
+        problem = f"min_steps is {self.min_steps} and max_steps is {self.max_steps}"
+        _raise_unless(0 <= self.min_steps <= self.max_steps, problem, "Raise max_steps or lower min_steps.")
+        _raise_unless(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
+        _raise_unless(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
+        _raise_unless(0 < self.share <= 1, f"share is {self.share}", "It must be in (0, 1].")
+
+    def replace(self, **changes: Any) -> Recipe:
+        """Return a copy with other values; weights of losses may be given by their own names.
+
+        Examples
+        --------
+        >>> Recipe().replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
+        0.4
+        """
+        names, loss_names = ([field.name for field in dataclasses.fields(cls)] for cls in (Recipe, LossWeights))
+        for name in changes:
+            if name not in names + loss_names:
+                raise InputError(f"there is no recipe field '{name}': {did_you_mean(name, names + loss_names)}")
+        weights = changes.pop("weights", self.weights)
+        weight_changes = {name: changes.pop(name) for name in loss_names if name in changes}
+        return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **weight_changes))
+
+    def batch_size(self, controls: int, patients: int) -> int:
+        """Return B for these numbers of people: patients / 8, at most all controls, at most ``max_batch``."""
+        batch = min(max(1, patients // self.batch_share), controls)
+        return batch if self.max_batch is None else min(batch, self.max_batch)
+
+
+_POSITIVE_FIELDS = (
+    *("learning_rate", "discriminator_ratio", "epsilon", "clip", "init_sd", "near_zero_bound", "batch_share"),
+    *("max_steps", "reconstruction_bar", "monotonicity_bar", "explosion_bar", "check_every", "copula_ratio"),
+)
+_COPULA_FIELDS = ("copula_divergence", "copula_ratio", "copula_after")
+"""Fields that have an effect with correlated severities only."""
+
+
+def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any) -> Recipe:
+    """Apply a user's options to a recipe; used by :func:`rindices.fit` and by :class:`.estimator.SurrealGAN`.
+
+    Parameters
+    ----------
+    base : Recipe
+        Recipe to start from.
+    learn_copula : bool
+        Learn a copula between the severities.
+    **changes
+        As for :meth:`Recipe.replace`. A ``max_steps`` below the recipe's ``min_steps`` lowers it as well, unless it is
+        given.
+    """
+    if "max_steps" in changes:
+        changes.setdefault("min_steps", min(base.min_steps, changes["max_steps"]))
+    recipe = base.replace(**(changes | ({"correlated": True} if learn_copula else {})))
+    for name in _COPULA_FIELDS:
+        _raise_unless(name not in changes or recipe.correlated, f"{name} has no effect", "It needs correlated=True.")
+    return recipe
+
+
+def recipe_from_dict(values: Mapping[str, Any]) -> Recipe:
+    """Return the recipe with these values, the inverse of ``dataclasses.asdict``."""
+    return Recipe(**(dict(values) | {"weights": LossWeights(**values["weights"])}))
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """All that decides the numbers of a training, besides the data.
+
+    Parameters
+    ----------
+    patterns : int
+        M.
+    recipe : Recipe
+        Hyper-parameters.
+    seed : int
+        Seed of the run; each member derives its own stream from it.
+    members : tuple of int
+        Numbers of the members to train.
+    stack : int
+        Members per stack, trained by the same matrix products. Five keep a CPU core busy and fit into its cache; on a
+        GPU use all.
+    dtype : str
+        "float32" or "float64".
+    """
+
+    patterns: int
+    recipe: Recipe = Recipe()
+    seed: int = 0
+    members: tuple[int, ...] = (0,)
+    stack: int = 5
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        problems = {
+            f"patterns is {self.patterns}; use 1 or more.": self.patterns < 1,
+            f"stack is {self.stack}; use 1 or more.": self.stack < 1,
+            "There are no members; name at least one.": not self.members,
+            f"A member is named twice in {self.members}.": len(set(self.members)) < len(self.members),
+            f"dtype is {self.dtype!r}; use 'float32' or 'float64'.": self.dtype not in ("float32", "float64"),
+        }
+        for message, present in problems.items():
+            if present:
+                raise RindicesError(f"Training plan: {message}")
+
+    @property
+    def stacks(self) -> list[tuple[int, ...]]:
+        """Numbers of the members of each stack."""
+        starts = range(0, len(self.members), self.stack)
+        return [self.members[start : start + self.stack] for start in starts]
+
+
+def measure_speed(repeats: int = 5) -> float:
+    """Return the time that a matrix product takes, relative to the core on which the constants were measured.
+
+    Parameters
+    ----------
+    repeats : int
+        The fastest of so many measurements counts. Processor time is measured, so that other programs matter little.
+
+    Returns
+    -------
+    float
+        2 for a core of half the speed.
+    """
+    left, right = np.ones((128, 160), np.float32), np.ones((160, 80), np.float32)
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        for _ in range(_N_PRODUCTS):
+            left @ right
+        seconds.append((time.process_time() - start) / _N_PRODUCTS)
+    return min(seconds) / _REFERENCE_PRODUCT_SECONDS
+
+
+def estimate_step_seconds(n_regions: int, n_patterns: int) -> float:
+    """Return the seconds that one step of one member takes on the reference core, as one of a stack of five.
+
+    The constants were measured with 10 to 300 regions and 1 to 4 patterns; they hold within a factor of about 1.5.
+    """
+    return 5e-4 + (2.4e-8 + 8.4e-9 * n_patterns) * n_regions**2

@@ -1,0 +1,383 @@
+"""State of a training: members, their passes over the people, what has been recorded, and checkpoints.
+
+A checkpoint is one safetensors file, replaced atomically. It holds all that the next number depends on: weights, Adam's
+moments, random streams, the order of people and the position in it, histories, and the members that have stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from rindices._typing import FloatArray, IntArray
+from rindices.atomic import write_atomically
+from rindices.errors import RindicesError
+from rindices.learners.ensemble import TrainingOutcome
+from rindices.learners.gan import losses, networks
+from rindices.learners.gan.gradients import Workspace
+from rindices.learners.gan.losses import LossTerms
+from rindices.learners.gan.networks import FlatWeights, NetworkSizes, append_ones
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.prepared_people import draw_subsample
+
+CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/1"
+TrainingIdentity = Mapping[str, object]
+"""Plan and data by name, as JSON values; a checkpoint resumes only the training that wrote it."""
+
+
+@dataclass
+class MemberStack:
+    """S members in training.
+
+    Parameters
+    ----------
+    members : tuple of int
+        Their numbers within the run; each has its own random stream.
+    sizes : NetworkSizes
+        Regions and patterns.
+    step_count : Tensor
+        Steps taken, a scalar.
+    weights, first_moments, second_moments : FlatWeights
+        The four networks and Adam's two moments of each weight.
+    phi, phi_first_moment, phi_second_moment : Tensor
+        Free parameters of the copula and their moments, (S, M, M).
+    streams : list of torch.Generator
+        One random stream per member.
+    """
+
+    members: tuple[int, ...]
+    sizes: NetworkSizes
+    step_count: Tensor
+    weights: FlatWeights
+    first_moments: FlatWeights
+    second_moments: FlatWeights
+    phi: Tensor
+    phi_first_moment: Tensor
+    phi_second_moment: Tensor
+    streams: list[torch.Generator]
+
+    def select(self, positions: Sequence[int]) -> MemberStack:
+        """Return a stack of the members at these positions of the S axis."""
+        index = torch.tensor(list(positions), dtype=torch.long, device=self.phi.device)
+        select_weights = functools.partial(networks.select_member_weights, sizes=self.sizes, index=index)
+        return replace(
+            self,
+            members=tuple(self.members[position] for position in positions),
+            weights=select_weights(self.weights),
+            first_moments=select_weights(self.first_moments),
+            second_moments=select_weights(self.second_moments),
+            phi=self.phi[index],
+            phi_first_moment=self.phi_first_moment[index],
+            phi_second_moment=self.phi_second_moment[index],
+            streams=[self.streams[position] for position in positions],
+        )
+
+
+def make_member_stack(
+    members: Sequence[int], sizes: NetworkSizes, recipe: Recipe, seed: int, like: Tensor
+) -> MemberStack:
+    """Return members with random initial weights, of the dtype and device of ``like``."""
+    weights, first, second = (networks.allocate_weights(sizes, len(members), like) for _ in range(3))
+    streams = [losses.make_member_generator(seed, member) for member in members]
+    networks.initialise_weights(weights, recipe.init_sd, streams)
+    phi = torch.eye(sizes.patterns).to(like).repeat(len(members), 1, 1)
+    step_count = torch.zeros((), dtype=torch.float32, device=like.device)
+    phi_moments = torch.zeros_like(phi), torch.zeros_like(phi)
+    return MemberStack(tuple(members), sizes, step_count, weights, first, second, phi, *phi_moments, streams=streams)
+
+
+@dataclass
+class BatchSampler:
+    """Position of S members in their passes over the people.
+
+    A pass visits each person once, in random order. People left over when no full batch remains wait for the next
+    pass. Controls and patients have separate passes.
+
+    Parameters
+    ----------
+    table : Tensor
+        Controls, then patients, each row ending in a one, (N, R + 1).
+    orders : list of Tensor
+        For controls and for patients, rows of ``table`` in the order of the current pass, (S, N_cn) and (S, N_pt).
+    cursors : list of int
+        Number of people already taken from each order.
+    """
+
+    table: Tensor
+    orders: list[Tensor]
+    cursors: list[int]
+
+    def fill(self, people: Tensor, streams: Sequence[torch.Generator]) -> None:
+        """Write the next batch of every member: B controls, then B patients, (S, 2 B, R + 1)."""
+        batch = people.shape[1] // 2
+        rows = torch.cat([self._next_rows(group, batch, streams) for group in (0, 1)], dim=1)
+        torch.index_select(self.table, 0, rows.flatten(), out=people.flatten(0, 1))
+
+    def _next_rows(self, group: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
+        order, start = self.orders[group], self.cursors[group]
+        if start + batch > order.shape[1]:
+            for row, stream in zip(order, streams, strict=True):
+                row.copy_(row[torch.randperm(len(row), generator=stream).to(row.device)])
+            start = 0
+        self.cursors[group] = start + batch
+        return order[:, start : start + batch]
+
+    def select(self, positions: Sequence[int]) -> BatchSampler:
+        """Return the sampler of the members at these positions of the S axis."""
+        index = torch.tensor(list(positions), dtype=torch.long, device=self.table.device)
+        return BatchSampler(self.table, [order[index] for order in self.orders], list(self.cursors))
+
+
+def make_batch_sampler(
+    controls: Tensor, patients: Tensor, members: int, seen: Sequence[IntArray] | None = None
+) -> BatchSampler:
+    """Return a sampler before the first shuffle.
+
+    Parameters
+    ----------
+    controls, patients : Tensor
+        (N_cn, R) and (N_pt, R).
+    members : int
+        S.
+    seen : sequence of (N,), optional
+        Rows of the people of each member, which count controls first, then patients. Left out, everyone.
+    """
+    table = append_ones(torch.cat([controls, patients]))
+    rows = seen or [np.arange(len(table))] * members
+    groups = ([r[r < len(controls)] for r in rows], [r[r >= len(controls)] for r in rows])
+    orders = [torch.as_tensor(np.stack(group), device=table.device) for group in groups]
+    return BatchSampler(table, orders, [order.shape[1] for order in orders])
+
+
+@dataclass(frozen=True)
+class TrainedMember:
+    """One member when it stopped.
+
+    Parameters
+    ----------
+    member : int
+        Its number within the run.
+    outcome : TrainingOutcome
+        Why it stopped.
+    steps : int
+        Steps it took.
+    weights : dict of str to Tensor
+        Its weights by name, without a member axis; see :func:`.networks.named_weights`.
+    correlation : Tensor
+        Correlation of the copula between the severities, (M, M); the identity without a copula.
+    history : ndarray
+        One row per check: the step, then the losses in the order of :class:`.losses.LossTerms`.
+    """
+
+    member: int
+    outcome: TrainingOutcome
+    steps: int
+    weights: dict[str, Tensor]
+    correlation: Tensor
+    history: FloatArray
+
+
+@dataclass
+class TrainingState:
+    """One stack in training: members, position in the data, buffers, and what has been recorded."""
+
+    stack: MemberStack
+    batches: BatchSampler
+    work: Workspace
+    steps: int = 0
+    history: dict[int, list[list[float]]] = field(default_factory=dict)  # rows of losses of each running member
+    trained: list[TrainedMember] = field(default_factory=list)
+
+    @property
+    def running(self) -> bool:
+        """Whether a member is still in training."""
+        return bool(self.stack.members)
+
+    def select_members(self, positions: Sequence[int]) -> None:
+        """Continue with the members at these positions of the S axis only."""
+        self.stack, self.batches = self.stack.select(positions), self.batches.select(positions)
+        work = self.work
+        self.work = Workspace(work.sizes, len(positions), work.batch, work.recipe, work.people)
+
+
+def make_training_state(
+    members: Sequence[int], plan: TrainingPlan, controls: Tensor, patients: Tensor
+) -> TrainingState:
+    """Return a stack before its first step.
+
+    Parameters
+    ----------
+    members : sequence of int
+        Numbers of the members of this stack.
+    plan : TrainingPlan
+        Recipe and seed.
+    controls, patients : Tensor
+        (N_cn, R) and (N_pt, R).
+    """
+    sizes, recipe = NetworkSizes(controls.shape[1], plan.patterns), plan.recipe
+    stack = make_member_stack(members, sizes, recipe, plan.seed, controls)
+    y, seen = np.repeat([0, 1], [len(controls), len(patients)]), None
+    if recipe.share < 1:
+        streams = [np.random.default_rng([plan.seed, member]) for member in members]
+        seen = [draw_subsample(y, recipe.share, stream).seen for stream in streams]
+    batches = make_batch_sampler(controls, patients, len(members), seen)
+    batch = recipe.batch_size(*(order.shape[1] for order in batches.orders))
+    work = Workspace(sizes, len(members), batch, recipe, controls)
+    return TrainingState(stack, batches, work, history={member: [] for member in members})
+
+
+class _StackRecord(BaseModel):
+    """Progress of one stack, as JSON; ``trained`` has number, outcome and steps of each member that has stopped."""
+
+    model_config = ConfigDict(strict=True)
+
+    steps: NonNegativeInt
+    members: list[NonNegativeInt]
+    cursors: list[NonNegativeInt]
+    trained: list[tuple[NonNegativeInt, TrainingOutcome, NonNegativeInt]]
+
+
+_STACK_RECORDS = TypeAdapter(list[_StackRecord])
+
+
+def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> TrainingIdentity:
+    """Return what a checkpoint must match to be resumed: the plan and the data."""
+    digest = hashlib.sha256()
+    for people in (controls, patients):
+        digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
+    data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
+    values = json.loads(json.dumps(dataclasses.asdict(plan)))
+    return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
+
+
+def save_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
+    """Write the state of all stacks; after a crash the file is the old one or the new one."""
+    tensors = {
+        f"{number}/{name}": tensor.detach().cpu().contiguous()
+        for number, state in enumerate(states)
+        for name, tensor in _collect_tensors(state).items()
+    }
+    records = json.dumps([_make_record(state).model_dump(mode="json") for state in states])
+    metadata = {"identity": json.dumps(identity), "states": records, "digest": _hash_content(records, tensors)}
+    write_atomically(path, to_bytes(tensors, metadata))
+
+
+def load_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
+    """Restore stacks before their first step, in place; refuse the checkpoint of another training."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        saved, records = json.loads(metadata["identity"]), _STACK_RECORDS.validate_json(metadata["states"])
+        if metadata["digest"] != _hash_content(metadata["states"], tensors):
+            raise ValueError("its numbers were changed")
+    except (SafetensorError, KeyError, ValueError, RecursionError) as error:
+        raise _make_error(path, error) from error
+    _check_identity(path, saved if isinstance(saved, dict) else {}, identity)
+    try:
+        for number, (state, record) in enumerate(zip(states, records, strict=True)):
+            _restore_state(state, record, _select_prefix(tensors, f"{number}/"))
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise _make_error(path, error) from error
+
+
+def _hash_content(records: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of all numbers in a checkpoint."""
+    digest = hashlib.sha256(records.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        digest.update(tensors[name].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _make_error(path: Path, error: Exception) -> RindicesError:
+    """Return the error about a damaged checkpoint; its reason is the first line of another error."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
+    return RindicesError(f"{path} is not a checkpoint of this training ({reason}); delete it to start again.")
+
+
+def _select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _check_identity(path: Path, saved: TrainingIdentity, expected: TrainingIdentity) -> None:
+    differing = [key for key in expected if saved.get(key) != expected[key]]
+    if differing:
+        details = ", ".join(f"{key} ({saved.get(key)} there, {expected[key]} here)" for key in differing)
+        raise RindicesError(f"{path} belongs to another training: {details}. Use another file or delete this one.")
+
+
+def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of the members in training, which are restored in place."""
+    stack = state.stack
+    yield "count", stack.step_count
+    flat = {"weights": stack.weights, "first": stack.first_moments, "second": stack.second_moments}
+    for name, weights in flat.items():
+        yield f"{name}.generator", weights.generator
+        yield f"{name}.discriminator", weights.discriminator
+    yield "phi", stack.phi
+    yield "phi_first", stack.phi_first_moment
+    yield "phi_second", stack.phi_second_moment
+    for name, order in zip(("controls", "patients"), state.batches.orders, strict=True):
+        yield f"order.{name}", order
+
+
+def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
+    tensors = dict(_iter_live_tensors(state))
+    for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
+        tensors[f"stream.{member}"] = stream.get_state()
+        history = torch.tensor(state.history[member], dtype=torch.float64)
+        tensors[f"seen.{member}"] = history.view(-1, 1 + len(LossTerms._fields))
+    for trained in state.trained:
+        tensors[f"seen.{trained.member}"] = torch.from_numpy(trained.history)
+        tensors[f"correlation.{trained.member}"] = trained.correlation
+        tensors |= {f"done.{trained.member}.{name}": weight for name, weight in trained.weights.items()}
+    return tensors
+
+
+def _make_record(state: TrainingState) -> _StackRecord:
+    return _StackRecord(
+        steps=state.steps,
+        members=list(state.stack.members),
+        cursors=state.batches.cursors,
+        trained=[(trained.member, trained.outcome, trained.steps) for trained in state.trained],
+    )
+
+
+def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str, Tensor]) -> None:
+    members = state.stack.members
+    if sorted([*record.members, *(member for member, _, _ in record.trained)]) != sorted(members):
+        raise ValueError("it has other members")
+    state.select_members([members.index(member) for member in record.members])
+    state.steps, state.batches.cursors = record.steps, record.cursors
+    for name, tensor in _iter_live_tensors(state):
+        if tensors[name].shape != tensor.shape or tensors[name].dtype != tensor.dtype:
+            raise ValueError(f"{name} has another shape or type")
+        tensor.copy_(tensors[name])
+    for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
+        stream.set_state(tensors[f"stream.{member}"])
+    state.history = {member: tensors[f"seen.{member}"].tolist() for member in state.stack.members}
+    state.trained = [
+        TrainedMember(
+            member,
+            outcome,
+            steps,
+            _select_prefix(tensors, f"done.{member}."),
+            tensors[f"correlation.{member}"],
+            tensors[f"seen.{member}"].numpy(),
+        )
+        for member, outcome, steps in record.trained
+    ]

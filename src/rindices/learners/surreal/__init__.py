@@ -1,1 +1,0 @@
-"""Surreal-GAN: networks, losses, step and training loop, in torch."""

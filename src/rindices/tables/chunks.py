@@ -1,0 +1,284 @@
+"""Tables in chunks, so that any number of people is read in bounded memory.
+
+What the columns are, their unit and the kinds of the covariates come from the first `SCHEMA_ROWS` rows of a file,
+whatever the size of the chunks. The cells of all further rows are checked by the same rules.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rindices.errors import Findings, OffenderKind, Problem, ProblemCode, TableError, format_count, join_names
+from rindices.tables.io.dialect import Dialect, detect_encoding, sniff_dialect
+from rindices.tables.io.lines import count_lines, explain_read_errors, read_line, split_lines
+from rindices.tables.io.parquet import PARQUET_SUFFIXES, is_parquet, open_parquet, read_batches
+from rindices.tables.io.spreadsheet import EXCEL_SUFFIX
+from rindices.tables.io.text import LINE, read_frame, read_lines
+from rindices.tables.layout.formats import find_column
+from rindices.tables.layout.freesurfer import ICV_NAMES
+from rindices.tables.layout.selection import select_columns
+from rindices.tables.regions import exclude_regions, region_sort_key
+from rindices.tables.table import Table, build_chunk_table, build_region_table, drop_counter_column, find_id_columns
+from rindices.tables.validate import KnownSchema, TableRequest, ValidationResult, validate_table
+from rindices.tables.validation.units import Unit
+
+SCHEMA_ROWS = 5_000
+"""Rows that decide what the columns of a file are."""
+_CODES_OF_ALL_ROWS = (
+    ProblemCode.BAD_ROWS,
+    ProblemCode.OPEN_QUOTES,
+    ProblemCode.CONTROL_CHARACTERS,
+    ProblemCode.LONG_CELLS,
+    ProblemCode.LONG_ROWS,
+    ProblemCode.SHORT_ROWS,
+    ProblemCode.NO_LINE_END,
+    ProblemCode.ENCODING_GUESSED,
+    ProblemCode.UNUSED_PARTICIPANTS,
+)
+"""Problems that are left to the chunks, or for which all rows must have been read."""
+_TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+
+
+class ChunkSize(NamedTuple):
+    """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk."""
+
+    rows: int = 25_600
+    parquet_rows: int = 1_000_000
+    text_bytes: int = 16_000_000
+
+
+class TableChunk(NamedTuple):
+    """Part of a file: row groups ``start`` to ``stop`` of parquet, or bytes of text."""
+
+    path: Path
+    number: int
+    start: int
+    stop: int
+
+
+def list_table_files(path: Path) -> list[Path] | None:
+    """Return the files of a table: the file itself, or those of a folder; None for a folder without any, and for Excel.
+
+    A folder of parquet files, or else of text tables, is one table. Names that begin with a dot or an underscore belong
+    to other programs and are left out.
+    """
+    if not path.is_dir():
+        return None if path.suffix.lower() == EXCEL_SUFFIX else [path]
+    for suffixes in (PARQUET_SUFFIXES, _TEXT_SUFFIXES):
+        files = [
+            file
+            for file in sorted(path.rglob("*"))
+            if file.suffix.lower() in suffixes
+            and file.is_file()
+            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        ]
+        if files:
+            return files
+    return None
+
+
+def split_into_chunks(path: Path, size: ChunkSize) -> Iterator[TableChunk]:
+    """Yield the chunks of a file in order, without parsing it."""
+    bounds = _split_row_groups(path, size.parquet_rows) if is_parquet(path) else _split_lines(path, size.text_bytes)
+    for number, (start, stop) in enumerate(bounds):
+        yield TableChunk(path, number, start, stop)
+
+
+def _split_row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
+    metadata = open_parquet(path).metadata
+    start, rows_in_chunk = 0, 0
+    for group in range(metadata.num_row_groups):
+        rows_in_chunk += metadata.row_group(group).num_rows
+        if rows_in_chunk >= rows or (group == metadata.num_row_groups - 1 and rows_in_chunk):
+            yield start, group + 1
+            start, rows_in_chunk = group + 1, 0
+
+
+def _split_lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
+    """Cut a text after ends of lines; UTF-16, whose line ends have two bytes, is not cut."""
+    with explain_read_errors(path), path.open("rb") as file:
+        end = path.stat().st_size
+        size = end if detect_encoding(file.read(2)) == "utf-16" else size
+        start = 0
+        while start < end:
+            file.seek(min(start + size, end))
+            read_line(file, path)
+            yield start, file.tell()
+            start = file.tell()
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A file whose first rows were read and validated.
+
+    Attributes
+    ----------
+    path : Path
+    request : TableRequest
+    dialect : Dialect or None
+        How a text is written; None for parquet.
+    table : Table
+        The first rows, all columns.
+    validation : ValidationResult
+        Of the first rows.
+    is_complete : bool
+        Whether the first rows are all rows.
+    """
+
+    path: Path
+    request: TableRequest
+    dialect: Dialect | None
+    table: Table
+    validation: ValidationResult
+    is_complete: bool
+
+    @classmethod
+    def open(cls, path: Path, request: TableRequest, rows: int = SCHEMA_ROWS) -> "OpenedTable":
+        """Read and validate the first rows of a file; raises their errors."""
+        findings = Findings()
+        frame, header = read_frame(path, request.roles.text_columns(), findings, rows + 1)
+        is_complete = len(frame) <= rows and not findings.errors()
+        frame, header = drop_counter_column(frame.iloc[:rows], header, path.name, findings)
+        with explain_read_errors(path):
+            dialect = None if is_parquet(path) else sniff_dialect(path, findings)
+        table = build_region_table(frame, header, path.name, request.roles, findings)
+        table = replace(table, layout=select_columns(table.layout, request.selection, path.name, findings))
+        validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
+        problems = [*findings, *validation.problems]
+        if not is_complete and validation.ok:
+            problems = [problem for problem in problems if problem.code not in _CODES_OF_ALL_ROWS]
+        validation = replace(validation, problems=tuple(problems))
+        validation.cohort_or_raise()
+        request = replace(request, roles=validation.roles)
+        return cls(path, request, dialect, table, validation, is_complete)
+
+    def select_regions(self, regions: Collection[str]) -> "OpenedTable":
+        """Return a copy for reading only these regions and what else the request needs."""
+        layout = self.table.layout
+        columns = sorted(
+            exclude_regions(layout.regions, self.request.exclude).items(), key=lambda item: region_sort_key(item[1])
+        )
+        requested = {name.lower() for name in self.request.roles.named()}
+        others = [
+            name for name in layout.participant_columns if name.lower() in requested or find_column([name], ICV_NAMES)
+        ]
+        layout = replace(
+            layout,
+            regions={column: region for column, region in columns if region in regions},
+            participant_columns=tuple(others),
+        )
+        table = replace(self.table, frame=self.table.frame.iloc[:0], layout=layout)
+        no_one = self.validation.cohort_or_raise().take(np.zeros(0, dtype=np.intp))
+        return replace(self, table=table, validation=replace(self.validation, cohort=no_one, keys=()))
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        layout, table = self.table.layout, self.table
+        ids = find_id_columns(table.frame, table.id_column)
+        names = [*ids, table.session_column, *layout.regions, layout.icv, *layout.participant_columns]
+        return list(dict.fromkeys(name for name in names if name))
+
+    def validate_chunk(self, chunk: TableChunk, rows: int) -> Iterator[ValidationResult]:
+        """Read and validate a chunk, ``rows`` rows at a time, in their order; results may hold errors."""
+        if self.is_complete and (chunk.start, chunk.stop) == (0, self._end()):
+            yield self.validation
+            return
+        if self.dialect is None:
+            groups, regions = range(chunk.start, chunk.stop), self.table.layout.regions
+            frames = read_batches(chunk.path, self.columns, groups, rows, regions)
+            yield from map(self._validate_rows, frames)
+            return
+        findings = Findings()
+        try:
+            frame = self._read_text(chunk, self.dialect, findings)
+        except TableError as error:
+            yield ValidationResult(error.problems)
+            return
+        for start in range(0, max(1, len(frame)), rows):
+            validation = self._validate_rows(frame.iloc[start : start + rows])
+            problems = [_shift_lines(problem, chunk) for problem in validation.problems]
+            yield replace(validation, problems=(*(findings if start == 0 else ()), *problems))
+
+    def count_rows(self, chunk: TableChunk) -> int:
+        """Return the number of rows of a chunk without parsing it: lines of text, or what parquet says."""
+        if self.dialect is None:
+            metadata = open_parquet(chunk.path).metadata
+            return sum(metadata.row_group(group).num_rows for group in range(chunk.start, chunk.stop))
+        return len(split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, Findings()).rows)
+
+    def _end(self) -> int:
+        """Return where the last chunk stops."""
+        if self.dialect is None:
+            return int(open_parquet(self.path).metadata.num_row_groups)
+        with explain_read_errors(self.path):
+            return self.path.stat().st_size
+
+    def _read_text(self, chunk: TableChunk, dialect: Dialect, findings: Findings) -> pd.DataFrame:
+        """Return the rows of a text chunk; a frame without rows where all lines are blank."""
+        as_text, content = self.request.roles.text_columns(), _read_bytes(chunk)
+        return read_lines(content, chunk.path, chunk.start, dialect, as_text, findings)[self.columns]
+
+    def _validate_rows(self, frame: pd.DataFrame) -> ValidationResult:
+        """Validate further rows with the schema of the first ones."""
+        findings = Findings()
+        try:
+            table = build_chunk_table(self.table, frame, findings)
+        except TableError as error:
+            return ValidationResult(error.problems)
+        covariates = self.validation.cohort_or_raise().covariates
+        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in covariates.items()}
+        schema = KnownSchema(table, Unit(self.validation.unit or Unit.UNKNOWN), kinds, self.validation.participants)
+        validation = validate_table(replace(self.request, exclude=()), schema)
+        return replace(validation, problems=(*findings, *validation.problems))
+
+
+def _read_bytes(chunk: TableChunk) -> bytes:
+    with explain_read_errors(chunk.path), chunk.path.open("rb") as file:
+        file.seek(chunk.start)
+        return file.read(chunk.stop - chunk.start)
+
+
+def _shift_lines(problem: Problem, chunk: TableChunk) -> Problem:
+    """Return a problem with numbers of lines of the file rather than of the chunk."""
+    if problem.offender_kind is not OffenderKind.ROW or not chunk.start:
+        return problem
+    before = count_lines(chunk.path, chunk.start)
+    numbers = tuple(str(before + int(number)) for number in problem.offenders)
+    return replace(problem, offenders=numbers, listing=f"{LINE} {join_names(numbers)}")
+
+
+def merge_problems(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems of many chunks, with those of the same code and subject joined to one.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+
+    Returns
+    -------
+    list of Problem
+        In order of appearance. The text of a joined problem is that of the first one, with the number of others.
+    """
+    groups: dict[object, list[Problem]] = {}
+    for problem in problems:
+        key = (problem.severity, problem.code, problem.subject)
+        groups.setdefault(problem if problem.code is ProblemCode.ERROR else key, []).append(problem)
+    return [_join_problems(group) for group in groups.values()]
+
+
+def _join_problems(problems: Sequence[Problem]) -> Problem:
+    first = problems[0]
+    if len(set(problems)) == 1:
+        return first
+    return replace(
+        first,
+        offenders=tuple(dict.fromkeys(name for problem in problems for name in problem.offenders)),
+        listing=first.listing or join_names(first.offenders),
+        ending=f"{first.ending} (and the like in {format_count(len(problems) - 1, 'more chunk')})",
+    )

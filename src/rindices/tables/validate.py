@@ -1,0 +1,421 @@
+"""Read and validate tables, once and in one pass; the rest of the package trusts the cohort."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import gt
+from pathlib import Path
+
+import pandas as pd
+
+from rindices._typing import BoolArray
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    Problem,
+    ProblemCode,
+    Severity,
+    TableError,
+    capitalise_first,
+    did_you_mean,
+    format_count,
+    join_names,
+)
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.io.text import MemoryTable
+from rindices.tables.layout import formats
+from rindices.tables.layout.selection import ColumnSelection, count_measures, holds_features, select_columns
+from rindices.tables.missing import OnMissing, UnfilteredCohort, find_incomplete_rows
+from rindices.tables.participants import (
+    ParticipantTable,
+    check_sexes,
+    check_shared_sites,
+    describe_covariate,
+    join_participants,
+    read_covariates,
+    read_groups,
+    read_sites,
+    resolve_roles,
+)
+from rindices.tables.regions import check_head_sizes, read_region_values, select_icv
+from rindices.tables.sessions import check_visits, warn_repeated_scans
+from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
+from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.missing_codes import (
+    NO_CODES,
+    mask_missing_codes,
+    may_hold_codes,
+    report_region_codes,
+)
+from rindices.tables.validation.units import Unit, combine_units
+from rindices.tables.validation.values import (
+    ALL_MEASURES,
+    MEASURES,
+    check_cells,
+    check_constant,
+    check_features,
+    check_measures,
+    check_regions,
+    warn_equal_rows,
+)
+from rindices.wording import get_wording
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """The tables to read and the options for reading them, see `rindices.read_cohort`."""
+
+    volumes: tuple[Path | MemoryTable, ...]
+    participants: Path | MemoryTable | None
+    roles: ColumnRoles
+    controls: tuple[str, ...] = ()
+    patients: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    measure: str | None = None
+    on_missing: str = "report"
+    find_groups: bool = True
+    include: tuple[str, ...] = ()
+    missing_codes: tuple[str, ...] = ()
+    model_regions: tuple[str, ...] = ()
+    impute_covariates: bool = False
+    leave_out_sites: tuple[str, ...] = ()
+
+    @property
+    def selection(self) -> ColumnSelection:
+        """Which columns are used as regions."""
+        return ColumnSelection(self.include, self.measure, self.model_regions)
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """Content of a table and its problems.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+    cohort : Cohort or None
+        None if there is an error.
+    format : str or None
+    people, controls, patients, regions, sites : int or None
+        Their numbers; None if unknown.
+    covariates : tuple of str
+        The covariates that are adjusted for.
+    roles : ColumnRoles
+        The columns as they were named or recognised.
+    icv : str or None
+        Column of the intracranial volume.
+    unit : str or None
+    aside : dict
+        Number of columns that are not used, by reason.
+    measures : dict
+        Number of regions of each kind of measure: volume, thickness, ...
+    units : dict
+        Unit of each kind of measure.
+    kinds : dict
+        Whether each named covariate is a number or has categories, in words.
+    region_names : tuple of str
+    participants : ParticipantTable or None
+        The table that the people were joined with.
+    keys : tuple of str
+        (N,) unique key of each row, made of participant and session; comparable between chunks of a table.
+    rows, left_out : int
+        Number of rows that were read, and of those that are not in the cohort: they lack a value or have another label.
+    """
+
+    problems: tuple[Problem, ...]
+    cohort: Cohort | None = None
+    format: str | None = None
+    people: int | None = None
+    controls: int | None = None
+    patients: int | None = None
+    regions: int | None = None
+    sites: int | None = None
+    covariates: tuple[str, ...] = ()
+    roles: ColumnRoles = field(default_factory=ColumnRoles)
+    icv: str | None = None
+    unit: str | None = None
+    aside: dict[str, int] | None = None
+    measures: dict[str, int] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, str] | None = None
+    region_names: tuple[str, ...] = ()
+    participants: ParticipantTable | None = None
+    keys: tuple[str, ...] = ()
+    rows: int = 0
+    left_out: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return not any(problem.severity is Severity.ERROR for problem in self.problems)
+
+    def cohort_or_raise(self) -> Cohort:
+        """Return the cohort, or raise a `TableError` with all errors."""
+        if self.cohort is None or not self.ok:
+            raise TableError(problem for problem in self.problems if problem.severity is Severity.ERROR)
+        return self.cohort
+
+
+@dataclass(frozen=True)
+class KnownSchema:
+    """A chunk of a table, and the schema that comes from the first chunk.
+
+    Attributes
+    ----------
+    table : Table
+        The rows.
+    unit : Unit or None
+        None for the first chunk, whose unit is guessed.
+    kinds : mapping
+        Whether each covariate is a number.
+    participants : ParticipantTable or None
+    """
+
+    table: Table
+    unit: Unit | None = None
+    kinds: Mapping[str, bool] = field(default_factory=dict)
+    participants: ParticipantTable | None = None
+
+
+def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> ValidationResult:
+    """Read and validate tables.
+
+    Parameters
+    ----------
+    request : TableRequest
+    chunk : KnownSchema, optional
+        A chunk that was read already. Its people stay in the order of the rows.
+
+    Returns
+    -------
+    ValidationResult
+        With all problems; none is raised.
+    """
+    findings = Findings()
+    try:
+        policy = OnMissing(_check_option(request.on_missing, list(OnMissing), "on_missing", findings))
+        if request.measure is not None:
+            _check_option(request.measure, (*MEASURES, ALL_MEASURES), "measure", findings)
+        parts, roles = _read_unfiltered_cohort(request, findings, chunk)
+    except TableError as error:  # its problems may not be among the findings: of a file that could not be read
+        return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
+    rows = len(parts.table.ids)
+    if request.leave_out_sites:
+        parts = parts.take(_find_other_sites(parts, request.leave_out_sites, findings))
+    if parts.groups is not None:  # people of other groups are left out, so their values are not checked
+        parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
+    unit = None if chunk is None else chunk.unit
+    is_first = unit is None
+    word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
+    lacking, unusable = find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
+    parts = _empty_region_codes(parts, request.missing_codes, findings)
+    units: dict[str, Unit] = {}
+    if unit is None:
+        units = _check_values(parts, request.measure, findings)
+        unit = combine_units(units)
+        if request.roles.covariates is None:
+            parts = _settle_covariates(parts, unit, findings)
+        if unit is Unit.STANDARDISED and len(parts.covariates.columns):
+            _note_second_adjustment(parts, findings)
+        if parts.icv is not None and (request.find_groups or "icv" in parts.covariates):
+            others = None
+            if request.roles.covariates is None and "icv" in parts.covariates:
+                others = [name for name in parts.covariates if name != "icv"]
+            check_head_sizes(parts.icv, parts.table, parts.regions, findings, others)
+    else:
+        check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
+    keep = ~lacking if policy in (OnMissing.DROP, OnMissing.MODEL) else ~unusable
+    if parts.table.sessions is not None:
+        warn_repeated_scans(parts.people.ids, parts.table.where, findings)
+    if parts.table.sessions is not None and request.find_groups:
+        if len(set(parts.people.ids)) < len(parts.people.ids) and request.roles.session is None:
+            what = f"visits of a person are told apart by {parts.table.session_column or 'the id'}"
+            findings.note(ProblemCode.SESSIONS_USED, what, parts.table.where, "If not: --session COLUMN")
+        check_visits(parts.table, parts.people.frame, findings)
+    if chunk is None:  # for all chunks together this is done in the end
+        warn_equal_rows(parts.regions, parts.table.keys(), parts.table.where, findings)
+    if parts.groups is not None:
+        _check_groups(parts, keep & ~lacking, unit, findings)
+    if parts.groups is not None and chunk is None:
+        check_sexes(parts.people, parts.groups, keep & ~lacking, roles, findings)
+        check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN, findings)
+    if not (keep & ~lacking).any() and is_first:
+        cure = "The notes say who was left out and why"
+        findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
+    result = _build_result(parts, keep, keep & ~lacking, unit, findings, sort=chunk is None)
+    result = replace(result, roles=replace(roles, covariates=tuple(parts.covariates)))
+    left_out = rows - len(keep) + int(lacking.sum())
+    return replace(result, rows=rows, left_out=left_out, units={kind: str(each) for kind, each in units.items()})
+
+
+def _read_unfiltered_cohort(
+    request: TableRequest, findings: Findings, chunk: KnownSchema | None
+) -> tuple[UnfilteredCohort, ColumnRoles]:
+    """Return the content of the tables, and the columns as they were named or recognised."""
+    if chunk is None:
+        table = read_region_tables(request.volumes, request.roles, findings)
+        table = replace(table, layout=select_columns(table.layout, request.selection, table.where, findings))
+    else:
+        table = chunk.table
+    codes, names = request.missing_codes, (*find_id_columns(table.frame, table.id_column), table.session_column)
+    positive = [name for name in table.frame.columns if formats.is_positive_covariate(name)]
+    positive += [*table.layout.regions, *([table.layout.icv] if table.layout.icv else [])]
+    table = replace(table, frame=mask_missing_codes(table.frame, codes, names, positive))
+    participants = None if chunk is None else chunk.participants
+    people = join_participants(table, request.participants, request.roles, findings, participants)
+    positive = [name for name in people.frame.columns if formats.is_positive_covariate(name)]
+    people = replace(people, frame=mask_missing_codes(people.frame, codes, zero_columns=positive))
+    for option, name in (("id", request.roles.id), ("session", request.roles.session)):
+        if name and not find_id_columns(table.frame, name) and not find_id_columns(people.frame, name):
+            cure = capitalise_first(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
+            what = f"there is no column '{name}' for --{option}"
+            findings.error(ProblemCode.UNKNOWN_COLUMN, what, table.where, cure, subject=name)
+    regions = read_region_values(table, request.exclude, findings)
+    icv = select_icv(table, people)
+    kinds = None if chunk is None else chunk.kinds
+    is_head_size_known = (
+        icv is not None and request.measure != "thickness" and not holds_features(table.layout, request.measure)
+    )
+    roles = request.roles
+    if None in (roles.site, roles.covariates):
+        is_study = not request.model_regions
+        roles = resolve_roles(people, roles, table.layout, is_head_size_known, findings, is_study)
+    covariates = read_covariates(people, roles.covariates or (), icv, findings, kinds)
+    groups = None
+    if request.find_groups:
+        labels = (request.controls, request.patients)
+        is_surrealgan = table.layout.format == "surrealgan"
+        groups = read_groups(people, request.roles.group, *labels, findings, is_surrealgan)
+    sites = read_sites(people, roles, findings)
+    return UnfilteredCohort(table, people, regions, covariates, groups, sites, icv), roles
+
+
+def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], findings: Findings) -> BoolArray:
+    """Return the people (N,) of all other sites than those with these names."""
+    sites = pd.Series(dtype="object", index=parts.regions.index) if parts.sites is None else parts.sites
+    present = sorted(sites.dropna().unique())
+    unknown = [name for name in names if name not in present]
+    if unknown:
+        what = f"there is no site '{unknown[0]}' to leave out"
+        cure = capitalise_first(did_you_mean(unknown[0], present)) if present else "Name the column: --site COLUMN"
+        findings.error(ProblemCode.UNKNOWN_SITE, what, parts.people.where, cure, subject=unknown[0])
+    is_left_out: BoolArray = sites.isin(names).to_numpy(dtype=bool)
+    what = f"{format_count(int(is_left_out.sum()), 'person', 'people')} of {format_count(len(names), 'site')} left out"
+    findings.note(
+        ProblemCode.SITES_LEFT_OUT, what, parts.people.where, offenders=names, offender_kind=OffenderKind.SITE
+    )
+    return ~is_left_out
+
+
+def _empty_region_codes(parts: UnfilteredCohort, codes: Sequence[str], findings: Findings) -> UnfilteredCohort:
+    """Report regions with codes for missing, unless the user says that there are none, and empty these cells."""
+    suspects = may_hold_codes(parts.ranges.low, parts.ranges.high)
+    if tuple(codes) == NO_CODES or not suspects.any():
+        return parts
+    return replace(parts, regions=report_region_codes(parts.regions, suspects, parts.table.where, findings))
+
+
+def _check_values(parts: UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
+    """Check the values of the regions, and return the unit of each kind of measure."""
+    where, names = parts.table.where, list(parts.regions.columns)
+    if holds_features(parts.table.layout, measure):
+        return check_features(parts.regions, parts.ranges, where, findings)
+    measures = check_measures(names, parts.table.layout.measures, measure, where, findings)
+    return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
+
+
+def _settle_covariates(parts: UnfilteredCohort, unit: Unit, findings: Findings) -> UnfilteredCohort:
+    """Say which recognised covariates are adjusted for; not head size, if the values are divided by it."""
+    covariates = parts.covariates
+    if unit is Unit.NORMALISED and "icv" in covariates:
+        covariates = covariates.drop(columns="icv")
+    what = f"adjusted for {join_names(covariates.columns)}, recognised by name"
+    cure = "To choose: --covariates NAMES, or --covariates none"
+    if not len(covariates.columns):
+        what = "nothing is adjusted for: no column of age, sex or head size was recognised"
+        cure = "To adjust: --covariates NAMES"
+    findings.note(ProblemCode.COVARIATES_USED, what, parts.people.where, cure)
+    return replace(parts, covariates=covariates)
+
+
+def _note_second_adjustment(parts: UnfilteredCohort, findings: Findings) -> None:
+    """Say that standardised values are adjusted again, which is not needed after a normative model."""
+    what = f"standardised values are adjusted for {join_names(parts.covariates.columns)}"
+    cure = "If a normative model has removed this already: --covariates none"
+    findings.note(ProblemCode.ADJUSTED_TWICE, what, parts.table.where, cure)
+
+
+def _check_groups(parts: UnfilteredCohort, keep: BoolArray, unit: Unit, findings: Findings) -> None:
+    assert parts.groups is not None
+    for name in (CONTROL, PATIENT):
+        number = int((parts.groups.rows(name) & keep).sum())
+        if number == 0 and not findings.errors():
+            cure = "See the notes: they lack a value that is needed"
+            findings.error(ProblemCode.EMPTY_GROUP, f"no {name} is left", parts.people.where, cure, subject=name)
+    controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
+    check_constant(controls, list(parts.regions.columns), parts.table.where, findings, get_wording(unit))
+
+
+def _build_result(
+    parts: UnfilteredCohort, keep: BoolArray, clean: BoolArray, unit: Unit, findings: Findings, sort: bool
+) -> ValidationResult:
+    layout, groups = parts.table.layout, parts.groups
+    return ValidationResult(
+        problems=tuple(findings),
+        cohort=None if findings.errors() else _build_cohort(parts, clean, unit, sort),
+        format=layout.format,
+        people=int(keep.sum()),
+        controls=None if groups is None else int((groups.rows(CONTROL) & keep).sum()),
+        patients=None if groups is None else int((groups.rows(PATIENT) & keep).sum()),
+        regions=parts.regions.shape[1],
+        sites=None if parts.sites is None else int(parts.sites[keep].nunique()),
+        covariates=tuple(parts.covariates.columns),
+        kinds={name: describe_covariate(parts.covariates[name]) for name in parts.covariates},
+        region_names=tuple(parts.regions.columns.tolist()),
+        icv=layout.icv,
+        unit=str(unit),
+        aside={why: len(columns) for why, columns in layout.aside.items()},
+        measures={"any": parts.regions.shape[1]}
+        if unit is Unit.ANY
+        else count_measures(parts.regions, layout.measures),
+        participants=parts.people.participants,
+        keys=_build_row_keys(parts),
+    )
+
+
+def _build_row_keys(parts: UnfilteredCohort) -> tuple[str, ...]:
+    people, ids = parts.people, parts.table.ids
+    if people.rows is None or people.participants is None:
+        return tuple(parts.table.keys())
+    participant_ids = people.participants.table.ids
+    names = [participant_ids[row] if row >= 0 else name for row, name in zip(people.rows, ids, strict=True)]
+    return tuple(parts.table.keys(ids=names))
+
+
+def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
+    """Build the cohort of the rows in a mask (N,), sorted by id and session unless they are a chunk."""
+    columns: dict[str, object] = {ID: parts.people.ids}
+    if parts.table.sessions is not None:
+        columns[SESSION] = parts.table.sessions
+    if parts.groups is not None:
+        columns[GROUP] = parts.groups.labels.to_numpy()
+    if parts.sites is not None:
+        columns[SITE] = parts.sites.to_numpy()
+    frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
+    if sort:
+        labels = parts.covariates.select_dtypes("category").columns
+        frames[2] = parts.covariates.astype(dict.fromkeys(labels, "object"))
+    ids = parts.people.ids
+    if not sort:
+        frames = frames if clean.all() else [frame[clean].reset_index(drop=True) for frame in frames]
+    elif parts.table.sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
+        keys = list(zip(ids, parts.table.sessions or ids, strict=True))
+        order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
+        frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
+    return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))
+
+
+def _check_option(value: str, options: Sequence[str], name: str, findings: Findings) -> str:
+    if value not in options:
+        cure = capitalise_first(did_you_mean(value, options))
+        findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", "", cure, subject=name)
+    return value

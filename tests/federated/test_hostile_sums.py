@@ -1,0 +1,119 @@
+"""A site sends sums that cannot be: it is named, in one line, and the centre never ends in a traceback."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rindices.errors import RindicesError
+from rindices.federated import kinds
+from rindices.federated.exceptions import ExchangeError
+from rindices.federated.messages import Answer, Request
+from rindices.federated.rounds import InMemoryTransport, check_same_table
+from rindices.federated.run import run_federated_study
+from rindices.federated.site import Site
+from rindices.study.config import ModelConfig
+from tests.federated.sites import simulate_people, split_cohort
+
+MODEL = ModelConfig(recipe="mean-difference", members=2)
+Lie = Callable[[Answer], Answer]
+
+
+@dataclass
+class LyingTransport:
+    """Sites in memory, of which the last one alters its answers."""
+
+    sites: InMemoryTransport
+    lies: Mapping[str, Lie]
+
+    def ask(self, request: Request) -> list[Answer]:
+        *honest, liar = self.sites.ask(request)
+        return [*honest, self.lies.get(request.kind, lambda answer: answer)(liar)]
+
+
+def run(lies: Mapping[str, Lie]) -> str:
+    cohorts = split_cohort(simulate_people(), 2)
+    sites = InMemoryTransport([Site(name, cohorts[name]) for name in sorted(cohorts)])
+    with pytest.raises(RindicesError) as caught:
+        run_federated_study(LyingTransport(sites, lies), MODEL)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def alter(name: str, function: Callable[[Any], Any]) -> Lie:
+    return lambda answer: replace(answer, arrays={**answer.arrays, name: function(answer.arrays[name])})
+
+
+def count(**counts: int) -> Lie:
+    return lambda answer: replace(answer, counts={**answer.counts, **counts})
+
+
+LIES: dict[str, tuple[str, Lie]] = {
+    "negated products": (kinds.PRODUCTS, alter("controls.products", np.negative)),
+    "random products": (
+        kinds.PRODUCTS,
+        alter("patients.products", lambda array: np.random.default_rng(0).normal(size=array.shape) * array.std()),
+    ),
+    "no products": (kinds.PRODUCTS, alter("controls.products", np.zeros_like)),
+    "other sums": (kinds.PRODUCTS, alter("controls.sum", lambda array: array + 1.0)),
+    "squares": (kinds.TRANSFORM, alter("controls.squares", lambda array: 1e-3 * array)),
+    "moments": (kinds.MOMENTS, alter("products", lambda array: array[..., ::-1].copy())),
+    "fourth": (kinds.MOMENTS, alter("fourth", lambda array: 1e-3 * array)),
+    "blocks": (kinds.BLOCKS, alter("products", np.negative)),
+    "more people": (kinds.PRODUCTS, count(controls=10**9)),
+    "fewer people": (kinds.MEANS, count(controls=5)),
+    "more people than alive": (kinds.DESCRIBE, count(controls=10**400)),
+    "other sets": (kinds.MOMENTS, lambda answer: replace(answer, counts={"rows/patients": 3})),
+    "no unit": (kinds.DESCRIBE, lambda answer: replace(answer, facts={**answer.facts, "unit": 5})),
+    "unprintable": (kinds.DESCRIBE, lambda answer: replace(answer, facts={**answer.facts, "regions": ["\x1b[2J"]})),
+    "one region twice": (kinds.DESCRIBE, lambda answer: replace(answer, facts={**answer.facts, "regions": ["a", "a"]})),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_impossible_sums_are_named(name: str) -> None:
+    kind, lie = LIES[name]
+    text = run({kind: lie})
+    assert "site-1" in text
+    assert "site-0" not in text
+
+
+@pytest.mark.parametrize("number", [10**9, 90_000_000, 1_000])
+def test_a_number_of_people_that_no_sum_fits_is_named(number: int) -> None:
+    """The number is the same in all rounds, and the sums are those of fewer people."""
+    text = run(dict.fromkeys((kinds.DESCRIBE, kinds.MEANS, kinds.PRODUCTS), count(controls=number)))
+    assert "site-1" in text
+    assert "site-0" not in text
+
+
+def test_sums_that_cannot_be_computed_end_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever passes the checks and fails later names the sites."""
+
+    def fail(*arguments: object) -> None:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr("rindices.federated.fit.ask_for_tests", fail)
+    text = run({})
+    assert "site-0, site-1" in text
+    assert "Singular matrix" in text
+
+
+def test_the_odd_table_is_named_also_if_it_is_the_first() -> None:
+    facts = {"regions": ["a"], "covariates": {}, "unit": "mm3"}
+    answers = [Answer(name, "describe", 1, "", {}, {}, facts) for name in "abc"]
+    answers[0] = replace(answers[0], facts={**facts, "regions": ["b"]})
+    with pytest.raises(ExchangeError, match="the regions of a are not those of b, c"):
+        check_same_table(answers)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"n_columns": "x"}, {"n_columns": 2, "codings": 3, "regions": [], "adjust": 1}]
+)
+def test_settings_of_a_hostile_centre_are_refused(settings: dict[str, Any]) -> None:
+    site = Site("a", simulate_people())
+    for kind in kinds.KINDS:
+        if kind != kinds.DESCRIBE:
+            with pytest.raises(RindicesError):
+                site.answer(Request(kind, 2, {**settings, "plan": 7, "tasks": 5, "sets": 3, "n_blocks": []}))

@@ -1,0 +1,250 @@
+"""Training: the step against autograd and an unstacked reference, outcomes, histories, workers, shares of people."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_limits
+
+from rindices.errors import RindicesError
+from rindices.learners.ensemble import TrainingOutcome
+from rindices.learners.gan import networks, train
+from rindices.learners.gan.gradients import Workspace
+from rindices.learners.gan.losses import LossTerms
+from rindices.learners.gan.networks import NetworkSizes
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.state import MemberStack, make_member_stack, make_training_state
+from rindices.learners.gan.train import extract_head, train_stacks, train_surreal_members
+from rindices.learners.prepared_people import PreparedPeople
+from tests.learners.gan.helpers import PAPER, PEOPLE, SHORT, are_equal, fill_people, make_stack
+from tests.learners.gan.reference import Reference, infer_r_indices
+from tests.learners.helpers import LinearCohort
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    plan = TrainingPlan(2, SHORT, members=(0, 1, 2), stack=2)
+    first = train_stacks(*PEOPLE, plan)
+    assert are_equal(first, train_stacks(*PEOPLE, plan))
+    assert are_equal(first, train_stacks(*PEOPLE, plan, workers=2))
+    other = train_stacks(*PEOPLE, TrainingPlan(2, SHORT, seed=1, members=(0, 1, 2), stack=2))
+    assert not are_equal(first, other)
+
+
+def test_a_member_does_not_depend_on_the_other_stacks() -> None:
+    both = train_stacks(*PEOPLE, TrainingPlan(2, SHORT, members=(0, 1), stack=1))
+    assert are_equal(both[1:], train_stacks(*PEOPLE, TrainingPlan(2, SHORT, members=(1,))))
+
+
+def test_a_member_that_never_meets_the_bars_reaches_the_limit() -> None:
+    (only,) = train_stacks(*PEOPLE, TrainingPlan(2, SHORT))
+    assert only.outcome is TrainingOutcome.STEP_LIMIT
+    assert only.steps == 60
+    assert only.history.shape == (6, 1 + len(LossTerms._fields))
+    assert only.history[:, 0].tolist() == [10, 20, 30, 40, 50, 60]
+
+
+def test_a_member_below_the_bars_stops_after_the_minimum() -> None:
+    easy = SHORT.replace(reconstruction_bar=1e3, monotonicity_bar=1e3)
+    (only,) = train_stacks(*PEOPLE, TrainingPlan(2, easy))
+    assert only.outcome is TrainingOutcome.CONVERGED
+    assert only.steps == 20
+
+
+def test_members_leave_a_stack_one_by_one() -> None:
+    free = SHORT.replace(min_steps=0)
+    plan = TrainingPlan(2, free, members=(0, 1, 2), stack=3)
+    losses = {
+        m.member: m.history[:, 1 + LossTerms._fields.index("reconstruction")] for m in train_stacks(*PEOPLE, plan)
+    }
+    firsts = sorted(float(row[0]) for row in losses.values())
+    bar = (firsts[0] + firsts[1]) / 2
+    eager = TrainingPlan(2, free.replace(reconstruction_bar=bar, monotonicity_bar=1e3), members=(0, 1, 2), stack=3)
+    trained = train_stacks(*PEOPLE, eager)
+    assert [m.member for m in trained] == [0, 1, 2]
+    assert min(m.steps for m in trained) == 10
+    assert max(m.steps for m in trained) > 10
+
+
+def test_a_diverging_member_is_named_and_the_others_go_on() -> None:
+    wild = SHORT.replace(explosion_bar=1e-6)
+    (only,) = train_stacks(*PEOPLE, TrainingPlan(2, wild))
+    assert only.outcome is TrainingOutcome.DIVERGED
+    assert only.steps == 10
+
+
+def test_bad_tables_are_refused_with_a_cure() -> None:
+    controls, patients = PEOPLE
+    with pytest.raises(RindicesError, match="same regions"):
+        train_stacks(controls[:, :5], patients, TrainingPlan(2, SHORT))
+    holes = patients.copy()
+    holes[7, 2] = np.nan
+    with pytest.raises(RindicesError, match=r"rows \[7\]"):
+        train_stacks(controls, holes, TrainingPlan(2, SHORT))
+    with pytest.raises(RindicesError, match="people x regions"):
+        train_stacks(controls[0], patients, TrainingPlan(2, SHORT))
+
+
+def test_threads_of_the_machine_change_no_byte() -> None:
+    plan = TrainingPlan(2, SHORT, members=(0, 1))
+    before = torch.get_num_threads()
+    trained = []
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            trained.append(train_stacks(*PEOPLE, plan))
+    finally:
+        torch.set_num_threads(before)
+    assert are_equal(trained[0], trained[1])
+    assert are_equal(trained[0], trained[2])
+
+
+def test_members_see_their_own_share_of_the_people() -> None:
+    plan = TrainingPlan(2, SHORT.replace(share=0.8), members=(0, 1))
+    first, second = train_stacks(*PEOPLE, plan)
+    assert not np.array_equal(first.history, second.history)
+    state = make_training_state((0, 1), plan, *(torch.as_tensor(people) for people in PEOPLE))
+    assert [order.shape for order in state.batches.orders] == [(2, 32), (2, 72)]
+    assert not torch.equal(*(order.sort().values for order in state.batches.orders[1]))
+
+
+def make_reference(stack: MemberStack, member: int, recipe: Recipe) -> Reference:
+    weights = {n: w[member] for n, w in networks.named_weights(stack.weights.networks).items()}
+    return Reference(weights, recipe.learning_rate, recipe.weights)
+
+
+def get_batch(work: Workspace, member: int) -> tuple[torch.Tensor, ...]:
+    """x, y, z, z' and z_cn of one member."""
+    x, y = work.people[member, :, :-1].chunk(2)
+    return x, y, work.z.drawn[member], work.z.higher[member], work.z.near_zero[member]
+
+
+@pytest.mark.parametrize(("regions", "patterns"), [(11, 3), (4, 1), (1, 2), (9, 5)])
+def test_one_step_gives_autograds_gradients_and_losses(regions: int, patterns: int) -> None:
+    stack, work = make_stack(NetworkSizes(regions, patterns), 2, 6, dtype=torch.float64)
+    # Some people are far off, so that g1's leaky ReLU bends.
+    fill_people(work, torch.Generator().manual_seed(1), sd=0.6)
+    plains = [make_reference(stack, member, PAPER) for member in range(2)]
+    terms = train.take_step(stack, work, with_losses=True)
+    assert isinstance(terms, LossTerms)
+    for member, plain in enumerate(plains):
+        for name, grad in plain.step(*get_batch(work, member)).items():
+            got = networks.named_weights(work.grads.networks)[name][member]
+            torch.testing.assert_close(got, grad, rtol=1e-9, atol=1e-10, msg=name)
+        for name, term in plain.last.items():
+            torch.testing.assert_close(getattr(terms, name)[member], term, rtol=0, atol=1e-10)
+
+
+def test_forty_steps_equal_the_unstacked_reference() -> None:
+    # From the paper's small start f first shrinks to the kink of the l1 losses, where any
+    # rounding is amplified without bound; a larger start stays clear of it.
+    recipe = PAPER.replace(init_sd=0.3)
+    stack, work = make_stack(NetworkSizes(40, 3), 3, 30, recipe)
+    plains = [make_reference(stack, member, recipe) for member in range(3)]
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(40):
+        fill_people(work, generator)
+        train.take_step(stack, work)
+        for member, plain in enumerate(plains):
+            plain.step(*get_batch(work, member))
+    for member, plain in enumerate(plains):
+        for name, tensor in networks.named_weights(stack.weights.networks).items():
+            torch.testing.assert_close(tensor[member], plain.p[name].data, rtol=0, atol=1e-4)
+
+
+def test_a_member_alone_and_in_a_stack_agree() -> None:
+    recipe = PAPER.replace(init_sd=0.3)
+    stack, work = make_stack(NetworkSizes(21, 3), 4, 10, recipe)
+    alone = make_member_stack([2], stack.sizes, recipe, 7, torch.zeros(()))
+    lone_work = Workspace(stack.sizes, 1, 10, recipe, torch.zeros(()))
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(30):
+        fill_people(work, generator)
+        lone_work.people.copy_(work.people[2:3])
+        train.take_step(stack, work)
+        train.take_step(alone, lone_work)
+    mine, theirs = networks.named_weights(alone.weights.networks), networks.named_weights(stack.weights.networks)
+    for name, tensor in mine.items():
+        torch.testing.assert_close(tensor[0], theirs[name][2], rtol=0, atol=1e-5, msg=name)
+
+
+def test_one_broken_member_leaves_the_others_alone() -> None:
+    healthy, work = make_stack(NetworkSizes(12, 2), 3, 8)
+    broken, broken_work = make_stack(NetworkSizes(12, 2), 3, 8)
+    broken.weights.networks.f.encode1[1] = torch.nan
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(5):
+        fill_people(work, generator)
+        broken_work.people.copy_(work.people)
+        train.take_step(healthy, work)
+        train.take_step(broken, broken_work)
+    for name, tensor in networks.named_weights(healthy.weights.networks).items():
+        other = networks.named_weights(broken.weights.networks)[name]
+        assert torch.equal(tensor[[0, 2]], other[[0, 2]]), name
+    assert not torch.isfinite(broken.weights.networks.f.encode1[1]).any()
+
+
+def test_weights_of_f_and_g_stay_within_the_clip() -> None:
+    recipe = PAPER.replace(clip=0.2)
+    stack, work = make_stack(NetworkSizes(12, 2), 1, 8, recipe)
+    fill_people(work, torch.Generator().manual_seed(3))
+    train.take_step(stack, work)
+    assert stack.weights.generator.abs().max() <= 0.2
+
+
+@pytest.mark.parametrize("removed", ["decomposition", "orthogonality", "reconstruction"])
+def test_an_ablation_is_a_recipe_with_a_weight_at_zero(removed: str) -> None:
+    recipe = PAPER.replace(**{removed: 0.0})
+    stack, work = make_stack(NetworkSizes(10, 2), 1, 6, recipe, torch.float64)
+    fill_people(work, torch.Generator().manual_seed(1))
+    plain = make_reference(stack, 0, recipe)
+    train.take_step(stack, work)
+    for name, grad in plain.step(*get_batch(work, 0)).items():
+        got = networks.named_weights(work.grads.networks)[name][0]
+        torch.testing.assert_close(got, grad, rtol=1e-9, atol=1e-10, msg=name)
+
+
+def test_only_public_names_of_torch_are_used() -> None:
+    for path in Path(train.__file__).parent.glob("*.py"):
+        # names in quotation marks are those that a pickle may hold
+        assert not re.search(r"(?<!\")\btorch(\.\w+)*\._[a-zA-Z]", path.read_text("utf-8")), path.name
+
+
+def test_the_head_of_a_member_is_g() -> None:
+    (trained,) = train_stacks(*PEOPLE, TrainingPlan(3, SHORT, dtype="float64"))
+    expected = infer_r_indices(trained.weights, torch.as_tensor(PEOPLE[1]))
+    np.testing.assert_allclose(extract_head(trained.weights).infer(PEOPLE[1]), expected, atol=1e-12)
+
+
+def test_groups_may_come_interleaved() -> None:
+    people, y = np.concatenate(PEOPLE), np.repeat([0, 1], [40, 90])
+    mixed = np.empty(130, dtype=int)  # controls and patients among each other, each group in its own order
+    positions = np.random.default_rng(0).permutation(130)
+    mixed[np.sort(positions[:40])], mixed[np.sort(positions[40:])] = np.arange(40), 40 + np.arange(90)
+    plan = TrainingPlan(2, SHORT, members=(3,))
+    (first,) = train_surreal_members(PreparedPeople(people, y), plan)
+    (again,) = train_surreal_members(PreparedPeople(people[mixed], y[mixed]), plan)
+    assert first.number == 3
+    assert first.patterns.shape == (4, 2, 9)
+    np.testing.assert_array_equal(again.head.infer(people), first.head.infer(people))
+    np.testing.assert_array_equal(again.patterns, first.patterns)
+
+
+def test_threads_of_the_machine_change_no_byte_of_a_large_training() -> None:
+    many = LinearCohort(controls=492, patients=900, regions=139)  # enough for a second thread to be used
+    people, plan = PreparedPeople(1 + 0.1 * many.people, many.y), TrainingPlan(2, SHORT.replace(max_steps=20))
+    before, members = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with threadpool_limits(threads):
+                members += train_surreal_members(people, plan)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    one, two = members
+    np.testing.assert_array_equal(one.head.infer(people.X), two.head.infer(people.X))
+    np.testing.assert_array_equal(one.patterns, two.patterns)
