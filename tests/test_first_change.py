@@ -86,6 +86,6 @@ def test_commands_of_the_page_succeed(commands: list[str], project: Path) -> Non
 
 def test_paths_in_the_developer_guide_exist() -> None:
     guide = (ROOT / "docs" / "developers.md").read_text("utf-8")
-    paths = re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", guide.replace("`src/rindices/a/b.py` is `tests/a/test_b.py`", ""))
+    paths = re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", guide)
     assert len(paths) > 10
     assert [path for path in paths if not ((ROOT / path).exists() or (ROOT / "src/rindices" / path).exists())] == []
