@@ -21,16 +21,8 @@ _TOLERANCE = 1e-8  # relative to the largest variance; an empirical covariance m
 def find_array_fault(name: str, array: AnyArray) -> str:
     """Check the values of one array.
 
-    Parameters
-    ----------
-    name : str
-        Name in the file. What must hold depends on the part after the last dot.
-    array : ndarray
-
-    Returns
-    -------
-    str
-        What is wrong, to be read after the name; empty if nothing is.
+    name: name in the file. What must hold depends on the part after the last dot. Returns what is wrong, to be read
+    after the name; empty if nothing is.
     """
     if not array.size:
         return ""

@@ -21,15 +21,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     file is deleted and an older file stays. For writers that take a path, such as ``figure.savefig`` or
     ``frame.to_parquet``: the temporary path has the same suffix.
 
-    Parameters
-    ----------
-    path : Path
-        Final path.
-
-    Yields
-    ------
-    Path
-        Temporary path; it is hidden, and nobody can guess it and put a link there.
+    path: final path. Returns temporary path; it is hidden, and nobody can guess it and put a link there.
     """
     temporary_path = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{path.suffix}")
     try:
@@ -46,11 +38,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def delete_temporary_files(folder: Path, name: str = "*") -> None:
     """Delete what killed processes left in a folder; call it only while no other process writes there.
 
-    Parameters
-    ----------
-    folder : Path
-    name : str
-        Name of the file that was to be written, or a pattern of names.
+    name: name of the file that was to be written, or a pattern of names.
     """
     for path in folder.glob(f".{name}.*.part*"):
         if _TEMPORARY_NAME.fullmatch(path.name):

@@ -17,17 +17,8 @@ def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray, bloc
     block is padded with its last person: a person's numbers are the same, bit for bit, alone, in a table and in any
     chunk of it.
 
-    Parameters
-    ----------
-    function : callable
-        Maps a block (B, ...) of each array to (B, ...), each row independently of the others.
-    *arrays : (N, ...)
-    block_size : int
-        B.
-
-    Returns
-    -------
-    (N, ...)
+    function: maps a block (B, ...) of each array to (B, ...), each row independently of the others; *arrays (N, ...);
+    block_size: B. Returns (N, ...).
     """
     n_people = len(arrays[0])
     if not n_people:
@@ -44,15 +35,7 @@ def apply_in_blocks(function: Callable[..., FloatArray], *arrays: AnyArray, bloc
 def shifted_matmul(people: FloatArray, weights: FloatArray, shift: FloatArray) -> FloatArray:
     """Return ``people @ weights - shift``, fast for people in column-major order.
 
-    Parameters
-    ----------
-    people : (B, R)
-    weights : (R, K)
-    shift : (K,)
-
-    Returns
-    -------
-    (B, K)
+    people (B, R); weights (R, K); shift (K,). Returns (B, K).
     """
     product = weights.T @ people.T
     product -= shift[:, None]

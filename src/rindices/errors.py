@@ -252,18 +252,8 @@ class Findings:
 def make_damage_error(file: str, what: str, subject: str = "") -> ModelError:
     """Return the error about a model or checkpoint that does not hold what it should.
 
-    Parameters
-    ----------
-    file : str
-        Name of the file.
-    what : str
-        What is wrong, with the name of the field; shortened to one line.
-    subject : str
-        The field or array that it is about.
-
-    Returns
-    -------
-    ModelError
+    file: name of the file; what: what is wrong, with the name of the field; shortened to one line; subject: the field
+    or array that it is about.
     """
     text, name, field = (_shorten_text(part, 250) for part in (what, file, subject))
     cure = "The file is damaged: get it again"

@@ -35,16 +35,8 @@ def lock_folder(folder: Path, error_type: type[RindicesError] = StudyError) -> I
     number. Whether a process of another machine is alive cannot be known from here, so its record must be deleted by
     hand. Links are not followed, and no file is truncated. Both files are deleted in the end.
 
-    Parameters
-    ----------
-    folder : Path
-        Must exist.
-    error_type : type of RindicesError
-
-    Raises
-    ------
-    RindicesError
-        Of the type ``error_type``, if another process holds the lock, or the folder cannot be written to.
+    folder: must exist. Raises RindicesError: of the type ``error_type``, if another process holds the lock, or the
+    folder cannot be written to.
     """
     record, system_lock = (folder / name for name in LOCK_NAMES)
     if links := [path for path in (record, system_lock) if path.is_symlink()]:

@@ -63,17 +63,7 @@ class ArrayPacker:
 
         Few levels are compressed well, also if they need two bytes each.
 
-        Parameters
-        ----------
-        name : str
-        values : (N,)
-        n_levels : int
-            At most 65,535.
-
-        Returns
-        -------
-        float
-            The largest error, half a step.
+        values (N,); n_levels: at most 65,535. Returns the largest error, half a step.
         """
         kind = "uint8" if n_levels < 256 else "uint16"
         missing = int(np.iinfo(kind).max)
@@ -88,12 +78,8 @@ class ArrayPacker:
     def add_sorted_texts(self, name: str, texts: Sequence[str]) -> None:
         """Add texts, each as the number of characters that it shares with the one before, and the rest.
 
-        Parameters
-        ----------
-        name : str
-            Of the rests, which are separated by line ends; the numbers are called ``name_shared``.
-        texts : sequence of str
-            Without line ends. Sorted texts are compressed best.
+        name: of the rests, which are separated by line ends; the numbers are called ``name_shared``; texts: without
+        line ends. Sorted texts are compressed best.
         """
         prefixes = [_find_prefix(before, text)[:_MAX_SHARED] for before, text in pairwise(["", *texts])]
         rests = [text[len(prefix) :] for prefix, text in zip(prefixes, texts, strict=True)]

@@ -108,14 +108,8 @@ def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str
 class LinearTrends:
     """Least-squares lines of people.
 
-    Attributes
-    ----------
-    visits, years : (N,)
-        Number of visits, and time from the first to the last.
-    spread : (N,)
-        Sum of squares of time about its mean.
-    slope, residual : (N, M)
-        Slope, and sum of squares about the line.
+    visits, years (N,): number of visits, and time from the first to the last; spread (N,): sum of squares of time about
+    its mean; slope, residual (N, M): slope, and sum of squares about the line.
     """
 
     visits: FloatArray

@@ -118,18 +118,10 @@ class TrialDesign:
 class ChangeModels:
     """Results of the models of change; columns are described above.
 
-    Attributes
-    ----------
-    people : DataFrame
-        (N, ...): ``participant_id``, the group, and for each R-index the shrunken slope, its interval, the change
-        between first and last visit, and, if there are controls, whether it is more than noise.
-    groups : DataFrame or None
-        One row per R-index: slopes of controls and patients, and their difference. None without groups.
-    trial : DataFrame
-        One row per R-index: people per arm of a trial.
-    retest : DataFrame or None
-        One row per R-index: retest error. None without controls who have two visits.
-    problems : Findings
+    people: (N, ...): ``participant_id``, the group, and for each R-index the shrunken slope, its interval, the change
+    between first and last visit, and, if there are controls, whether it is more than noise; groups: one row per
+    R-index: slopes of controls and patients, and their difference. None without groups; trial: one row per R-index:
+    people per arm of a trial; retest: one row per R-index: retest error. None without controls who have two visits.
     """
 
     people: pd.DataFrame
@@ -170,28 +162,12 @@ def model_change(
 ) -> ChangeModels:
     """Model the change of each R-index in all people, or in controls and patients.
 
-    Parameters
-    ----------
-    visits : DataFrame
-        One row per visit: ``participant_id``, r1, r2, ..., the time, the covariates and, to compare groups, ``group``
-        with the labels control and patient.
-    time : str
-        Column of the time, in years or dates.
-    covariates : sequence of str
-        Columns that levels and slopes are adjusted for when groups are compared, as they are at the first visit.
-    trial : TrialDesign, optional
-        By default a trial of two years with five visits that is to detect a slowing by 30 % with a power of 80 %.
-    missing_codes : sequence of str
-        Values of time and covariates that stand for missing.
-
-    Returns
-    -------
-    ChangeModels
-
-    Raises
-    ------
-    AnalysisError, InputError
-        If columns are missing, visits are duplicated, or a group is too small.
+    visits: one row per visit: ``participant_id``, r1, r2, ..., the time, the covariates and, to compare groups,
+    ``group`` with the labels control and patient; time: column of the time, in years or dates; covariates: columns that
+    levels and slopes are adjusted for when groups are compared, as they are at the first visit; trial: by default a
+    trial of two years with five visits that is to detect a slowing by 30 % with a power of 80 %; missing_codes: values
+    of time and covariates that stand for missing. Raises AnalysisError, InputError: if columns are missing, visits are
+    duplicated, or a group is too small.
     """
     findings = Findings()
     check_columns(visits, covariates, "covariates")
@@ -373,30 +349,12 @@ def compute_trial_size(
     Each arm has n people with visits at the same times t. The variance of a least-squares slope is the variance between
     slopes plus the noise variance over sum (t - mean t)^2, and
 
-        n = 2 (z_(1 - alpha / 2) + z_power)^2 variance / (slowing * slope)^2.
+    n = 2 (z_(1 - alpha / 2) + z_power)^2 variance / (slowing * slope)^2.
 
-    Parameters
-    ----------
-    slope : float
-        Mean change per year that the treatment slows.
-    slope_variance, noise_variance : float
-        Between the slopes of people, and of a visit.
-    schedule : (visits,)
-        Times of the visits in years.
-    slowing : float
-        Share of the change that the treatment prevents.
-    power, alpha : float
-        Of the test.
-
-    Returns
-    -------
-    float
-        People per arm who complete the trial, rounded up; infinite if there is no change.
-
-    Raises
-    ------
-    AnalysisError
-        If shares are not between 0 and 1, or the schedule has fewer than two times.
+    slope: mean change per year that the treatment slows; slope_variance, noise_variance: between the slopes of people,
+    and of a visit; schedule: times of the visits in years; slowing: share of the change that the treatment prevents;
+    power, alpha: of the test. Returns people per arm who complete the trial, rounded up; infinite if there is no
+    change. Raises AnalysisError: if shares are not between 0 and 1, or the schedule has fewer than two times.
     """
     from scipy.special import ndtri
 

@@ -179,23 +179,9 @@ def estimate_group_effects(
     A linear model of the group and the covariates with equal variances; without covariates, Student's t-test. Hedges' g
     has its usual large-sample variance.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Regions or voxels.
-    group, control : (N,)
-        Masks of the two groups; other people are ignored.
-    design : (N, P)
-        Covariates.
-    confidence : float
-        Level of the confidence intervals.
-    block : int
-        Columns per step, which limits the memory for voxels.
-
-    Returns
-    -------
-    GroupEffects
-        NaN if there are too few people, or if the group is determined by the covariates.
+    values (N, R): regions or voxels; group, control (N,): masks of the two groups; other people are ignored; design (N,
+    P): covariates; confidence: level of the confidence intervals; block: columns per step, which limits the memory for
+    voxels. Returns NaN if there are too few people, or if the group is determined by the covariates.
     """
     rows = group | control
     member = group[rows].astype(float)

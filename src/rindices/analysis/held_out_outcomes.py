@@ -38,11 +38,8 @@ COLUMN_DESCRIPTIONS = {
 class PredictorSet:
     """Columns of a prediction.
 
-    Attributes
-    ----------
-    design : (N, P)
-    is_penalised : bool
-        Whether the columns get a ridge penalty that is chosen by cross-validation among the training people.
+    design (N, P); is_penalised: whether the columns get a ridge penalty that is chosen by cross-validation among the
+    training people.
     """
 
     design: FloatArray
@@ -54,26 +51,10 @@ def compare_predictors(
 ) -> pd.DataFrame:
     """Compare sets of predictors by their concordance on held-out people.
 
-    Parameters
-    ----------
-    outcome : Outcome
-        Of N people.
-    covariates : (N, C)
-        Design columns that every set has in addition, without a penalty.
-    sets : mapping of str to PredictorSet
-        The first is the baseline of the differences.
-    seed : int
-        Of the folds.
-
-    Returns
-    -------
-    DataFrame
-        One row per set, with the columns of `COLUMN_DESCRIPTIONS`.
-
-    Raises
-    ------
-    AnalysisError
-        If fewer than 10 people have the event, or fewer than 10 do not have it.
+    outcome: of N people; covariates (N, C): design columns that every set has in addition, without a penalty; sets: the
+    first is the baseline of the differences; seed: of the folds. Returns one row per set, with the columns of
+    `COLUMN_DESCRIPTIONS`. Raises AnalysisError: if fewer than 10 people have the event, or fewer than 10 do not have
+    it.
     """
     if min(outcome.event.sum(), (~outcome.event).sum() if outcome.time is None else len(outcome.event)) < 2 * N_FOLDS:
         raise AnalysisError(

@@ -28,25 +28,11 @@ _MAX_FACTOR = 1e4
 class MixedModel:
     """A fitted mixed model.
 
-    Attributes
-    ----------
-    coefficients : (P,)
-        Fixed effects.
-    covariance : (P, P)
-        Of the fixed effects.
-    random_covariance : (2, 2)
-        Of intercepts and slopes.
-    noise_variance : float
-        Of a visit about the person's line.
-    criterion : float
-        -2 times the restricted log-likelihood, up to a constant.
-    converged : bool
-    slopes : (N,)
-        Deviation of each person's slope from the fixed effects, shrunken (best linear unbiased prediction).
-    slope_variances : (N,)
-        Of the error of ``slopes``, given the fixed effects.
-    slope_leverage : (N, P)
-        Change of ``slopes`` with the fixed effects, which adds their uncertainty.
+    coefficients (P,): fixed effects; covariance (P, P): of the fixed effects; random_covariance (2, 2): of intercepts
+    and slopes; noise_variance: of a visit about the person's line; criterion: -2 times the restricted log-likelihood,
+    up to a constant; slopes (N,): deviation of each person's slope from the fixed effects, shrunken (best linear
+    unbiased prediction); slope_variances (N,): of the error of ``slopes``, given the fixed effects; slope_leverage (N,
+    P): change of ``slopes`` with the fixed effects, which adds their uncertainty.
     """
 
     coefficients: FloatArray
@@ -81,20 +67,9 @@ def fit_mixed_model(
 ) -> MixedModel:
     """Fit values by a design, with a random intercept and a random slope of time per person.
 
-    Parameters
-    ----------
-    values, time : (V,)
-    person : (V,)
-        Position of each visit's person, from 0 to ``n_people`` - 1.
-    n_people : int
-    design : (V, P)
-        Columns of the fixed effects, with an intercept and the time.
-    average_errors : bool
-        Whether errors of slopes are averaged over the uncertainty of the random effects' covariance.
-
-    Returns
-    -------
-    MixedModel
+    values, time (V,); person (V,): position of each visit's person, from 0 to ``n_people`` - 1; design (V, P): columns
+    of the fixed effects, with an intercept and the time; average_errors: whether errors of slopes are averaged over the
+    uncertainty of the random effects' covariance.
     """
     from scipy.optimize import minimize
 

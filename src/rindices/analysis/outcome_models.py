@@ -23,12 +23,8 @@ _Objective = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
 class Outcome:
     """What is predicted.
 
-    Attributes
-    ----------
-    event : (N,) bool
-        Whether the event was observed.
-    time : (N,) or None
-        Time of the event or of the end of observation; None for a yes or no outcome.
+    event (N,): whether the event was observed; time (N,): time of the event or of the end of observation; None for a
+    yes or no outcome.
     """
 
     event: BoolArray
@@ -55,17 +51,8 @@ class RegressionFit:
 def fit_outcome(outcome: Outcome, design: FloatArray, penalty: FloatArray | None = None) -> RegressionFit:
     """Fit Cox regression to times, logistic regression to a yes or no outcome.
 
-    Parameters
-    ----------
-    outcome : Outcome
-    design : (N, P)
-        Columns without an intercept. Logistic regression adds one, which is left out of the result.
-    penalty : (P,), optional
-        Ridge penalty of each column, which adds ``penalty * coefficient ** 2 / 2`` to the negative log-likelihood.
-
-    Returns
-    -------
-    RegressionFit
+    design (N, P): columns without an intercept. Logistic regression adds one, which is left out of the result; penalty
+    (P,): ridge penalty of each column, which adds ``penalty * coefficient ** 2 / 2`` to the negative log-likelihood.
     """
     ridge = np.zeros(design.shape[1]) if penalty is None else penalty
     spread = design.std(axis=0)
@@ -86,11 +73,7 @@ def fit_outcome(outcome: Outcome, design: FloatArray, penalty: FloatArray | None
 class CoxLikelihood:
     """Partial likelihood of Cox regression.
 
-    Parameters
-    ----------
-    time : (N,)
-    event : (N,) bool
-    design : (N, P)
+    time (N,); event (N,); design (N, P).
     """
 
     def __init__(self, time: FloatArray, event: BoolArray, design: FloatArray) -> None:
@@ -184,11 +167,7 @@ def _minimise_by_newton(objective: _Objective, ridge: FloatArray) -> tuple[Float
     Convergence is judged by the gain that the next step promises and not by its length: the coefficient of a column
     that separates people grows without end, when all others and the likelihood do not change any more.
 
-    Returns
-    -------
-    coefficients : (P,)
-    covariance : (P, P)
-    converged : bool
+    Returns coefficients (P,); covariance (P, P); converged.
     """
     coefficients, jitter = np.zeros(len(ridge)), _JITTER * np.eye(len(ridge))
 

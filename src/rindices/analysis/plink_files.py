@@ -27,28 +27,10 @@ def write_plink_files(
 ) -> tuple[Path, Path | None]:
     """Write R-indices as phenotypes, and covariates, to ``PREFIX.phe`` and ``PREFIX.cov``.
 
-    Parameters
-    ----------
-    indices : DataFrame
-        (N, ...), as `rindices.FittedModel.apply` returns it.
-    covariates : DataFrame
-        (N, C), same rows.
-    codings : tuple of CovariateCoding
-        Of the covariates. Categories become columns of 0 and 1, one for each but the first.
-    prefix : Path
-    inverse_normal : bool
-        Replace the R-indices by rank-based inverse normal scores.
-
-    Returns
-    -------
-    phenotypes : Path
-    covariates : Path or None
-        None if there are no covariates.
-
-    Raises
-    ------
-    InputError
-        If a person has several rows, or an id contains blanks.
+    indices: (N, ...), as `rindices.FittedModel.apply` returns it; covariates: (N, C), same rows; codings: of the
+    covariates. Categories become columns of 0 and 1, one for each but the first; inverse_normal: replace the R-indices
+    by rank-based inverse normal scores. Returns phenotypes; covariates: none if there are no covariates. Raises
+    InputError: if a person has several rows, or an id contains blanks.
     """
     ids = indices[ID].astype(str)
     _check_ids(ids, has_sessions=SESSION in indices)

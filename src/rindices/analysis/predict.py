@@ -56,15 +56,9 @@ _NEGATIVE_LABELS = {"0", "0.0", "no", "false", "n"}
 class OutcomePrediction:
     """Results of `predict_outcome`.
 
-    Attributes
-    ----------
-    effects : DataFrame
-        Two rows per R-index, with the columns of `EFFECT_COLUMNS`.
-    concordance : DataFrame
-        One row per set of predictors, with the columns of `held_out_outcomes.COLUMN_DESCRIPTIONS`.
-    survival : DataFrame or None
-        With the columns of `SURVIVAL_COLUMNS`; None for a yes or no outcome.
-    problems : Findings
+    effects: two rows per R-index, with the columns of `EFFECT_COLUMNS`; concordance: one row per set of predictors,
+    with the columns of `held_out_outcomes.COLUMN_DESCRIPTIONS`; survival: with the columns of `SURVIVAL_COLUMNS`; None
+    for a yes or no outcome.
     """
 
     effects: pd.DataFrame
@@ -149,16 +143,8 @@ def predict_outcome(
 def encode_event(values: pd.Series, label: str | None = None) -> tuple[BoolArray, BoolArray]:
     """Return whether the event was observed and whether this is known, both (N,).
 
-    Parameters
-    ----------
-    values : (N,) Series
-        Two values; NaN where the outcome is unknown.
-    label : str, optional
-        The value of an observed event. Without it, 1, yes and true mean observed, and 0, no and false not observed.
-
-    Returns
-    -------
-    event, is_known : (N,) bool
+    values (N,): two values; NaN where the outcome is unknown; label: the value of an observed event. Without it, 1, yes
+    and true mean observed, and 0, no and false not observed.
     """
     is_known = values.notna().to_numpy()
     texts = values.map(_format_label, na_action="ignore")

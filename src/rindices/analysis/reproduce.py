@@ -31,15 +31,9 @@ COLUMN_DESCRIPTIONS = {
 class HalfSplitResult(NamedTuple):
     """Result of a half-split study.
 
-    Attributes
-    ----------
-    table : DataFrame
-        One row per split, half and pattern, with the columns of `COLUMN_DESCRIPTIONS`.
-    unseen : DataFrame
-        Held-out R-indices of the first split, each person's from the model of the other half: ``participant_id``,
-        ``group``, ``half``, ``r1`` to ``rM``. All columns are in the order of the first half's patterns.
-    models : tuple of FittedModel
-        The two models of the first split.
+    table: one row per split, half and pattern, with the columns of `COLUMN_DESCRIPTIONS`; unseen: held-out R-indices of
+    the first split, each person's from the model of the other half: ``participant_id``, ``group``, ``half``, ``r1`` to
+    ``rM``. All columns are in the order of the first half's patterns; models: the two models of the first split.
     """
 
     table: pd.DataFrame

@@ -27,13 +27,8 @@ _CONFIDENCE = 0.95  # share of people without change whose measured change stays
 class IndexVisits:
     """Visits at which one R-index was measured.
 
-    Attributes
-    ----------
-    values, time : (V,)
-        The R-index, and years since the person's first visit.
-    person : (V,)
-        Position of the person, from 0 to N - 1.
-    n_people : int
+    values, time (V,): the R-index, and years since the person's first visit; person (V,): position of the person, from
+    0 to N - 1.
     """
 
     values: FloatArray
@@ -50,18 +45,10 @@ class IndexVisits:
 class GroupSlopes:
     """Slopes of the people of a group.
 
-    Attributes
-    ----------
-    model : str
-        ``mixed model`` or ``two stages``.
-    mean, mean_error : float
-        Mean slope and its standard error.
-    freedom : int
-        Degrees of freedom of the mean.
-    slopes, errors : (N,)
-        Shrunken slope of each person and its standard error; NaN where noise and change cannot be separated.
-    slope_variance, noise_variance : float
-        Between the slopes of people, and of a visit; NaN where they cannot be separated.
+    model: ``mixed model`` or ``two stages``; mean, mean_error: mean slope and its standard error; freedom: degrees of
+    freedom of the mean; slopes, errors (N,): shrunken slope of each person and its standard error; NaN where noise and
+    change cannot be separated; slope_variance, noise_variance: between the slopes of people, and of a visit; NaN where
+    they cannot be separated.
     """
 
     model: str
@@ -87,16 +74,8 @@ class SlopeDifference:
 def estimate_slopes(visits: IndexVisits, noise_variance: float | None = None) -> GroupSlopes:
     """Estimate the slopes of a group of people, each shrunken towards the mean by its uncertainty.
 
-    Parameters
-    ----------
-    visits : IndexVisits
-        Of people of one group.
-    noise_variance : float, optional
-        Variance of a visit from other people. It is used where the mixed model cannot be fitted.
-
-    Returns
-    -------
-    GroupSlopes
+    visits: of people of one group; noise_variance: variance of a visit from other people. It is used where the mixed
+    model cannot be fitted.
     """
     design = np.column_stack([np.ones_like(visits.time), visits.time])
     model = _fit_if_identified(visits, design, average_errors=True)
@@ -119,18 +98,8 @@ def estimate_slopes(visits: IndexVisits, noise_variance: float | None = None) ->
 def compare_slopes(visits: IndexVisits, is_patient: FloatArray, covariates: FloatArray) -> SlopeDifference:
     """Compare the slopes of patients and controls, adjusted for covariates of level and of slope.
 
-    Parameters
-    ----------
-    visits : IndexVisits
-        Of both groups.
-    is_patient : (N,)
-        1 for patients, 0 for controls.
-    covariates : (N, P)
-        Design columns of each person's covariates.
-
-    Returns
-    -------
-    SlopeDifference
+    visits: of both groups; is_patient (N,): 1 for patients, 0 for controls; covariates (N, P): design columns of each
+    person's covariates.
     """
     centred = covariates - covariates.mean(axis=0)
     between = np.column_stack([np.ones(visits.n_people), is_patient, centred])  # (N, 2 + P)
@@ -191,17 +160,11 @@ def _estimate_in_two_stages(visits: IndexVisits, noise_variance: float | None) -
 class RetestError:
     """Variation of an R-index between visits of people who do not change.
 
-    Attributes
-    ----------
-    people, visits : int
-        That the error was estimated from: controls with two visits or more.
-    noise : float
-        Standard deviation of a visit about the person's level and the common change per year. It includes true
-        differences of change between controls, so that it is not too small.
-    correlation : float
-        Intraclass correlation: the share of the variance of a visit that lies between people.
-    smallest_change : float
-        Change between two visits that 5 % of people without change exceed, up or down.
+    people, visits: that the error was estimated from: controls with two visits or more; noise: standard deviation of a
+    visit about the person's level and the common change per year. It includes true differences of change between
+    controls, so that it is not too small; correlation: intraclass correlation: the share of the variance of a visit
+    that lies between people; smallest_change: change between two visits that 5 % of people without change exceed, up or
+    down.
     """
 
     people: int

@@ -10,16 +10,8 @@ from rindices.analysis.outcome_models import Outcome
 def estimate_survival(time: FloatArray, event: BoolArray) -> pd.DataFrame:
     """Return the Kaplan-Meier estimate.
 
-    Parameters
-    ----------
-    time : (N,)
-    event : (N,) bool
-
-    Returns
-    -------
-    DataFrame
-        One row per distinct time, from 0: ``time``, ``at_risk``, ``events``, ``survival`` and its 95 % interval ``low``
-        to ``high`` on the scale log(-log).
+    time (N,); event (N,). Returns one row per distinct time, from 0: ``time``, ``at_risk``, ``events``, ``survival``
+    and its 95 % interval ``low`` to ``high`` on the scale log(-log).
     """
     times = np.unique(time)
     at_risk = np.array([np.count_nonzero(time >= t) for t in times], dtype=float)
@@ -63,17 +55,8 @@ def compare_survival(time: FloatArray, event: BoolArray, group: IntArray) -> flo
 def compute_concordance(outcome: Outcome, risk: FloatArray) -> float:
     """Return the share of comparable pairs in which the person with the earlier event has the higher risk.
 
-    Parameters
-    ----------
-    outcome : Outcome
-        For a yes or no outcome the result is the area under the ROC curve.
-    risk : (N,)
-        Ties count one half.
-
-    Returns
-    -------
-    float
-        NaN if no pair is comparable.
+    outcome: for a yes or no outcome the result is the area under the ROC curve; risk (N,): ties count one half. Returns
+    NaN if no pair is comparable.
     """
     concordant = pairs = 0.0
     time = np.where(outcome.event, 0.0, 1.0) if outcome.time is None else outcome.time

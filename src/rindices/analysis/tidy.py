@@ -43,22 +43,9 @@ def select_people(indices: pd.DataFrame, people: str) -> pd.DataFrame:
 def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of another table in the order of the people of ``indices``.
 
-    Parameters
-    ----------
-    indices : DataFrame of N rows
-        ``participant_id`` and, optionally, ``session_id``.
-    other : DataFrame
-        Joined by participant, and by session if both tables have sessions.
-
-    Returns
-    -------
-    DataFrame of N rows
-        Missing values for people who are not in ``other``.
-
-    Raises
-    ------
-    AnalysisError
-        If a person appears twice in either table, or if the tables have nobody in common.
+    indices: ``participant_id`` and, optionally, ``session_id``; other: joined by participant, and by session if both
+    tables have sessions. Returns missing values for people who are not in ``other``. Raises AnalysisError: if a person
+    appears twice in either table, or if the tables have nobody in common.
     """
     keys = [name for name in (ID, SESSION) if name in indices and name in other]
     if ID not in keys:
@@ -77,22 +64,8 @@ def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 def exclude_missing_codes(frame: pd.DataFrame, columns: Sequence[str], codes: Sequence[str]) -> pd.DataFrame:
     """Return a table in which codes for missing are empty; refuse columns with codes that were not named.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    columns : sequence of str
-        Those that are used.
-    codes : sequence of str
-        Values that stand for missing; ``none`` to take all numbers as they are.
-
-    Returns
-    -------
-    DataFrame
-
-    Raises
-    ------
-    AnalysisError
-        If a column holds a usual code such as -9999 far from its other values.
+    columns: those that are used; codes: values that stand for missing; ``none`` to take all numbers as they are. Raises
+    AnalysisError: if a column holds a usual code such as -9999 far from its other values.
     """
     masked = mask_missing_codes(frame, codes, keep=[name for name in frame.columns if name not in columns])
     problems = [] if tuple(codes) == NO_CODES else list_codes(masked[list(columns)])

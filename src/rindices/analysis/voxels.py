@@ -50,13 +50,9 @@ _ALPHA = 0.05
 class VoxelComparison:
     """Result of a voxel-wise comparison.
 
-    Attributes
-    ----------
-    table : DataFrame
-        One row per index and subgroup, with the columns of `COLUMN_DESCRIPTIONS`.
-    maps : mapping of str to image
-        Three maps per index and subgroup with at least two people: ``r1_high_effect`` (Hedges' g), ``r1_high_t`` and
-        ``r1_high_significant`` (the effect where the false discovery rate is below 0.05, 0 elsewhere).
+    table: one row per index and subgroup, with the columns of `COLUMN_DESCRIPTIONS`; maps: three maps per index and
+    subgroup with at least two people: ``r1_high_effect`` (Hedges' g), ``r1_high_t`` and ``r1_high_significant`` (the
+    effect where the false discovery rate is below 0.05, 0 elsewhere).
     """
 
     table: pd.DataFrame

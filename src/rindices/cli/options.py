@@ -87,10 +87,7 @@ class TableOptions:
 def take_table_options(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command options of `TableOptions` as its argument ``data``.
 
-    Parameters
-    ----------
-    names : str
-        The names of the options, separated by blanks; after ``-``, those that are left out.
+    names: the names of the options, separated by blanks; after ``-``, those that are left out.
     """
     listed = names.split()
     options = [each for each in fields(TableOptions) if (each.name in listed) != (listed[:1] == ["-"])]

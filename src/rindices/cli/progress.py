@@ -24,10 +24,7 @@ class Progress:
     The time left follows the pace since the start, not that of the last pieces: pieces that finish together would make
     it jump. It is never raised: where the work becomes slower, it stands still until the work has caught up.
 
-    Parameters
-    ----------
-    title : str
-        Name of the task.
+    title: name of the task.
     """
 
     def __init__(self, title: str) -> None:

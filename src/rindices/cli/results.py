@@ -28,11 +28,7 @@ def raise_errors(findings: "Findings") -> None:
 def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[pd.DataFrame, Cohort]":
     """Read R-indices with groups and the regions of the same people, and print warnings.
 
-    Parameters
-    ----------
-    indices : Path
-    request : TableRequest
-        Regions of all measures are read, and people who lack a value are left out.
+    request: regions of all measures are read, and people who lack a value are left out.
     """
     from rindices.analysis.tidy import add_groups
     from rindices.errors import Findings, ProblemCode, Severity, format_count
@@ -81,12 +77,7 @@ def write_results(
 ) -> None:
     """Write a table and its data dictionary, and print it as JSON or as a summary.
 
-    Parameters
-    ----------
-    descriptions : dict
-        Description of each column.
-    settings : dict
-        Options and versions that led to the table.
+    descriptions: description of each column; settings: options and versions that led to the table.
     """
     from rindices.analysis.write import as_records, write_table
 

@@ -172,17 +172,7 @@ def measure_power_job(job: PowerJob) -> PowerMeasurement:
 def estimate_relative_sd(generator: HealthyGenerator, covariates: Sequence[str], seed: int = 0) -> FloatArray:
     """Return the standard deviation of each region of healthy people, as a share of its mean.
 
-    Parameters
-    ----------
-    generator : HealthyGenerator
-        Draws the people.
-    covariates : sequence of str
-        Covariates to adjust for.
-    seed : int
-
-    Returns
-    -------
-    (R,)
+    generator: draws the people; covariates: covariates to adjust for. Returns (R,).
     """
     volumes, drawn = generator.draw(_N_DRAWN, np.random.default_rng([seed, 9]))
     missing = [name for name in covariates if name not in drawn]
@@ -196,19 +186,8 @@ def estimate_relative_sd(generator: HealthyGenerator, covariates: Sequence[str],
 def convert_d_to_rates(d: float, relative_sd: FloatArray, task: SimulationTask) -> FloatArray:
     """Return the share of volume (R,) that each region must lose at severity 1 for an effect of d.
 
-    Parameters
-    ----------
-    d : float
-        Cohen's d of a region of a pattern.
-    relative_sd : (R,)
-        From `estimate_relative_sd`.
-    task : SimulationTask
-        Its distribution of severities.
-
-    Returns
-    -------
-    (R,)
-        At most 0.95.
+    d: Cohen's d of a region of a pattern; relative_sd (R,): from `estimate_relative_sd`; task: its distribution of
+    severities. Returns (R,), at most 0.95.
     """
     return np.minimum(d * relative_sd / _compute_mean_severity(task), _MAX_RATE)
 

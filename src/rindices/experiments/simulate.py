@@ -147,22 +147,12 @@ def express_severities(severities: FloatArray, sizes: Sequence[int], task: Simul
 
     Region r of pattern k, which begins at the severity o_r, is affected to the share
 
-        clip((s_k - o_r) / (1 - o_r), 0, 1) * (1 + interaction * s_(k+1)) / (1 + interaction / 2),
+    clip((s_k - o_r) / (1 - o_r), 0, 1) * (1 + interaction * s_(k+1)) / (1 + interaction / 2),
 
     in which the last pattern is followed by the first. The divisor keeps the mean of the basic task if severities are
     uniform and independent. The share is below 2, so that volumes stay positive at rates below 0.5.
 
-    Parameters
-    ----------
-    severities : (N, M)
-    sizes : sequence of int
-        Number of regions of each pattern.
-    task : SimulationTask
-
-    Returns
-    -------
-    list of (N, size)
-        One array per pattern.
+    severities (N, M); sizes: number of regions of each pattern. Returns (N, size), one array per pattern.
     """
     following = np.roll(severities, -1, axis=1)
     growth = (1 + task.interaction * following) / (1 + task.interaction / 2)

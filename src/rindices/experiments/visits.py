@@ -44,28 +44,13 @@ _EVENT_STEP = 0.05  # years of the grid on which hazards are summed
 class VisitPlan:
     """How people change and are followed.
 
-    Attributes
-    ----------
-    visits : int
-        Planned visits of each person.
-    interval : float
-        Planned years between visits; actual times differ by up to a quarter of it.
-    growth : float
-        Mean growth of a severity per year, among those that grow.
-    stable_share : float
-        Share of severities that do not grow.
-    dropout : float
-        Probability of leaving before each later visit.
-    hazard : float
-        Hazard of the event per year without disease.
-    event_weights : tuple of float
-        Growth of the log hazard with the severity of each pattern; 0 for further patterns.
-    max_follow_up : float
-        Years after which observation of the event ends at the latest.
-    uniform_growth : float, optional
-        Largest growth of a severity from the first to the last planned visit. If it is given, growth is uniform between
-        0 and this, instead of ``growth`` and ``stable_share``, and severities of the first visit are scaled so that
-        none exceeds 1 at the last.
+    visits: planned visits of each person; interval: planned years between visits; actual times differ by up to a
+    quarter of it; growth: mean growth of a severity per year, among those that grow; stable_share: share of severities
+    that do not grow; dropout: probability of leaving before each later visit; hazard: hazard of the event per year
+    without disease; event_weights: growth of the log hazard with the severity of each pattern; 0 for further patterns;
+    max_follow_up: years after which observation of the event ends at the latest; uniform_growth: largest growth of a
+    severity from the first to the last planned visit. If it is given, growth is uniform between 0 and this, instead of
+    ``growth`` and ``stable_share``, and severities of the first visit are scaled so that none exceeds 1 at the last.
     """
 
     visits: int = 3
@@ -83,17 +68,10 @@ class VisitPlan:
 class SimulatedVisits:
     """Visits with their true severities.
 
-    Attributes
-    ----------
-    simulated : SimulatedCohort
-        One row per visit, with ``session_id``; its truth has ``session_id`` too.
-    sessions : DataFrame
-        (V, ...): ``participant_id``, ``session_id``, ``years`` since the first visit, group and covariates.
-    rates : DataFrame
-        (patients, 1 + M): ``participant_id`` and the growth of each severity per year.
-    outcomes : DataFrame
-        (N, ...): ``participant_id``, ``years`` to the event or to the end of observation, ``event`` (0 or 1), group and
-        covariates at the first visit.
+    simulated: one row per visit, with ``session_id``; its truth has ``session_id`` too; sessions: (V, ...):
+    ``participant_id``, ``session_id``, ``years`` since the first visit, group and covariates; rates: (patients, 1 + M):
+    ``participant_id`` and the growth of each severity per year; outcomes: (N, ...): ``participant_id``, ``years`` to
+    the event or to the end of observation, ``event`` (0 or 1), group and covariates at the first visit.
     """
 
     simulated: SimulatedCohort
@@ -110,23 +88,8 @@ def simulate_visits(
     Without retest noise, the first visit is the cohort that `simulate_cohort` gives for the same task and seed. A
     person keeps anatomy and pattern from visit to visit. People of the package's generator also age.
 
-    Parameters
-    ----------
-    task : str or SimulationTask
-        A task of brain volumes.
-    seed : int
-    plan : VisitPlan, optional
-    healthy : Cohort, optional
-        Healthy people to add the patterns to; they do not age between visits.
-
-    Returns
-    -------
-    SimulatedVisits
-
-    Raises
-    ------
-    SimulationError
-        If the task cannot have visits, or fewer than two are planned.
+    task: A task of brain volumes; healthy: healthy people to add the patterns to; they do not age between visits.
+    Raises SimulationError: if the task cannot have visits, or fewer than two are planned.
     """
     plan, spec = plan or VisitPlan(), resolve_task(task)
     if spec.organs or spec.dependence:
@@ -244,19 +207,9 @@ def draw_noise_shares(n_regions: int, rng: np.random.Generator) -> FloatArray:
 def draw_retest_noise(deviations: FloatArray, pairs: FloatArray, n_scans: int, rng: np.random.Generator) -> FloatArray:
     """Draw the noise of scans.
 
-    Parameters
-    ----------
-    deviations : (R,)
-        Standard deviation of the noise of each region.
-    pairs : (R,)
-        Number of the structure of each region; the two sides of a structure share one.
-    n_scans : int
-    rng : Generator
-
-    Returns
-    -------
-    (n_scans, R)
-        Noise of log measures: a part that all regions share, a part that two sides share, and a part of its own.
+    deviations (R,): standard deviation of the noise of each region; pairs (R,): number of the structure of each region;
+    the two sides of a structure share one. Returns (n_scans, R), noise of log measures: a part that all regions share,
+    a part that two sides share, and a part of its own.
     """
     figures = load_retest_figures()
     common = figures["noise_correlation"]

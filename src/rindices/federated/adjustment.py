@@ -50,19 +50,8 @@ _EPSILON = 1e-12
 class AdjustedSums:
     """Sums of covariates and regions by group, and what follows from them.
 
-    Attributes
-    ----------
-    regions : tuple of str
-    codings : tuple of CovariateCoding
-    adjust : {'log', 'linear', 'none'}
-    centre : (P + R,)
-    groups : dict of str to GroupProducts
-        Controls and patients who can be adjusted.
-    counts : dict of str to int
-        All controls and patients.
-    unit, source : str
-    harmoniser : Harmoniser or None
-        Effects of sites, which the sums are free of.
+    centre (P + R,); groups: controls and patients who can be adjusted; counts: all controls and patients; harmoniser:
+    effects of sites, which the sums are free of.
     """
 
     regions: tuple[str, ...]
@@ -179,13 +168,8 @@ def shrink_normal_scatter(scatter: FloatArray, number: int) -> FloatArray:
 def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = False) -> AdjustedSums:
     """Ask for what the adjustment needs: names, means, products.
 
-    Parameters
-    ----------
-    rounds : Rounds
-    adjust : {'log', 'linear', 'none'}, optional
-        By default ``log`` if the values of all sites are positive.
-    harmonise : bool
-        Whether effects of sites are estimated from their controls and removed.
+    adjust: by default ``log`` if the values of all sites are positive; harmonise: whether effects of sites are
+    estimated from their controls and removed.
     """
     described = rounds.ask(kinds.DESCRIBE)
     check_same_table(described.answers)

@@ -67,26 +67,8 @@ def build_curve_model(
 ) -> FittedModel:
     """Build the consensus of the agreeing members.
 
-    Parameters
-    ----------
-    rounds : Rounds
-    sums : AdjustedSums
-    preparation : Preparation
-    plan : SubsetPlan
-    models : sequence of TrajectoryModel
-        Of all members.
-    consensus : ConsensusMembers
-    correlations : mapping
-        ``stability`` and ``split_half``, (S, M) each.
-    selection : SelectionRecord
-    card : ModelCard
-    seed : int
-    with_distances : bool
-        Whether the model gets distances of the training people, for `unusual`.
-
-    Returns
-    -------
-    FittedModel
+    models: of all members; correlations: ``stability`` and ``split_half``, (S, M) each; with_distances: whether the
+    model gets distances of the training people, for `unusual`.
     """
     chosen = [models[k] for k in consensus.agreeing]
     heads, curves = zip(*(make_trajectory_head(preparation.head, model) for model in chosen), strict=True)

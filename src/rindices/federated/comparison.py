@@ -28,13 +28,7 @@ _NOT_MEASURED = "agreement was measured for the chosen number alone"
 class NumberFits(NamedTuple):
     """Fits of all members with one number of patterns.
 
-    Attributes
-    ----------
-    n_patterns : int
-    shape : str
-        The shape under which held-out patients are more likely.
-    tasks : dict of str to list of CurveTask
-        By shape, one for each member.
+    shape: the shape under which held-out patients are more likely; tasks: by shape, one for each member.
     """
 
     n_patterns: int
@@ -70,17 +64,8 @@ def compare_fits(
 ) -> MemberComparison:
     """Compare S members among each other and their halves pair by pair.
 
-    Parameters
-    ----------
-    indices : IndexMoments
-        Of the members, then of both halves of each member.
-    n_members : int
-    n_patterns : int
-    likelihoods : (S,), optional
-    seed : int
-        Of the bootstrap.
-    min_concordance : float, optional
-        Of a stable setting.
+    indices: of the members, then of both halves of each member; likelihoods (S,); seed: of the bootstrap;
+    min_concordance: of a stable setting.
     """
     among = compare_members(indices, n_members)
     consensus = find_consensus(indices, among)

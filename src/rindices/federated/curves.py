@@ -41,18 +41,8 @@ MAX_STEPS = 25
 class CurveTask:
     """One fit of curves: a set of people, a shape, and when to end.
 
-    Attributes
-    ----------
-    name : str
-        Of the set of people.
-    shape : {'straight', 'curved'}
-    model : TrajectoryModel
-    controls, patients : SetMoments
-    held_out_name : str
-        Of the held-out people, who tell when to end; empty without any.
-    held_out : SetMoments, optional
-    n_iterations : int
-        Number of M steps; the largest number if there are held-out patients.
+    name: of the set of people; held_out_name: of the held-out people, who tell when to end; empty without any;
+    n_iterations: number of M steps; the largest number if there are held-out patients.
     """
 
     name: str

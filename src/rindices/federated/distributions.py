@@ -13,17 +13,8 @@ _LEVELS = np.linspace(0.0, 1.0, 2001)
 def compute_cumulative(cosines: FloatArray, number: int) -> FloatArray:
     """Return the cumulative distribution at 2001 levels from 0 to 1.
 
-    Parameters
-    ----------
-    cosines : (Q,)
-        Sums of cos(k pi v) over people, k = 1 to Q.
-    number : int
-        Of people.
-
-    Returns
-    -------
-    (2001,)
-        The Fourier series, damped so that it does not oscillate, and made to increase.
+    cosines (Q,): sums of cos(k pi v) over people, k = 1 to Q; number: of people. Returns (2001,), the Fourier series,
+    damped so that it does not oscillate, and made to increase.
     """
     k = np.arange(1, len(cosines) + 1)
     damping = np.sinc(k / (len(cosines) + 1))

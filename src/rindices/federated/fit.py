@@ -45,23 +45,11 @@ RECIPE = "default"
 class FederatedFit:
     """Fits a study across sites.
 
-    Parameters
-    ----------
-    rounds : Rounds
-        Asks the sites.
-    model : ModelConfig
-        Numbers of patterns, members and recipe (``default`` or ``mean-difference``).
-    seed : int
-    adjust : {'log', 'linear', 'none'}, optional
-        Scale of the adjustment.
-    with_distances : bool
-        Whether the model gets distances of the training people, for `unusual`.
-    on_stage : callable, optional
-        Called with one line at the beginning of each stage.
-    max_people : int
-        Largest number of people of a group, about, that a member is drawn from.
-    harmonise : bool
-        Whether effects of sites are estimated from their controls and removed.
+    rounds: asks the sites; model: numbers of patterns, members and recipe (``default`` or ``mean-difference``); adjust:
+    scale of the adjustment; with_distances: whether the model gets distances of the training people, for `unusual`;
+    on_stage: called with one line at the beginning of each stage; max_people: largest number of people of a group,
+    about, that a member is drawn from; harmonise: whether effects of sites are estimated from their controls and
+    removed.
     """
 
     rounds: Rounds
@@ -80,12 +68,8 @@ class FederatedFit:
     def run(self) -> FittedModel:
         """Return the model of the patterns, or of the mean difference where there are none that are stable.
 
-        Raises
-        ------
-        NoPatternError
-            If no difference between patients and controls was detected, and no stable patterns were asked for.
-        StudyError
-            If the study cannot be run on these people.
+        Raises NoPatternError: if no difference between patients and controls was detected, and no stable patterns were
+        asked for. Raises StudyError: if the study cannot be run on these people.
         """
         self._check_model()
         self.on_stage("adjustment")

@@ -39,23 +39,10 @@ def write_flare_job(
 ) -> None:
     """Write a job that can be submitted to a FLARE server.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the job; its last part is the name of the job.
-    out : str
-        Folder at the server for the files; a relative path begins at the server's start-up kit.
-    n_clients : int
-        Clients that take part; the job begins when all of them are there.
-    model : ModelConfig
-    seed : int
-    adjust : {'log', 'linear', 'none'}, optional
-    with_distances : bool
-        Whether the model gets distances of the training people, for `unusual`.
-    wait : int
-        Seconds to wait for the answer of a client.
-    harmonise : bool
-        Whether effects of sites are estimated from their controls and removed.
+    folder: folder of the job; its last part is the name of the job; out: folder at the server for the files; a relative
+    path begins at the server's start-up kit; n_clients: clients that take part; the job begins when all of them are
+    there; with_distances: whether the model gets distances of the training people, for `unusual`; wait: seconds to wait
+    for the answer of a client; harmonise: whether effects of sites are estimated from their controls and removed.
     """
     settings = model.model_dump(mode="json", exclude_none=True)
     arguments = {"out": out, "n_clients": n_clients, "settings": settings, "seed": seed, "adjust": adjust}
@@ -75,15 +62,7 @@ def write_flare_job(
 def allow_jobs(kit: Path) -> None:
     """Let a participant run jobs of rindices: FLARE refuses classes that its list does not have.
 
-    Parameters
-    ----------
-    kit : Path
-        Start-up kit of a client or of the server.
-
-    Raises
-    ------
-    StudyError
-        If it is not a start-up kit.
+    kit: start-up kit of a client or of the server. Raises StudyError: if it is not a start-up kit.
     """
     local = kit / "local"
     source = next((path for path in (local / _RESOURCES, local / f"{_RESOURCES}.default") if path.is_file()), None)
@@ -101,18 +80,8 @@ def allow_jobs(kit: Path) -> None:
 def write_site_study(kit: Path, study: StudyConfig, fewest: int = FEWEST_PEOPLE) -> Path:
     """Name the table of a client in its start-up kit, and let it run jobs of rindices.
 
-    Parameters
-    ----------
-    kit : Path
-    study : StudyConfig
-        Paths of its tables are absolute, or relative to ``local``.
-    fewest : int
-        Fewest people of a sum.
-
-    Returns
-    -------
-    Path
-        The file that was written.
+    study: paths of its tables are absolute, or relative to ``local``; fewest: fewest people of a sum. Returns the file
+    that was written.
     """
     allow_jobs(kit)
     path = kit / "local" / STUDY_FILE
@@ -124,10 +93,7 @@ def write_site_study(kit: Path, study: StudyConfig, fewest: int = FEWEST_PEOPLE)
 def read_site_study(path: Path) -> tuple[StudyConfig, int]:
     """Return the study that names the table of a client, and the fewest people of a sum.
 
-    Raises
-    ------
-    StudyError
-        If the file cannot be read.
+    Raises StudyError: if the file cannot be read.
     """
     try:
         values = tomllib.loads(path.read_text("utf-8"))

@@ -47,10 +47,7 @@ RUN_FILE, MODEL_FILE = "run.json", "model.safetensors"
 def check_site_name(name: str) -> str:
     """Return a name that is safe in a path.
 
-    Raises
-    ------
-    StudyError
-        If it is not.
+    Raises StudyError: if it is not.
     """
     if not _SITE_NAME.fullmatch(name):
         raise StudyError(f"{name[:60]!r} is no name for a site: use up to 40 letters, digits, dots and dashes.")
@@ -87,10 +84,7 @@ class MessageFile:
     def read_content(self, header: Mapping[str, Any]) -> bytes:
         """Return the message.
 
-        Raises
-        ------
-        ExchangeError
-            If it is missing, truncated, damaged or a link.
+        Raises ExchangeError: if it is missing, truncated, damaged or a link.
         """
         content = self.folder.read(self.names[0], MAX_MESSAGE_BYTES)
         if content is None or compute_message_digest(content) != header.get("digest"):
@@ -108,21 +102,9 @@ class MessageFile:
 class FolderTransport:
     """The centre's side of an exchange folder.
 
-    Parameters
-    ----------
-    exchange : Path
-    run : str
-        Name of the run (`make_run_name`).
-    sites : sequence of str
-        Names of the sites that take part.
-    keys : mapping of str to bytes
-        Key of each site; without any, messages are not signed.
-    patience : float
-        Seconds to wait for an answer.
-    poll : float
-        Seconds between two looks.
-    on_problem : callable
-        Called with a message about each rejected answer.
+    run: name of the run (`make_run_name`); sites: names of the sites that take part; keys: key of each site; without
+    any, messages are not signed; patience: seconds to wait for an answer; poll: seconds between two looks; on_problem:
+    called with a message about each rejected answer.
     """
 
     exchange: Path
@@ -156,14 +138,8 @@ class FolderTransport:
     def ask(self, request: Request) -> list[Answer]:
         """Put a request into the folder and return the answers of all sites.
 
-        Raises
-        ------
-        WaitingError
-            If a site does not answer in time.
-        RefusedError
-            If a site refuses the request.
-        ExchangeError
-            If the answers of a site are rejected again and again.
+        Raises WaitingError: if a site does not answer in time. Raises RefusedError: if a site refuses the request.
+        Raises ExchangeError: if the answers of a site are rejected again and again.
         """
         content = request.encode()
         file = MessageFile(SharedFolder(self.exchange, f"requests/{self.run}"), request.round)
@@ -229,22 +205,8 @@ def wait_for_sites(
 ) -> list[str]:
     """Wait until a number of sites take part, and return their names in order.
 
-    Parameters
-    ----------
-    exchange : Path
-    number : int
-        Of sites, those left out not counted.
-    left_out : sequence of str
-        Names of sites to leave out.
-    patience, poll : float
-        Seconds to wait, and between two looks.
-
-    Raises
-    ------
-    WaitingError
-        If too few come.
-    StudyError
-        If there are more.
+    number: of sites, those left out not counted; left_out: names of sites to leave out; patience, poll: seconds to
+    wait, and between two looks. Raises WaitingError: if too few come. Raises StudyError: if there are more.
     """
     end = time.monotonic() + patience
     while True:
@@ -269,10 +231,7 @@ def wait_for_sites(
 def read_key(path: Path) -> bytes:
     """Return the key of a file of hexadecimal digits.
 
-    Raises
-    ------
-    StudyError
-        If it is not a key.
+    Raises StudyError: if it is not a key.
     """
     try:
         key = bytes.fromhex(path.read_text("utf-8").strip())

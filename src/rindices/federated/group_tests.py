@@ -46,18 +46,9 @@ _EPSILON = 1e-12
 class BlockSums(NamedTuple):
     """Sums over blocks of people.
 
-    Attributes
-    ----------
-    numbers : (B,)
-    total, squares : (B, R)
-        Of residuals.
-    products : (B, D, D)
-        Of scores.
-    directions : (R, D)
-        Scores are residuals times directions; D is R.
-    leading : (D, K)
-        Combinations of scores in which means and variances are compared.
-    is_patient : (B,)
+    numbers (B,); total, squares (B, R): of residuals; products (B, D, D): of scores; directions (R, D): scores are
+    residuals times directions; D is R; leading (D, K): combinations of scores in which means and variances are
+    compared; is_patient (B,).
     """
 
     numbers: FloatArray

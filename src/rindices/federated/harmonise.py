@@ -25,25 +25,8 @@ def fit_site_effects(
 ) -> Harmoniser:
     """Estimate the effects of sites from the products of their controls.
 
-    Parameters
-    ----------
-    controls : mapping of str to GroupProducts
-        By site, about the centre.
-    centre : (P + R,)
-    n_columns : int
-        P.
-    regions : sequence of str
-        (R,)
-
-    Returns
-    -------
-    Harmoniser
-        That of `Harmoniser.fit` with the controls of all sites.
-
-    Raises
-    ------
-    PreprocessingError
-        If a site has too few controls, or a region is constant.
+    controls: by site, about the centre; centre (P + R,); n_columns: P; regions: (R,). Returns that of `Harmoniser.fit`
+    with the controls of all sites. Raises PreprocessingError: if a site has too few controls, or a region is constant.
     """
     small = [site for site, group in controls.items() if group.number < 2]
     if small:

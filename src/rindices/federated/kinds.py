@@ -28,16 +28,8 @@ AGREEMENT, DISTRIBUTION = "agreement", "distribution"
 class RequestKind:
     """A kind of round.
 
-    Attributes
-    ----------
-    purpose : str
-        What the centre learns from it.
-    leaves : str
-        What leaves a site.
-    people : str
-        Over whom is summed.
-    get_shapes : callable
-        Takes a request; returns the names and shapes of the arrays of its answer.
+    purpose: what the centre learns from it; leaves: what leaves a site; people: over whom is summed; get_shapes: takes
+    a request; returns the names and shapes of the arrays of its answer.
     """
 
     purpose: str
@@ -49,10 +41,7 @@ class RequestKind:
 def get_kind(name: str) -> RequestKind:
     """Return a kind by its name.
 
-    Raises
-    ------
-    ExchangeError
-        If there is none.
+    Raises ExchangeError: if there is none.
     """
     if name not in KINDS:
         raise ExchangeError(f"there is no request of the kind {name[:40]!r}: update rindices on both sides.")

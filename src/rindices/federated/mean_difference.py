@@ -30,16 +30,8 @@ from rindices.study.build import compute_interval
 class DifferenceMembers:
     """Members of the index of the mean difference.
 
-    Attributes
-    ----------
-    preparation : Preparation
-    weights : (S, R)
-        Of the members.
-    patterns : (S, R)
-        Shift of each region at index 1.
-    indices : IndexMoments
-        Moments in patients of the indices of members and halves.
-    controls, patients : SetMoments
+    weights (S, R): of the members; patterns (S, R): shift of each region at index 1; indices: moments in patients of
+    the indices of members and halves.
     """
 
     preparation: Preparation
@@ -54,11 +46,7 @@ class DifferenceMembers:
     ) -> tuple[list[ContrastiveHead], FloatArray, tuple[PatternRecord, ...]]:
         """Return the heads of the agreeing members, scaled so that their mean is 1 at the 98th percentile, and curves.
 
-        Returns
-        -------
-        heads : list of ContrastiveHead
-        curves : (S, Q, 1, R)
-        records : tuple of PatternRecord
+        Returns heads; curves (S, Q, 1, R); records.
         """
         rows = list(consensus.agreeing)
         mean = self.weights[rows].mean(axis=0)

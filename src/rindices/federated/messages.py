@@ -32,16 +32,8 @@ Arrays = Mapping[str, FloatArray]
 class Request:
     """What the centre asks all sites in one round.
 
-    Attributes
-    ----------
-    kind : str
-        One of `rindices.federated.kinds.KINDS`.
-    round : int
-        Number of the round, from 1.
-    settings : mapping
-        Plain values: the plan of the subsamples, names of sets of people, codings of covariates.
-    arrays : mapping of str to ndarray
-        Parameters at which to sum.
+    kind: one of `rindices.federated.kinds.KINDS`; round: number of the round, from 1; settings: plain values: the plan
+    of the subsamples, names of sets of people, codings of covariates; arrays: parameters at which to sum.
     """
 
     kind: str
@@ -67,19 +59,9 @@ class Request:
 class Answer:
     """Sums over the people of one site.
 
-    Attributes
-    ----------
-    site : str
-    kind : str
-    round : int
-    request_digest : str
-        Digest of the request that is answered.
-    counts : mapping of str to int
-        Number of people in each sum, by the name of the set.
-    arrays : mapping of str to ndarray
-        The sums.
-    facts : mapping
-        Answer to ``describe``: names of regions and covariates. Empty otherwise, but for notes.
+    request_digest: digest of the request that is answered; counts: number of people in each sum, by the name of the
+    set; arrays: the sums; facts: answer to ``describe``: names of regions and covariates. Empty otherwise, but for
+    notes.
     """
 
     site: str
@@ -119,12 +101,7 @@ def compute_message_digest(content: bytes) -> str:
 def sign_message(content: bytes, key: bytes | None, *belongs_to: str | int) -> str:
     """Return the HMAC-SHA-256 of a message under a key; empty without one.
 
-    Parameters
-    ----------
-    content : bytes
-    key : bytes, optional
-    *belongs_to : str or int
-        What the message is, its run, its site and its round: nowhere else is the signature valid.
+    *belongs_to: what the message is, its run, its site and its round: nowhere else is the signature valid.
     """
     return "" if key is None else hmac.new(key, json.dumps(belongs_to).encode() + content, hashlib.sha256).hexdigest()
 

@@ -40,15 +40,8 @@ _MESSAGE = "message"
 class FlareTransport:
     """Takes requests to the clients of a FLARE job.
 
-    Parameters
-    ----------
-    controller : ModelController
-    n_clients : int
-        Clients that take part.
-    answers : Path
-        Folder in which answers are kept, so that a job that was interrupted can go on.
-    wait : int
-        Seconds to wait for an answer.
+    n_clients: clients that take part; answers: folder in which answers are kept, so that a job that was interrupted can
+    go on; wait: seconds to wait for an answer.
     """
 
     def __init__(self, controller: ModelController, n_clients: int, answers: Path, wait: int) -> None:
@@ -57,14 +50,8 @@ class FlareTransport:
     def ask(self, request: Request) -> list[Answer]:
         """Return the answers of all clients, in the order of their names.
 
-        Raises
-        ------
-        ExchangeError
-            If an answer is not of the client that sent it.
-        RefusedError
-            If a client refuses.
-        WaitingError
-            If a client does not answer.
+        Raises ExchangeError: if an answer is not of the client that sent it. Raises RefusedError: if a client refuses.
+        Raises WaitingError: if a client does not answer.
         """
         digest = compute_message_digest(request.encode())
         clients = sorted(client.name for client in self._controller.engine.get_clients())
@@ -108,21 +95,9 @@ class FlareTransport:
 class StudyController(ModelController):  # type: ignore[misc]
     """Fits a study across the clients of a FLARE job, and writes its files at the server.
 
-    Parameters
-    ----------
-    out : str
-        Folder at the server for the files; a relative path begins at the server's start-up kit.
-    n_clients : int
-        Clients that take part.
-    settings : mapping, optional
-        Section ``model`` of a study file.
-    seed : int
-    adjust : {'log', 'linear', 'none'}, optional
-    with_distances : bool
-    wait : int
-        Seconds to wait for the answer of a client.
-    harmonise : bool
-        Whether effects of sites are estimated from their controls and removed.
+    out: folder at the server for the files; a relative path begins at the server's start-up kit; n_clients: clients
+    that take part; settings: section ``model`` of a study file; wait: seconds to wait for the answer of a client;
+    harmonise: whether effects of sites are estimated from their controls and removed.
     """
 
     def __init__(

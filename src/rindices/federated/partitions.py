@@ -45,12 +45,7 @@ class Part(NamedTuple):
 class PartSite(Site):
     """The people of a part, whose volumes and prepared values are in files.
 
-    Parameters
-    ----------
-    name : str
-    batches : iterator of Cohort
-    folder : Path
-        For the files.
+    folder: for the files.
     """
 
     def __init__(self, name: str, batches: Iterator[Cohort], folder: Path) -> None:
@@ -129,13 +124,7 @@ def hash_ids_of_part(part: Part) -> AnyArray:
 
 @dataclass
 class PartitionTransport:
-    """Takes requests to Dask workers.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    parts : sequence of Part
-    """
+    """Takes requests to Dask workers."""
 
     client: Any
     parts: Sequence[Part]
@@ -143,9 +132,7 @@ class PartitionTransport:
     def check_ids(self) -> None:
         """Refuse a table in which an id is repeated, in whatever parts.
 
-        Raises
-        ------
-        StudyError
+        Raises StudyError.
         """
         numbers = np.sort(np.concatenate(self._run(hash_ids_of_part)))
         n_repeated = int((numbers[1:] == numbers[:-1]).sum())
@@ -177,25 +164,10 @@ def connect_partitions(
 ) -> Iterator[PartitionTransport]:
     """Divide a table among Dask workers.
 
-    Parameters
-    ----------
-    table : Path
-        Parquet file, or folder of parquet files, with one row a person.
-    request : TableRequest
-        What its columns are.
-    workers : int
-        Number of workers of a temporary cluster on this machine; -1 for all cores.
-    scheduler : str, optional
-        Address of a scheduler whose workers are used instead. They must see the table under the same path.
-
-    Yields
-    ------
-    PartitionTransport
-
-    Raises
-    ------
-    StudyError
-        If there is no table, no scheduler, or an id is repeated.
+    table: Parquet file, or folder of parquet files, with one row a person; request: what its columns are; workers:
+    number of workers of a temporary cluster on this machine; -1 for all cores; scheduler: address of a scheduler whose
+    workers are used instead. They must see the table under the same path. Raises StudyError: if there is no table, no
+    scheduler, or an id is repeated.
     """
     require_packages("dask")
     from distributed import LocalCluster

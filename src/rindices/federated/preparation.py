@@ -24,11 +24,7 @@ _HEAD_ARRAYS = tuple(field.name for field in fields(ShiftHead) if field.name != 
 class Preparation:
     """Adjustment and scale of the people, learnt from the controls of all sites.
 
-    Attributes
-    ----------
-    preprocessing : Preprocessing
-    head : ContrastiveHead
-        Standardisation and log transform; its weights are not used.
+    head: standardisation and log transform; its weights are not used.
     """
 
     preprocessing: Preprocessing
@@ -46,10 +42,7 @@ class Preparation:
     def from_request(cls, request: Request) -> Self:
         """Return the preparation of a request.
 
-        Raises
-        ------
-        ExchangeError
-            If the request has none.
+        Raises ExchangeError: if the request has none.
         """
         try:
             preprocessing = Preprocessing.from_parts(request.settings["preprocessing"], request.arrays)
@@ -73,10 +66,7 @@ def get_control_scale(n_controls: int) -> float:
 def check_arrays(arrays: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
     """Refuse arrays of other names or shapes than expected, and numbers that are not finite.
 
-    Raises
-    ------
-    ExchangeError
-        That names the first fault.
+    Raises ExchangeError: that names the first fault.
     """
     for extra in sorted(set(arrays) - set(shapes)):
         raise ExchangeError(f"{name} has an array {extra[:40]!r} that was not asked for.")

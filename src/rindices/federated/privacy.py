@@ -34,14 +34,8 @@ FEWEST_PEOPLE = 10
 class SetGuard:
     """Allows or refuses sums over sets of the people of a site.
 
-    Parameters
-    ----------
-    ids : sequence of str
-        (N,) ids of the people of the site.
-    fewest : int
-        0 for people of one owner, who are not guarded.
-    ledger : Path, optional
-        File in which the sets are kept; without it they are forgotten with the object.
+    ids: (N,) ids of the people of the site; fewest: 0 for people of one owner, who are not guarded; ledger: file in
+    which the sets are kept; without it they are forgotten with the object.
     """
 
     def __init__(self, ids: Sequence[str], fewest: int = FEWEST_PEOPLE, ledger: Path | None = None) -> None:
@@ -62,10 +56,7 @@ class SetGuard:
     def check(self, mask: BoolArray, group: str, name: str) -> None:
         """Allow a sum over people (N,) of a group, or refuse it.
 
-        Raises
-        ------
-        RefusedError
-            That names the set and says why.
+        Raises RefusedError: that names the set and says why.
         """
         if not self._fewest:
             return

@@ -51,12 +51,7 @@ class InMemoryTransport:
 class Total(NamedTuple):
     """Sums over the people of all sites.
 
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-    counts : dict of str to int
-        Number of people by the name of the set.
-    answers : sequence of Answer
+    counts: number of people by the name of the set.
     """
 
     arrays: dict[str, FloatArray]
@@ -76,11 +71,7 @@ class RoundRecord(NamedTuple):
 class Rounds:
     """Asks one request after the other.
 
-    Parameters
-    ----------
-    transport : Transport
-    on_round : callable, optional
-        Called with each `RoundRecord`.
+    on_round: called with each `RoundRecord`.
     """
 
     transport: Transport
@@ -94,10 +85,7 @@ class Rounds:
     ) -> Total:
         """Ask all sites and return the total of their sums.
 
-        Raises
-        ------
-        ExchangeError
-            If an answer is not as it should be; its site is named.
+        Raises ExchangeError: if an answer is not as it should be; its site is named.
         """
         request = Request(kind, len(self.records) + 1, settings or {}, arrays or {})
         answers = self.transport.ask(request)
@@ -138,19 +126,8 @@ def check_answer(
 ) -> None:
     """Refuse an answer that does not fit its request.
 
-    Parameters
-    ----------
-    answer : Answer
-    request : Request
-    shapes : mapping
-        Names and shapes of the arrays that the answer must have.
-    group_sizes : mapping, optional
-        Number of controls and patients that the site named in the first round.
-
-    Raises
-    ------
-    ExchangeError
-        That names the site and the fault.
+    shapes: names and shapes of the arrays that the answer must have; group_sizes: number of controls and patients that
+    the site named in the first round. Raises ExchangeError: that names the site and the fault.
     """
     name = f"the answer of {answer.site[:60]} in round {request.round}"
     if (answer.kind, answer.round) != (request.kind, request.round):
@@ -218,10 +195,7 @@ def _is_name(text: object) -> bool:
 def check_same_table(answers: Sequence[Answer]) -> None:
     """Refuse sites whose tables have other regions or covariates than most sites.
 
-    Raises
-    ------
-    ExchangeError
-        That names the sites.
+    Raises ExchangeError: that names the sites.
     """
     for what in ("regions", "covariates", "unit"):
         sites: dict[str, list[str]] = {}

@@ -26,19 +26,9 @@ from rindices.tables.cohort import Cohort
 class FederatedResult:
     """End of a federated study.
 
-    Attributes
-    ----------
-    model : FittedModel or None
-        None if no difference between patients and controls was detected.
-    ending : str
-        Why there is no model; empty if there is one.
-    finding : str
-        ``patterns``, ``mean_difference`` or ``no_difference``.
-    counts : mapping of str to int
-        Controls and patients of all sites.
-    rounds : tuple of RoundRecord
-    received, sent : int
-        Bytes that a site received and, at most, sent.
+    model: none if no difference between patients and controls was detected; ending: why there is no model; empty if
+    there is one; finding: ``patterns``, ``mean_difference`` or ``no_difference``; counts: controls and patients of all
+    sites; received, sent: bytes that a site received and, at most, sent.
     """
 
     model: FittedModel | None
@@ -82,27 +72,11 @@ def run_federated_study(
 ) -> FederatedResult:
     """Fit the model of a study across sites and write its files.
 
-    Parameters
-    ----------
-    transport : Transport
-        Takes requests to the sites.
-    model : ModelConfig
-    seed : int
-    adjust : {'log', 'linear', 'none'}, optional
-    with_distances : bool
-        Whether the model gets distances of the training people, for `unusual`.
-    out : Path, optional
-        Folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``, ``effects.tsv``, ``federation.json``.
-    on_stage, on_round : callable, optional
-        Called at the beginning of a stage and after a round.
-    max_people : int
-        Largest number of people of a group, about, that a member is drawn from.
-    harmonise : bool
-        Whether effects of sites are estimated from their controls (ComBat) and removed.
-
-    Returns
-    -------
-    FederatedResult
+    transport: takes requests to the sites; with_distances: whether the model gets distances of the training people, for
+    `unusual`; out: folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``, ``effects.tsv``,
+    ``federation.json``; on_stage, on_round: called at the beginning of a stage and after a round; max_people: largest
+    number of people of a group, about, that a member is drawn from; harmonise: whether effects of sites are estimated
+    from their controls (ComBat) and removed.
     """
     rounds = Rounds(transport, on_round)
     fit = FederatedFit(rounds, model, seed, adjust, with_distances, on_stage, max_people, harmonise)

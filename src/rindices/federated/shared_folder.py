@@ -26,12 +26,8 @@ _LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)
 class SharedFolder:
     """A folder within an exchange folder.
 
-    Attributes
-    ----------
-    root : Path
-        The exchange folder; it may be a link itself.
-    name : str
-        Names of folders below it, joined by slashes; empty for the exchange folder itself.
+    root: the exchange folder; it may be a link itself; name: names of folders below it, joined by slashes; empty for
+    the exchange folder itself.
     """
 
     root: Path
@@ -40,10 +36,7 @@ class SharedFolder:
     def read(self, name: str, max_bytes: int) -> bytes | None:
         """Return the content of a file; None if there is none.
 
-        Raises
-        ------
-        ExchangeError
-            If it is a link, no file, or too large.
+        Raises ExchangeError: if it is a link, no file, or too large.
         """
         with suppress(FileNotFoundError), self._open(name) as (prefix, folder):
             descriptor = os.open(prefix + name, os.O_RDONLY | _FLAGS, dir_fd=folder)

@@ -46,16 +46,9 @@ class _Sums(NamedTuple):
 class Site:
     """People of one hospital, who are never sent.
 
-    Parameters
-    ----------
-    name : str
-        Name that the centre sees; it need not be that of the hospital.
-    cohort : Cohort
-        Controls and patients, one scan each. People who lack regions or covariates are left out.
-    fewest : int
-        Fewest people of a sum; 0 for people of one owner, about whom nothing is refused.
-    ledger : Path, optional
-        File of the sets that were answered about; see `SetGuard`.
+    name: name that the centre sees; it need not be that of the hospital; cohort: controls and patients, one scan each.
+    People who lack regions or covariates are left out; fewest: fewest people of a sum; 0 for people of one owner, about
+    whom nothing is refused; ledger: file of the sets that were answered about; see `SetGuard`.
     """
 
     def __init__(self, name: str, cohort: Cohort, fewest: int = FEWEST_PEOPLE, ledger: Path | None = None) -> None:
@@ -75,12 +68,8 @@ class Site:
     def answer(self, request: Request) -> Answer:
         """Return the sums that a request asks for.
 
-        Raises
-        ------
-        RefusedError
-            If a sum would be over too few people.
-        ExchangeError
-            If the request is not as it should be.
+        Raises RefusedError: if a sum would be over too few people. Raises ExchangeError: if the request is not as it
+        should be.
         """
         kind = kinds.get_kind(request.kind)
         if request.round > MAX_ROUNDS:

@@ -40,19 +40,9 @@ LOG_COLUMNS = ("time", "run", "round", "kind", "what left", "people", "sums", "n
 class SiteService:
     """The site's side of an exchange folder.
 
-    Parameters
-    ----------
-    site : Site
-    exchange : Path
-    folder : Path
-        Folder at the site, which nobody else sees: the log, and the ledger of the sets of people.
-    key : bytes, optional
-        Shared with the centre. With a key, requests without its signature are refused, and only the end of a run that
-        is signed ends the service.
-    poll : float
-        Seconds between two looks.
-    on_answer : callable
-        Called with one line about each answer.
+    folder: folder at the site, which nobody else sees: the log, and the ledger of the sets of people; key: shared with
+    the centre. With a key, requests without its signature are refused, and only the end of a run that is signed ends
+    the service; poll: seconds between two looks; on_answer: called with one line about each answer.
     """
 
     site: Site
@@ -71,20 +61,9 @@ class SiteService:
     def serve(self, patience: float | None = None) -> dict[str, Any] | None:
         """Answer until the run is over.
 
-        Parameters
-        ----------
-        patience : float, optional
-            Seconds without a request after which to leave; 0 to answer what is there and leave.
-
-        Returns
-        -------
-        dict or None
-            What the centre says of the run when it is over (``ending``, and ``model``, the digest); else None.
-
-        Raises
-        ------
-        ExchangeError
-            If the model is not that of the centre.
+        patience: seconds without a request after which to leave; 0 to answer what is there and leave. Returns what the
+        centre says of the run when it is over (``ending``, and ``model``, the digest); else None. Raises ExchangeError:
+        if the model is not that of the centre.
         """
         name = self.site.name
         SharedFolder(self.exchange, "sites").write(f"{name}.json", encode_json({"site": name}))
@@ -184,18 +163,7 @@ class SiteService:
 def append_to_log(path: Path, run: str, answer: Answer) -> str:
     """Append a line about an answer to the log of a site, before the answer leaves.
 
-    Parameters
-    ----------
-    path : Path
-        The log, a tsv file.
-    run : str
-        Name of the run.
-    answer : Answer
-
-    Returns
-    -------
-    str
-        What left, for the screen.
+    path: the log, a tsv file; run: name of the run. Returns what left, for the screen.
     """
     sent = answer.encode()
     refused = answer.facts.get("refused")

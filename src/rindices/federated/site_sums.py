@@ -60,17 +60,8 @@ def sum_contrasts(white: FloatArray, directions: FloatArray) -> FloatArray:
 
     The functions are s exp(-s^2 / 2) and exp(-s^2 / 2), see `rindices.learners.contrastive.rotation`.
 
-    Parameters
-    ----------
-    white : (N, M)
-        Whitened severities of patients.
-    directions : (S, M, M)
-        Unit vectors in the rows.
-
-    Returns
-    -------
-    (S, M, 2 (1 + M + M (M + 1) / 2))
-        For each direction both functions, both gradients and both second derivatives (packed).
+    white (N, M): whitened severities of patients; directions (S, M, M): unit vectors in the rows. Returns (S, M, 2 (1 +
+    M + M (M + 1), for each direction both functions, both gradients and both second derivatives (packed).
     """
     s = white @ directions.reshape(-1, white.shape[1]).T
     bell = np.exp(-0.5 * s * s)

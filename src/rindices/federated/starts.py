@@ -60,13 +60,7 @@ _MOMENT_WEIGHTS = np.array([ODD_MOMENT_WEIGHT, EVEN_MOMENT_WEIGHT])
 class ContrastSums(NamedTuple):
     """Means of the two contrast functions of each direction, with derivatives.
 
-    Attributes
-    ----------
-    directions : (M, M)
-        Unit vectors in the rows.
-    values : (M, 2)
-    gradients : (M, 2, M)
-    curvatures : (M, 2, M, M)
+    directions (M, M): unit vectors in the rows; values (M, 2); gradients (M, 2, M); curvatures (M, 2, M, M).
     """
 
     directions: FloatArray
@@ -125,17 +119,8 @@ class _BasisSearch:
 class StartTask:
     """One linear start: a set of people and a number of patterns.
 
-    Attributes
-    ----------
-    name : str
-        Of the set.
-    n_patterns : int
-    patterns : (R, M)
-    noise : (R, R)
-    patients : PeopleMoments
-        About the mean of the controls.
-    centre : (R,)
-        Mean of the controls.
+    name: of the set; patterns (R, M); noise (R, R); patients: about the mean of the controls; centre (R,): mean of the
+    controls.
     """
 
     name: str
@@ -210,16 +195,7 @@ def fit_starts(
 ) -> dict[tuple[str, int], TrajectoryModel]:
     """Return the linear start of each set of people and number of patterns.
 
-    Parameters
-    ----------
-    rounds : Rounds
-    preparation : Preparation
-    plan : SubsetPlan
-    moments : MomentsBySet
-    sets : sequence of str
-        Names of the sets.
-    numbers : sequence of int
-        Numbers of patterns.
+    sets: names of the sets; numbers: numbers of patterns.
     """
     tasks = [StartTask.begin(name, number, moments) for name in sets for number in numbers]
     rngs = [np.random.default_rng([plan.seed, 11, k]) for k in range(len(tasks))]

@@ -41,16 +41,8 @@ MAX_MEMBERS = 100
 class SubsetPlan:
     """How subsets of people are drawn.
 
-    Attributes
-    ----------
-    seed : int
-        Of the hash.
-    members : int
-        Number of members.
-    share : float
-        Share of people that each member sees.
-    controls, patients : float
-        Share of the group that each member, pair of halves and the sample are drawn from.
+    seed: of the hash; members: number of members; share: share of people that each member sees; controls, patients:
+    share of the group that each member, pair of halves and the sample are drawn from.
     """
 
     seed: int
@@ -77,10 +69,7 @@ class SubsetPlan:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the plan of a request.
 
-        Raises
-        ------
-        ExchangeError
-            If it is not a plan.
+        Raises ExchangeError: if it is not a plan.
         """
         try:
             groups = (float(values.get(group, 1.0)) for group in GROUPS)
@@ -111,14 +100,7 @@ def name_half(number: int, half: int) -> str:
 class Subsets:
     """Sets of the people of one site.
 
-    Parameters
-    ----------
-    ids : sequence of str
-        (N,)
-    is_patient : (N,)
-    plan : SubsetPlan
-    fewest : int
-        Fewest people of a part of a group.
+    ids: (N,); is_patient (N,); fewest: fewest people of a part of a group.
     """
 
     def __init__(self, ids: Sequence[str], is_patient: BoolArray, plan: SubsetPlan, fewest: int) -> None:
@@ -129,10 +111,7 @@ class Subsets:
     def find(self, name: str, group: str) -> BoolArray:
         """Return the mask (N,) of the people of a set and a group.
 
-        Raises
-        ------
-        ExchangeError
-            If there is no such set.
+        Raises ExchangeError: if there is no such set.
         """
         if group not in GROUPS:
             raise ExchangeError(f"the request names the group {group[:40]!r}: there are {' and '.join(GROUPS)}.")

@@ -22,11 +22,7 @@ _SQUARE_ROOT_OF_E = float(np.exp(0.5))
 def find_impossible_sums(answer: Answer, request: Request) -> str:
     """Return the name of sums that no people can have; empty if there are none.
 
-    Parameters
-    ----------
-    answer : Answer
-        With the arrays and counts that the request asks for.
-    request : Request
+    answer: with the arrays and counts that the request asks for.
     """
     grams = (name for name, matrices in _list_grams(answer, request) if not _is_gram(matrices))
     ranges = (

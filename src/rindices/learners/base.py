@@ -64,15 +64,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: ArrayLike) -> FloatArray:
         """Compute the R-indices of people, whether they were part of ``fit`` or not.
 
-        Parameters
-        ----------
-        X : array-like of shape (N, R)
-            Regional volumes, in the columns of ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (N, M)
-            R-indices.
+        X (N, R): regional volumes, in the columns of ``fit``. Returns (N, M), R-indices.
         """
         check_is_fitted(self)
         regions = validate_data(self, X, dtype=np.float64, reset=False)
@@ -87,17 +79,9 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the mean log-likelihood of the patients, for learners that have one.
 
-        Parameters
-        ----------
-        X : array-like of shape (N, R)
-            Regional volumes of people who were no part of ``fit``.
-        y : array-like of shape (N,)
-            0 for a control, 1 for a patient; controls are not used.
-
-        Returns
-        -------
-        float
-            Of the patients' regions after preparation, up to a constant; a higher score is better.
+        X (N, R): regional volumes of people who were no part of ``fit``; y (N,): 0 for a control, 1 for a patient;
+        controls are not used. Returns of the patients' regions after preparation, up to a constant; a higher score is
+        better.
         """
         check_is_fitted(self)
         regions, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
@@ -125,15 +109,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: object = None) -> "NDArray[np.object_]":
         """Return the names of the R-indices, for ``set_output(transform="pandas")``.
 
-        Parameters
-        ----------
-        input_features : ignored
-            Present for scikit-learn's API.
-
-        Returns
-        -------
-        ndarray of str of shape (M,)
-            ``r1`` to ``rM``.
+        input_features: present for scikit-learn's API. Returns (M,), ``r1`` to ``rM``.
         """
         check_is_fitted(self)
         return np.array([f"r{k + 1}" for k in range(len(self.patterns_))], dtype=object)

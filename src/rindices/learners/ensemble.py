@@ -35,16 +35,9 @@ to 404 it was below 0.04 without interactions and above 0.09 with them."""
 class HeldOutLikelihood(NamedTuple):
     """Mean log-likelihood of the patients that a member has not seen.
 
-    Attributes
-    ----------
-    shape : {'straight', 'curved', 'interacting'}
-        Shape of the member's patterns.
-    straight, curved, interacting : float, optional
-        With patterns of each shape; None for a shape that was not fitted.
-    coupled : bool, optional
-        Whether the patterns are those of all visits, coupled; None without repeat visits.
-    coupling_gain : float, optional
-        Gain in the log-likelihood of all visits per held-out patient by coupling them.
+    shape: shape of the member's patterns; straight, curved, interacting: with patterns of each shape; None for a shape
+    that was not fitted; coupled: whether the patterns are those of all visits, coupled; None without repeat visits;
+    coupling_gain: gain in the log-likelihood of all visits per held-out patient by coupling them.
     """
 
     shape: str
@@ -68,22 +61,11 @@ class HeldOutLikelihood(NamedTuple):
 class Member(NamedTuple):
     """One repetition of a training.
 
-    Attributes
-    ----------
-    number : int
-        Number in the study. Its random stream depends on it and on the seed of the study.
-    outcome : TrainingOutcome
-    steps : int
-        Number of training steps; 0 for learners without any.
-    head : MemberHead
-        Inference.
-    patterns : (Q, M, R)
-        Change of each region at each of `SEVERITY_LEVELS`, in control standard deviations, for the average control.
-    evidence : tuple of float, optional
-        Concordance, dimension and difference agreement of two fits on disjoint halves of the people. It is needed where
-        members share people, because such members agree even on noise.
-    held_out : HeldOutLikelihood, optional
-        For learners with a likelihood.
+    number: number in the study. Its random stream depends on it and on the seed of the study; steps: number of training
+    steps; 0 for learners without any; head: inference; patterns (Q, M, R): change of each region at each of
+    `SEVERITY_LEVELS`, in control standard deviations, for the average control; evidence: concordance, dimension and
+    difference agreement of two fits on disjoint halves of the people. It is needed where members share people, because
+    such members agree even on noise; held_out: for learners with a likelihood.
     """
 
     number: int
@@ -148,22 +130,8 @@ def fit_linear_members(
     The mean of such members is no worse than one fit on all people, and better where people are few. But members that
     share people agree even on noise. So each member also has evidence: the agreement of two fits on disjoint halves.
 
-    Parameters
-    ----------
-    people : sequence of PreparedPeople
-        Of each member.
-    n_patterns : int
-    numbers : sequence of int
-        Numbers of the members.
-    seed : int
-    evidence : bool
-        Whether to compute the evidence, which takes twice as long as the member itself.
-    learner : type
-        `ContrastiveICA` or `MeanDifference`.
-
-    Returns
-    -------
-    list of Member
+    people: of each member; numbers: numbers of the members; evidence: whether to compute the evidence, which takes
+    twice as long as the member itself; learner: `ContrastiveICA` or `MeanDifference`.
     """
     members = []
     for number, each in zip(numbers, people, strict=True):
@@ -217,20 +185,8 @@ def rescale_consensus(
     The mean of members that agree only in part on a pattern is flatter than each of them. R-indices of a GAN and of
     trajectories keep the scale of their severities.
 
-    Parameters
-    ----------
-    heads : sequence of MemberHead
-    orders : sequence of (M,)
-        Column of each member that is pattern k of the consensus.
-    patients : (N, M)
-        R-indices of patients before.
-
-    Returns
-    -------
-    heads : tuple
-        The members, rescaled.
-    unit : (M,)
-        98th percentile of each pattern before.
+    orders (M,): column of each member that is pattern k of the consensus; patients (N, M): R-indices of patients
+    before. Returns heads: the members, rescaled; unit (M,): 98th percentile of each pattern before.
     """
     linear = [head for head in heads if isinstance(head, ContrastiveHead)]
     if len(linear) < len(heads):

@@ -70,15 +70,7 @@ def _compute_group_loss(z: FloatArray, share: float) -> float:
 def fit_log_transform(groups: Sequence[FloatArray]) -> float:
     """Choose c by the composite Box-Cox likelihood: regions closest to Gaussian within each group.
 
-    Parameters
-    ----------
-    groups : sequence of (N, R)
-        Controls and patients, in control units.
-
-    Returns
-    -------
-    float
-        c, or 0 if the identity is at least as likely.
+    groups (N, R): controls and patients, in control units. Returns c, or 0 if the identity is at least as likely.
     """
     from scipy.optimize import minimize_scalar  # imported here because applying a model needs numpy alone
 
@@ -135,16 +127,9 @@ class Head(ABC):
 class ShiftHead(Head):
     """Base of heads that work on shifts: standardise to controls, apply the log transform, standardise again.
 
-    Attributes
-    ----------
-    control_mean, control_scale : (R,)
-        Mean and standard deviation of the controls.
-    share : ()
-        c of the log transform (`rindices.learners.inference`).
-    shift_mean, shift_scale : (R,)
-        Mean and standard deviation of the controls after the log transform.
-    weights : (R, K)
-        K numbers of a person are shifts @ weights.
+    control_mean, control_scale (R,): mean and standard deviation of the controls; share: c of the log transform
+    (`rindices.learners.inference`); shift_mean, shift_scale (R,): mean and standard deviation of the controls after the
+    log transform; weights (R, K): K numbers of a person are shifts @ weights.
     """
 
     control_mean: FloatArray
@@ -232,16 +217,9 @@ class ContrastiveHead(ShiftHead):
 class TrajectoryHead(ShiftHead):
     """R-indices are posterior means of the severities z, given patterns that are curves (`learners.trajectory`).
 
-    Attributes
-    ----------
-    weights : (R, M * K)
-        C^-1 times the steps, with C the covariance of normal variation.
-    steps : (M, K, R)
-        Change of each region in each of K equal steps of severity, in standard deviations of the controls' shifts.
-    correlation : (M, M)
-        Of the Gaussian copula of the severities.
-    precision : (R, R)
-        C^-1, for people who lack regions.
+    weights (R, M * K): C^-1 times the steps, with C the covariance of normal variation; steps (M, K, R): change of each
+    region in each of K equal steps of severity, in standard deviations of the controls' shifts; correlation (M, M): of
+    the Gaussian copula of the severities; precision (R, R): C^-1, for people who lack regions.
     """
 
     kind: ClassVar[str] = "trajectory"
@@ -365,12 +343,8 @@ class InteractingHead(TrajectoryHead):
 class SurrealHead(Head):
     """g = g2 after g1 (Table 4 of the paper); the biases of g1 are the last row of its weight.
 
-    Attributes
-    ----------
-    g1 : (R + 1, M * R)
-    g2_weight1, g2_bias1 : (R, H), (1, H)
-    g2_weight2, g2_bias2 : (H, L), (1, L)
-    g2_weight3, g2_bias3 : (L, 1), (1, 1)
+    g1 (R + 1, M * R); g2_weight1, g2_bias1 (R, H) or (1, H); g2_weight2, g2_bias2 (H, L) or (1, L); g2_weight3,
+    g2_bias3 (L, 1) or (1, 1).
     """
 
     kind: ClassVar[str] = "surreal"

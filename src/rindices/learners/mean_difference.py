@@ -30,21 +30,9 @@ def compute_measure_weights(
 ) -> FloatArray:
     """Return the weight of each region: that of its kind.
 
-    Parameters
-    ----------
-    difference : (R,)
-        Between the means of the groups, in standard deviations within groups.
-    error : float
-        Standard error of a difference.
-    correlation : (R, R)
-        Within groups; positive definite.
-    kinds : (R,)
-        Code of what each region measures, from 0.
-
-    Returns
-    -------
-    (R,)
-        From `MIN_WEIGHT` to 1. All are 1 if no kind exceeds what chance gives.
+    difference (R,): between the means of the groups, in standard deviations within groups; error: standard error of a
+    difference; correlation (R, R): within groups; positive definite; kinds (R,): code of what each region measures,
+    from 0. Returns (R,), from `MIN_WEIGHT` to 1. All are 1 if no kind exceeds what chance gives.
     """
     excess = np.zeros(int(kinds.max()) + 1)
     for kind in np.unique(kinds):
@@ -130,20 +118,8 @@ def compute_difference_weights(
 ) -> FloatArray:
     """Return the weights (R, 1) of the mean difference: the mean of the directions of all `SHRINKAGES`.
 
-    Parameters
-    ----------
-    people : (N, R)
-        In control standard deviations.
-    y : (N,)
-        0 control, 1 patient.
-    reference : (R, R), optional
-        Correlations of the regions in a reference population.
-    kinds : (R,), optional
-        Code of what each region measures.
-
-    Returns
-    -------
-    (R, 1)
+    people (N, R): in control standard deviations; y (N,): 0 control, 1 patient; reference (R, R): correlations of the
+    regions in a reference population; kinds (R,): code of what each region measures.
     """
     groups = [people[y == label] for label in (0, 1)]
     residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
@@ -165,12 +141,7 @@ def compute_difference_weights(
 def average_directions(covariance: FloatArray, difference: FloatArray) -> FloatArray:
     """Return the mean (R, 1) of the directions of all `SHRINKAGES`, each with variance 1.
 
-    Parameters
-    ----------
-    covariance : (R, R)
-        Within groups, of regions with variance 1.
-    difference : (R,)
-        Between the means of the groups.
+    covariance (R, R): within groups, of regions with variance 1; difference (R,): between the means of the groups.
     """
     variances, axes = np.linalg.eigh(covariance)
     difference = axes.T @ difference

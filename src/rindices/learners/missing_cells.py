@@ -23,12 +23,7 @@ _MIN_COMPLETION_CHANGE = 1e-2  # of the completed cells, in standard deviations,
 class MissingGroup(NamedTuple):
     """People who lack the same regions.
 
-    Attributes
-    ----------
-    rows : (N,)
-        Their positions in the table.
-    missing : (Q,)
-        Positions of the regions that they lack.
+    rows (N,): their positions in the table; missing (Q,): positions of the regions that they lack.
     """
 
     rows: IntArray
@@ -80,18 +75,9 @@ class MissingRegions(NamedTuple):
 
     Groups that lack fewer than Q regions are filled up with a region that does not exist, for which all is 0.
 
-    Attributes
-    ----------
-    rows : (N,)
-        Positions of the people, group after group.
-    group : (N,)
-        Group of each.
-    missing : (J, Q)
-        Positions of the missing regions; R for one that does not exist.
-    inverse_root : (J, Q, Q)
-        Inverse of the lower Cholesky factor of P_mm.
-    log_determinant : (J,)
-        Log-determinant of C_oo minus that of C.
+    rows (N,): positions of the people, group after group; group (N,); missing (J, Q): positions of the missing regions;
+    R for one that does not exist; inverse_root (J, Q, Q): inverse of the lower Cholesky factor of P_mm; log_determinant
+    (J,): log-determinant of C_oo minus that of C.
     """
 
     rows: IntArray
@@ -203,12 +189,8 @@ def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[Gro
 class CompletedPeople(NamedTuple):
     """People whose missing cells were filled.
 
-    Attributes
-    ----------
-    values : (N, R)
-        Missing cells are their expectations, given the measured ones.
-    scatter : (R, R)
-        Sum over people of the covariance of their missing cells, given the measured ones.
+    values (N, R): missing cells are their expectations, given the measured ones; scatter (R, R): sum over people of the
+    covariance of their missing cells, given the measured ones.
     """
 
     values: FloatArray
@@ -218,15 +200,7 @@ class CompletedPeople(NamedTuple):
 def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPeople:
     """Fill the missing cells of people of mean 0 and of this precision.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Missing cells are NaN.
-    precision : (R, R)
-
-    Returns
-    -------
-    CompletedPeople
+    values (N, R): missing cells are NaN; precision (R, R).
     """
     filled = np.where(np.isnan(values), 0.0, values)
     products, scatter = filled @ precision, np.zeros_like(precision)
@@ -243,20 +217,10 @@ def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | 
     Cells and covariance are estimated in turn (EM of the normal distribution, with a Ledoit-Wolf covariance). Patients
     vary in ways in which controls do not, so each group has a covariance of its own.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Prepared people; missing cells are NaN.
-    y : (N,)
-        Group of each person; 0 for everyone where groups must not matter.
-    rng : Generator, optional
-        If given, cells are drawn from their distribution instead of being its expectation. The covariance of people
-        with drawn cells is unbiased; that of people with expected cells is too small.
-
-    Returns
-    -------
-    (N, R)
-        The same array if nothing is missing.
+    values (N, R): prepared people; missing cells are NaN; y (N,): group of each person; 0 for everyone where groups
+    must not matter; rng: if given, cells are drawn from their distribution instead of being its expectation. The
+    covariance of people with drawn cells is unbiased; that of people with expected cells is too small. Returns (N, R),
+    the same array if nothing is missing.
     """
     if not np.isnan(values).any():
         return values

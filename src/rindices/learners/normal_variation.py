@@ -27,12 +27,8 @@ _RIDGE = 1e-9  # share of the mean variance; keeps the covariance invertible whe
 class ReferenceTarget(NamedTuple):
     """Correlations that the covariance of a study is shrunk to.
 
-    Attributes
-    ----------
-    correlation : (R, R)
-        Of the reference population, shrunk a little to the identity.
-    weight : float
-        Weight of the reference, from 0 to 1.
+    correlation (R, R): of the reference population, shrunk a little to the identity; weight: weight of the reference,
+    from 0 to 1.
     """
 
     correlation: FloatArray
@@ -42,17 +38,8 @@ class ReferenceTarget(NamedTuple):
     def choose(cls, people: FloatArray, reference: FloatArray | None) -> Self | None:
         """Choose the weight under which people left out are most likely (5 folds, normal distribution).
 
-        Parameters
-        ----------
-        people : (N, R)
-            Of one group, or deviations from the means of their groups.
-        reference : (R, R), optional
-            Correlations of the reference population.
-
-        Returns
-        -------
-        ReferenceTarget or None
-            None without a reference.
+        people (N, R): of one group, or deviations from the means of their groups; reference (R, R): correlations of the
+        reference population. Returns none without a reference.
         """
         if reference is None:
             return None
@@ -81,16 +68,8 @@ class ReferenceTarget(NamedTuple):
 def estimate_covariance(people: FloatArray, target: ReferenceTarget | None = None) -> FloatArray:
     """Estimate the covariance of people who may be fewer than regions.
 
-    Parameters
-    ----------
-    people : (N, R)
-    target : ReferenceTarget, optional
-        Correlations of a reference population.
-
-    Returns
-    -------
-    (R, R)
-        Ledoit-Wolf covariance, mixed with the reference.
+    people (N, R); target: correlations of a reference population. Returns (R, R), Ledoit-Wolf covariance, mixed with
+    the reference.
     """
     shrunk = ledoit_wolf(people)[0]
     own = np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
@@ -100,18 +79,8 @@ def estimate_covariance(people: FloatArray, target: ReferenceTarget | None = Non
 def shrink_scatter(scatter: FloatArray, fourth_power: float, number: int) -> FloatArray:
     """Return the Ledoit-Wolf covariance of people from sums over them.
 
-    Parameters
-    ----------
-    scatter : (R, R)
-        Sum of x x' over people, or its expectation.
-    fourth_power : float
-        Sum of |x|^4.
-    number : int
-        Of people.
-
-    Returns
-    -------
-    (R, R)
+    scatter (R, R): sum of x x' over people, or its expectation; fourth_power: sum of |x|^4; number: of people. Returns
+    (R, R).
     """
     covariance = scatter / number
     squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)

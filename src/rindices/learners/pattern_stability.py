@@ -33,12 +33,8 @@ _CARRIER_QUANTILE = 0.95  # quantile of controls above which a patient carries a
 class PatternStability(NamedTuple):
     """Stability of each pattern in people who were left out.
 
-    Attributes
-    ----------
-    stability : (B, M)
-        Rank correlation of the model's R-index with that of a bootstrap sample, on patients outside the sample.
-    split_half : (B, M)
-        Rank correlation of the R-indices of two disjoint sets of people, on patients of neither.
+    stability (B, M): rank correlation of the model's R-index with that of a bootstrap sample, on patients outside the
+    sample; split_half (B, M): rank correlation of the R-indices of two disjoint sets of people, on patients of neither.
     """
 
     stability: FloatArray
@@ -59,30 +55,12 @@ def assess_pattern_stability(
 ) -> PatternStability:
     """Rank left-out patients along a model's patterns, learnt again from other people.
 
-    Parameters
-    ----------
-    X : (N, R)
-        Prepared people.
-    y : (N,)
-        0 control, 1 patient.
-    indices : (N, M)
-        The model's R-indices.
-    patterns : (M, R)
-        Change of each region at R-index 1, in control standard deviations.
-    seed : int
-    bootstraps, splits : int
-        Number of bootstrap samples and of split halves.
-    learn_weights : callable, optional
-        Takes prepared people (N, R), y (N,), the patterns (R, M), the reference and the kinds; returns the weights
-        (R, M) learnt from these people. Left out, the patterns are projected onto the disease space.
-    reference : (R, R), optional
-        Correlations of a reference population.
-    kinds : (R,), optional
-        Code of what each region measures; None if all measure the same.
-
-    Returns
-    -------
-    PatternStability
+    X (N, R): prepared people; y (N,): 0 control, 1 patient; indices (N, M): the model's R-indices; patterns (M, R):
+    change of each region at R-index 1, in control standard deviations; bootstraps, splits: number of bootstrap samples
+    and of split halves; learn_weights: takes prepared people (N, R), y (N,), the patterns (R, M), the reference and the
+    kinds; returns the weights (R, M) learnt from these people. Left out, the patterns are projected onto the disease
+    space; reference (R, R): correlations of a reference population; kinds (R,): code of what each region measures; None
+    if all measure the same.
     """
     method = learn_weights or _compute_pattern_weights
 
@@ -103,12 +81,8 @@ def assess_pattern_stability(
 class GroupSeparation(NamedTuple):
     """How R-indices separate patients from controls, in all people and in resampled ones.
 
-    Attributes
-    ----------
-    carriers : (1 + B, M)
-        Share of patients above 95 % of controls, corrected for the share expected among controls.
-    auc : (1 + B, M)
-        Probability that a patient has a higher R-index than a control.
+    carriers (1 + B, M): share of patients above 95 % of controls, corrected for the share expected among controls; auc
+    (1 + B, M): probability that a patient has a higher R-index than a control.
     """
 
     carriers: FloatArray

@@ -47,17 +47,8 @@ def order_by_values(values: FloatArray, seed: int, partition: int) -> IntArray:
 def deal_folds(order: IntArray, strata: Sequence[object]) -> IntArray:
     """Deal people to folds, in an order and one stratum after the other.
 
-    Parameters
-    ----------
-    order : (N,)
-        Order of the rows, as from `order_by_values`.
-    strata : sequence
-        (N,) group of each person, or group and site. The folds of a stratum differ in size by at most one person.
-
-    Returns
-    -------
-    (N,)
-        Fold of each person, from 0 to `N_FOLDS` - 1.
+    order (N,): order of the rows, as from `order_by_values`; strata: (N,) group of each person, or group and site. The
+    folds of a stratum differ in size by at most one person. Returns (N,), fold of each person, from 0 to `N_FOLDS` - 1.
     """
     labels = {stratum: k for k, stratum in enumerate(sorted(set(strata), key=str))}
     stratum = np.array([labels[each] for each in strata], dtype=np.intp)
@@ -70,14 +61,8 @@ def deal_folds(order: IntArray, strata: Sequence[object]) -> IntArray:
 def find_seen_people(values: FloatArray, strata: Sequence[object], numbers: Sequence[int], seed: int) -> BoolArray:
     """Return the masks (S, N) of the people that members are trained on.
 
-    Parameters
-    ----------
-    values : (N, R)
-    strata : sequence
-        (N,) see `deal_folds`.
-    numbers : sequence of int
-        Numbers of the members: member k of set p has the number p * `N_FOLDS` + k.
-    seed : int
+    values (N, R); strata: (N,) see `deal_folds`; numbers: numbers of the members: member k of set p has the number p *
+    `N_FOLDS` + k.
     """
     partitions = {number // N_FOLDS for number in numbers}
     folds = {each: deal_folds(order_by_values(values, seed, each), strata) for each in partitions}
@@ -108,23 +93,13 @@ def split_into_halves(y: IntArray, rng: np.random.Generator) -> tuple[Subsample,
 class PreparedPeople(NamedTuple):
     """Controls and patients, as one ensemble member takes them.
 
-    Attributes
-    ----------
-    X : (N, R)
-        Prepared people; controls have mean 1 and standard deviation 0.1. Missing cells are NaN. In a study, each member
-        has a preparation of its own, which is learnt from the people that it is trained on.
-    y : (N,)
-        0 control, 1 patient.
-    reference : (R, R), optional
-        Correlations of the regions in a reference population of healthy people.
-    kinds : (R,), optional
-        Code of what each region measures, such as thickness or volume; None if all measure the same.
-    trend : (N, R), optional
-        Where ``X`` is the mean of a person's visits: their change, as `reduce_visits` returns it.
-    n_visits : (N,), optional
-        Number of visits of each person; given together with ``trend``.
-    seen : (N,), optional
-        Mask of the people that the member is trained on; None for everyone.
+    X (N, R): prepared people; controls have mean 1 and standard deviation 0.1. Missing cells are NaN. In a study, each
+    member has a preparation of its own, which is learnt from the people that it is trained on; y (N,): 0 control, 1
+    patient; reference (R, R): correlations of the regions in a reference population of healthy people; kinds (R,): code
+    of what each region measures, such as thickness or volume; None if all measure the same; trend (N, R): where ``X``
+    is the mean of a person's visits: their change, as `reduce_visits` returns it; n_visits (N,): number of visits of
+    each person; given together with ``trend``; seen (N,): mask of the people that the member is trained on; None for
+    everyone.
     """
 
     X: FloatArray

@@ -13,14 +13,9 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 class ReducedVisits(NamedTuple):
     """Visits of N people.
 
-    Attributes
-    ----------
-    level : (N, R)
-        Mean of the visits. A region that was measured at no visit is NaN.
-    trend : (N, R)
-        Sum of the visits with weights of sum 0 and norm 1 that grow with time, less what is expected of controls after
-        that time. It is NaN for people with one visit, and for a region that was missing at a visit.
-    n_visits : (N,)
+    level (N, R): mean of the visits. A region that was measured at no visit is NaN; trend (N, R): sum of the visits
+    with weights of sum 0 and norm 1 that grow with time, less what is expected of controls after that time. It is NaN
+    for people with one visit, and for a region that was missing at a visit; n_visits (N,).
     """
 
     level: FloatArray
@@ -31,19 +26,8 @@ class ReducedVisits(NamedTuple):
 def reduce_visits(values: FloatArray, person: IntArray, times: FloatArray, is_control: BoolArray) -> ReducedVisits:
     """Reduce visits to a level and a trend of each person.
 
-    Parameters
-    ----------
-    values : (V, R)
-        Prepared visits; missing cells are NaN.
-    person : (V,)
-        Position of the person, from 0 to N - 1.
-    times : (V,)
-        Time of the visit in any unit, or its number.
-    is_control : (N,)
-
-    Returns
-    -------
-    ReducedVisits
+    values (V, R): prepared visits; missing cells are NaN; person (V,): position of the person, from 0 to N - 1; times
+    (V,): time of the visit in any unit, or its number; is_control (N,).
     """
     n_visits = np.bincount(person, minlength=len(is_control))
     is_measured = ~np.isnan(values)

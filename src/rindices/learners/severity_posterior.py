@@ -61,15 +61,7 @@ def compute_step_basis(z: FloatArray, n_steps: int = N_STEPS) -> FloatArray:
     Step k begins at severity k / K and is complete at (k + 1) / K. The change of a region at z is the sum of its steps
     times this basis, a line of K straight pieces.
 
-    Parameters
-    ----------
-    z : (G, M)
-    n_steps : int
-        K.
-
-    Returns
-    -------
-    (G, M * K)
+    z (G, M); n_steps: K. Returns (G, M * K).
     """
     return np.clip(z[:, :, None] * n_steps - np.arange(n_steps), 0.0, 1.0).reshape(len(z), -1)
 
@@ -85,16 +77,8 @@ def make_point_basis(n_patterns: int, n_steps: int = N_STEPS) -> FloatArray:
 def compute_growth(z: FloatArray, interaction: FloatArray) -> FloatArray:
     """Return the factor by which the other patterns multiply the change of each pattern.
 
-    Parameters
-    ----------
-    z : (G, M)
-    interaction : (M, M)
-        Entry [k, m] is the relative increase of the change of pattern k at full severity of pattern m; the diagonal
-        is 0.
-
-    Returns
-    -------
-    (G, M)
+    z (G, M); interaction (M, M): entry [k, m] is the relative increase of the change of pattern k at full severity of
+    pattern m; the diagonal is 0. Returns (G, M).
     """
     return np.asarray(1.0 + z @ interaction.T)
 
@@ -114,14 +98,8 @@ _MIN_TOTAL = 1e-200  # a smaller sum of products has lost digits; such people ar
 class PosteriorSummary(NamedTuple):
     """Posterior of the severities of N people.
 
-    Attributes
-    ----------
-    basis : (N, M * K)
-        Expectation of the basis of the steps.
-    log_sum : (N,)
-        Log-likelihood of each person, relative to a control.
-    point_weights : (G,)
-        Sum over people of the probability of each point.
+    basis (N, M * K): expectation of the basis of the steps; log_sum (N,): log-likelihood of each person, relative to a
+    control; point_weights (G,): sum over people of the probability of each point.
     """
 
     basis: FloatArray
@@ -132,19 +110,9 @@ class PosteriorSummary(NamedTuple):
 class _Grid(NamedTuple):
     """Parts of the density on a grid that are the same for everyone. P = L^(M-1) are the points of all but the last.
 
-    Attributes
-    ----------
-    levels : (L,)
-    basis : (L, K)
-        Of the steps at each level.
-    other_points : (P, M - 1)
-        Severities of all patterns but the last.
-    own : (M, L)
-        Log density that depends on one pattern alone.
-    table : (P, L)
-        Density that depends on several patterns; its largest value is 1.
-    scale : float
-        Log of what the table was divided by.
+    levels (L,); basis (L, K): of the steps at each level; other_points (P, M - 1): severities of all patterns but the
+    last; own (M, L): log density that depends on one pattern alone; table (P, L): density that depends on several
+    patterns; its largest value is 1; scale: log of what the table was divided by.
     """
 
     levels: FloatArray
@@ -158,20 +126,9 @@ class _Grid(NamedTuple):
 class _GridSums(NamedTuple):
     """Density of N people on a grid, and its sums.
 
-    Attributes
-    ----------
-    others : (P, N)
-        Product of the factors of all patterns but the last.
-    last_factor : (L, N)
-        Factor of the last pattern.
-    joint : (P, N)
-        Density, summed over the last pattern.
-    last : (L, N)
-        Density, summed over all patterns but the last.
-    total : (N,)
-        Density, summed over all.
-    log_scale : (N,)
-        Log of what the density was divided by.
+    others (P, N): product of the factors of all patterns but the last; last_factor (L, N): factor of the last pattern;
+    joint (P, N): density, summed over the last pattern; last (L, N): density, summed over all patterns but the last;
+    total (N,): density, summed over all; log_scale (N,): log of what the density was divided by.
     """
 
     others: FloatArray
@@ -187,11 +144,7 @@ class BasisProducts(NamedTuple):
 
     Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
 
-    Attributes
-    ----------
-    rows, columns : (P,)
-        The steps of each pair.
-    values : (P, G)
+    rows, columns (P,): the steps of each pair; values (P, G).
     """
 
     rows: IntArray
@@ -209,16 +162,9 @@ class BasisProducts(NamedTuple):
 class SeverityPosterior(NamedTuple):
     """Posterior of the severities on fixed points.
 
-    Attributes
-    ----------
-    points : (G, M)
-        z.
-    basis : (G, M * K)
-        How far each step has been taken at each point; times the growth of its pattern, where patterns interact.
-    offset : (G,)
-        Log density of the prior, minus half the squared size of the change.
-    grid : _Grid or None
-        Where the points are a grid and patterns do not interact.
+    points (G, M): z; basis (G, M * K): how far each step has been taken at each point; times the growth of its pattern,
+    where patterns interact; offset (G,): log density of the prior, minus half the squared size of the change; grid:
+    where the points are a grid and patterns do not interact.
     """
 
     points: FloatArray
@@ -232,15 +178,8 @@ class SeverityPosterior(NamedTuple):
     ) -> Self:
         """Build the posterior of a model.
 
-        Parameters
-        ----------
-        steps : (M, K, R)
-        weights : (R, M * K)
-            C^-1 times the steps.
-        correlation : (M, M)
-            Of the copula.
-        interaction : (M, M), optional
-            See `compute_growth`; by default patterns do not interact.
+        steps (M, K, R); weights (R, M * K): C^-1 times the steps; correlation (M, M): of the copula; interaction (M,
+        M): see `compute_growth`; by default patterns do not interact.
         """
         gram = steps.reshape(weights.shape[1], -1) @ weights
         return cls.from_gram(gram, compute_log_copula(correlation), len(steps), interaction)
@@ -251,16 +190,8 @@ class SeverityPosterior(NamedTuple):
     ) -> Self:
         """Build the posterior from products of the steps.
 
-        Parameters
-        ----------
-        gram : (M * K, M * K)
-            Steps times C^-1 times steps.
-        log_copula : (G,)
-            Log density of the prior.
-        n_patterns : int
-            M.
-        interaction : (M, M), optional
-            See `build`.
+        gram (M * K, M * K): steps times C^-1 times steps; log_copula (G,): log density of the prior; n_patterns: M;
+        interaction (M, M): see `build`.
         """
         n_steps = len(gram) // n_patterns
         basis = compute_interacting_basis(n_patterns, n_steps, interaction)
@@ -321,15 +252,8 @@ def compute_group_means(
 
     Small groups are computed together, point by point; in large ones the grid of a posterior pays.
 
-    Parameters
-    ----------
-    numbers : (N, M * K)
-        See `SeverityPosterior.compute_means`.
-    group : (N,)
-        Group of each person, in ascending order.
-    grams : (J, M * K, M * K)
-    correlation, interaction : (M, M)
-        See `SeverityPosterior.build`.
+    numbers (N, M * K): see `SeverityPosterior.compute_means`; group (N,): group of each person, in ascending order;
+    grams (J, M * K, M * K); correlation, interaction (M, M): see `SeverityPosterior.build`.
     """
     prior, n_patterns = compute_log_copula(correlation), len(correlation)
     if len(numbers) >= _MIN_GROUP * len(grams):
@@ -351,12 +275,7 @@ def compute_group_means(
 def compute_offsets(grams: FloatArray, log_copula: FloatArray, products: BasisProducts) -> FloatArray:
     """Return the offsets (J, G) of `SeverityPosterior` of J models.
 
-    Parameters
-    ----------
-    grams : (J, M * K, M * K)
-        Steps times C^-1 times steps; symmetric.
-    log_copula : (G,)
-    products : BasisProducts
+    grams (J, M * K, M * K): steps times C^-1 times steps; symmetric; log_copula (G,).
     """
     return np.asarray(log_copula - 0.5 * (grams[:, products.rows, products.columns] @ products.values))
 

@@ -12,11 +12,7 @@ from rindices.wording import FEATURE_UNIT
 def describe_adjustment(preprocessing: Preprocessing, unit: str) -> AdjustmentRecord:
     """Return what a preprocessing removes, by its coefficients: thickness, for one, keeps the effect of head size.
 
-    Parameters
-    ----------
-    preprocessing : Preprocessing
-    unit : str
-        Unit of the table; features of any kind have no measures.
+    unit: unit of the table; features of any kind have no measures.
     """
     residualiser, harmoniser = preprocessing.residualiser, preprocessing.harmoniser
     regions = np.array(preprocessing.regions)

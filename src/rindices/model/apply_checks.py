@@ -18,17 +18,7 @@ _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has
 def check_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> None:
     """Refuse a table whose regions or unit are not those of a model.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    regions : sequence of str
-        Regions of the model.
-    unit : str
-        Unit that the model was trained on.
-
-    Raises
-    ------
-    ModelError
+    regions: regions of the model; unit: unit that the model was trained on. Raises ModelError.
     """
     nouns = get_wording(unit)("regions")
     missing = [name for name in regions if name not in cohort.volumes]
@@ -48,16 +38,7 @@ def check_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> None:
 def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> None:
     """Refuse prepared people (N, R) of whom a region's median is far from that of the controls.
 
-    Parameters
-    ----------
-    values : (N, R)
-    regions : sequence of str
-    unit : str
-        Unit that the model was trained on.
-
-    Raises
-    ------
-    ModelError
+    values (N, R); unit: unit that the model was trained on. Raises ModelError.
     """
     is_complete = not np.isnan(values).any()
     median = np.median(values, axis=0) if is_complete else _compute_measured_medians(values)
@@ -73,14 +54,7 @@ def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> N
 def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     """Refuse results that are not finite, by the people who have them.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    columns : sequence of (N,)
-
-    Raises
-    ------
-    ModelError
+    columns (N,). Raises ModelError.
     """
     is_finite = reduce(np.logical_and, (np.isfinite(column) for column in columns))
     if is_finite.all():

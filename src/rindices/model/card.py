@@ -20,17 +20,8 @@ _N_LARGEST_REGIONS = 8  # regions named for each pattern
 def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     """Return the card of a model.
 
-    Parameters
-    ----------
-    model : FittedModel
-    facts : dict of str
-        Descriptions of ``covariates``, ``adjustment``, ``sites``, ``recipe``, ``trained_on``, ``agreement``,
-        ``reproduction``, ``intervals`` and ``unusual``.
-
-    Returns
-    -------
-    str
-        Markdown.
+    facts: descriptions of ``covariates``, ``adjustment``, ``sites``, ``recipe``, ``trained_on``, ``agreement``,
+    ``reproduction``, ``intervals`` and ``unusual``. Returns Markdown.
     """
     card = model.card
     names = model.index_names

@@ -29,15 +29,9 @@ _MAX_KEPT = 500  # sets of missing regions
 class ConsensusResult(NamedTuple):
     """R-indices of N people.
 
-    Attributes
-    ----------
-    indices : (N, M)
-    variance : (N, M)
-        Their variance among members.
-    distances : (N,) or None
-        From the training people; None if the model has no distances of them.
-    added : (N, M) or None
-        Variance over the possible values of missing regions; None if nothing is missing.
+    indices (N, M); variance (N, M): their variance among members; distances (N,): from the training people; None if the
+    model has no distances of them; added (N, M): variance over the possible values of missing regions; None if nothing
+    is missing.
     """
 
     indices: FloatArray
@@ -84,11 +78,8 @@ class ConsensusInference:
     def compute_indices(self, inputs: Sequence[AnyArray], weights: FloatArray | None = None) -> ConsensusResult:
         """Return R-indices in one pass.
 
-        Parameters
-        ----------
-        inputs : sequence of ndarray
-        weights : (N, S), optional
-            Weight of each member in a person's R-index, which is NaN if all are 0. Left out, all members count alike.
+        weights (N, S): weight of each member in a person's R-index, which is NaN if all are 0. Left out, all members
+        count alike.
         """
         is_complete, added = find_complete_rows(inputs[0]), None
         arrays = [*inputs, np.empty((len(is_complete), 0)) if weights is None else weights]

@@ -45,16 +45,8 @@ _DOUBLE_TYPE = 11  # onnx.TensorProto.DOUBLE
 def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
     """Write a model as an ONNX graph.
 
-    Parameters
-    ----------
-    model : FittedModel
-    path : Path
-
-    Returns
-    -------
-    dict of str to list of str
-        Names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M) and, if the model has them, the bounds of the
-        intervals ``low`` and ``high`` (N, M) and ``unusual`` (N, 1).
+    Returns names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M) and, if the model has them, the bounds of the
+    intervals ``low`` and ``high`` (N, M) and ``unusual`` (N, 1).
     """
     graph = _GraphBuilder()
     volumes, design = _add_volumes(graph, model), _add_design(graph, model.preprocessing.residualiser.codings)

@@ -31,15 +31,7 @@ from rindices.wording import get_wording
 def export_page(model: FittedModel, path: Path) -> None:
     """Write a model as a web page.
 
-    Parameters
-    ----------
-    model : FittedModel
-    path : Path
-
-    Raises
-    ------
-    ModelError
-        If a browser cannot compute this model, or the file cannot be written.
+    Raises ModelError: if a browser cannot compute this model, or the file cannot be written.
     """
     _check_model(model)
     environment = Environment(

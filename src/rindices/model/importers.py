@@ -39,15 +39,8 @@ _AGEING_CITATION = (
 class PublishedModel:
     """Facts about a published checkpoint that the file does not contain.
 
-    Attributes
-    ----------
-    covariates : tuple of str
-        In the order of training, as `import_checkpoint` takes them.
-    order : tuple of int
-        Column of each R-index, in the order of the published names.
-    citation : str
-    digest : str
-        Hash of the numbers, by which other files are refused.
+    covariates: in the order of training, as `import_checkpoint` takes them; order: column of each R-index, in the order
+    of the published names; digest: hash of the numbers, by which other files are refused.
     """
 
     covariates: tuple[str, ...]
@@ -95,15 +88,9 @@ def import_checkpoint(
 ) -> FittedModel:
     """Import any checkpoint of SurrealGAN 0.1.1.
 
-    Parameters
-    ----------
-    path : Path
-    regions : sequence of str
-        Columns of the training table, in order. ``MUSE_47+MUSE_48`` is the sum of two columns; a number is a MUSE code.
-    covariates : sequence of str
-        In the order of training. ``age`` is a number; ``sex=F/M`` has two categories that were coded 0 and 1.
-    epoch : int, optional
-        Saved epoch to import; needed if there are several.
+    regions: columns of the training table, in order. ``MUSE_47+MUSE_48`` is the sum of two columns; a number is a MUSE
+    code; covariates: in the order of training. ``age`` is a number; ``sex=F/M`` has two categories that were coded 0
+    and 1; epoch: saved epoch to import; needed if there are several.
     """
     checkpoint = _read_checkpoint(path, epoch)
     names = [_parse_region(text) for text in regions]

@@ -19,18 +19,9 @@ _INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be 
 def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
     """Write R-indices as csv, tsv or parquet.
 
-    Parameters
-    ----------
-    indices : DataFrame
-    path : Path
-        Its suffix decides the format. A text table gets a data dictionary in a .json file of the same name.
-    unit : str
-        Unit of the model, for the words of the data dictionary.
-
-    Raises
-    ------
-    ModelError
-        For another suffix, or if the file cannot be written.
+    path: its suffix decides the format. A text table gets a data dictionary in a .json file of the same name; unit:
+    unit of the model, for the words of the data dictionary. Raises ModelError: for another suffix, or if the file
+    cannot be written.
     """
     try:
         if path.suffix == ".parquet":

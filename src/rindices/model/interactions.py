@@ -46,14 +46,7 @@ def average_interaction(model: FittedModel) -> FloatArray | None:
 def make_interaction_table(model: FittedModel) -> pd.DataFrame:
     """Return the factor by which each pattern multiplies the change of each other one.
 
-    Parameters
-    ----------
-    model : FittedModel
-
-    Returns
-    -------
-    DataFrame
-        See `INTERACTION_COLUMN_DESCRIPTIONS`; empty where the changes of the patterns add up.
+    Returns see `INTERACTION_COLUMN_DESCRIPTIONS`; empty where the changes of the patterns add up.
     """
     members, names = stack_interactions(model), model.index_names
     if members is None:

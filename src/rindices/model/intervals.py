@@ -31,16 +31,9 @@ _NEIGHBOUR_SHARE = 0.1  # of the simulated people, from whom the offsets at a kn
 class CalibratedIntervals:
     """Offsets of interval bounds from the R-index.
 
-    Attributes
-    ----------
-    knots : (M, K)
-        R-indices at which the offsets are given, ascending.
-    low, middle, high : (M, K)
-        Lower quantile, median and upper quantile of the true R-index minus the inferred one.
-    error : (M,)
-        Standard deviation of that difference.
-    members : ()
-        Factor of the variance among members.
+    knots (M, K): R-indices at which the offsets are given, ascending; low, middle, high (M, K): lower quantile, median
+    and upper quantile of the true R-index minus the inferred one; error (M,): standard deviation of that difference;
+    members: factor of the variance among members.
     """
 
     knots: FloatArray
@@ -61,18 +54,8 @@ class CalibratedIntervals:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the bounds of the intervals; each contains the R-index.
 
-        Parameters
-        ----------
-        indices : (N, M)
-            R-indices.
-        variance : (N, M)
-            Their variance among members.
-        added : (N, M), optional
-            Their variance over the possible values of missing regions.
-
-        Returns
-        -------
-        low, high : (N, M)
+        indices (N, M): R-indices; variance (N, M): their variance among members; added (N, M): their variance over the
+        possible values of missing regions. Returns low, high (N, M).
         """
         widening = np.sqrt(1.0 + self.members * variance / self.error**2)
         if added is not None:
@@ -97,13 +80,7 @@ class CalibratedIntervals:
 class MemberControls(NamedTuple):
     """A member, and controls as its pipeline prepares them.
 
-    Attributes
-    ----------
-    head : Head
-    order : sequence of int
-        (M,) column of the member that is pattern k of the consensus.
-    controls : (N, R)
-        Without missing cells.
+    order: (M,) column of the member that is pattern k of the consensus; controls (N, R): without missing cells.
     """
 
     head: Head
@@ -127,22 +104,9 @@ def calibrate_intervals(
 ) -> CalibratedIntervals:
     """Estimate the offsets from simulated people of known severity.
 
-    Parameters
-    ----------
-    members : sequence of MemberControls
-    patterns : (Q, M, R)
-        Change of regions at `SEVERITY_LEVELS`, in standard deviations of controls.
-    inferred : (N, M)
-        R-indices of patients.
-    share : float
-        Share of the people that each member was trained on.
-    seed : int
-    interaction : (M, M), optional
-        Of patterns whose change depends on the severities of the others (`rindices.learners.severity_posterior`).
-
-    Returns
-    -------
-    CalibratedIntervals
+    patterns (Q, M, R): change of regions at `SEVERITY_LEVELS`, in standard deviations of controls; inferred (N, M):
+    R-indices of patients; share: share of the people that each member was trained on; interaction (M, M): of patterns
+    whose change depends on the severities of the others (`rindices.learners.severity_posterior`).
     """
     rng = np.random.default_rng([seed, 5])
     severities = _draw_severities(inferred, _N_SIMULATED, rng)
@@ -189,12 +153,8 @@ def _calibrate_pattern(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return knots, low, middle, high (K,) and error () of one pattern.
 
-    Parameters
-    ----------
-    severities, simulated : (N,)
-        Severities of simulated people, as ranks, and the R-indices inferred for them.
-    inferred : (P,)
-        R-indices of the patients, whose quantiles convert ranks to R-indices.
+    severities, simulated (N,): severities of simulated people, as ranks, and the R-indices inferred for them; inferred
+    (P,): R-indices of the patients, whose quantiles convert ranks to R-indices.
     """
     order = np.argsort(simulated, kind="stable")
     ranks = np.empty(len(simulated))

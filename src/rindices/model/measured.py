@@ -29,21 +29,9 @@ _N_DRAWS = 512
 def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str) -> tuple[Cohort, list[str]]:
     """Add empty columns for regions that a table lacks.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    regions : sequence of str
-        Regions of the model.
-    on_missing : str
-        Nothing is added unless it is ``model``.
-
-    Returns
-    -------
-    cohort : Cohort
-        The same if nothing is missing, if more than half is, or if it has other columns, which may be the regions under
-        other names.
-    absent : list of str
-        The regions that were added.
+    regions: regions of the model; on_missing: nothing is added unless it is ``model``. Returns cohort: the same if
+    nothing is missing, if more than half is, or if it has other columns, which may be the regions under other names;
+    absent: the regions that were added.
     """
     absent = [name for name in regions if name not in cohort.volumes]
     has_others = len(cohort.regions) + len(absent) > len(regions)
@@ -56,12 +44,9 @@ def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str)
 class MeasuredInference(NamedTuple):
     """Inference for people who all lack the same regions.
 
-    Attributes
-    ----------
-    infer : callable
-        Maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M).
-    added_variance : (M,)
-        Mean variance that the R-indices of the first member would have over the possible values of missing regions.
+    infer: maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M);
+    added_variance (M,): mean variance that the R-indices of the first member would have over the possible values of
+    missing regions.
     """
 
     infer: Callable[[Sequence[FloatArray]], FloatArray]
@@ -73,17 +58,7 @@ def make_measured_inference(
 ) -> MeasuredInference:
     """Return the inference for people who lack some regions.
 
-    Parameters
-    ----------
-    heads : sequence of MemberHead
-    missing : (Q,)
-        Positions of the missing regions.
-    training : TrainingDistribution, optional
-        Needed for members without patterns as curves.
-
-    Returns
-    -------
-    MeasuredInference
+    missing (Q,): positions of the missing regions; training: needed for members without patterns as curves.
     """
     curved = [head for head in heads if isinstance(head, TrajectoryHead)]
     if len(curved) == len(heads):
@@ -150,14 +125,8 @@ def compute_measured_distances(values: FloatArray, missing: IntArray, training: 
 def find_people_without_index(added: FloatArray, spread: FloatArray, least: float) -> BoolArray:
     """Return who (N,) lacks so many regions that the others tell too little.
 
-    Parameters
-    ----------
-    added : (N, M)
-        Variance of R-indices over the possible values of missing regions.
-    spread : (M,)
-        Variance of R-indices among the patients of the training.
-    least : float
-        Share of that variance which the measured regions must determine.
+    added (N, M): variance of R-indices over the possible values of missing regions; spread (M,): variance of R-indices
+    among the patients of the training; least: share of that variance which the measured regions must determine.
     """
     return np.asarray((added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0) > 1.0 - least)
 
@@ -177,16 +146,8 @@ def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: floa
 def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:
     """Return what to say about missing regions and cells.
 
-    Parameters
-    ----------
-    absent : sequence of str
-        Regions that the table lacks.
-    volumes : (N, R)
-        With NaN where cells are missing.
-    widening : (N,)
-        Factor by which the intervals are wider than with all regions, a mean over patterns.
-    unit : str
-        Of the table, for the words.
+    absent: regions that the table lacks; volumes (N, R): with NaN where cells are missing; widening (N,): factor by
+    which the intervals are wider than with all regions, a mean over patterns; unit: of the table, for the words.
     """
     is_short = np.isnan(volumes).any(axis=1)
     if not is_short.any():

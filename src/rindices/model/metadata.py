@@ -127,26 +127,12 @@ class _Recipe(_Section):
 class ModelMetadata(_Section):
     """Metadata that a model needs to be applied.
 
-    Attributes
-    ----------
-    kind : str
-        Kind of the heads, a key of `HEADS_BY_KIND`.
-    members, n_patterns : int
-        S and M.
-    regions : list of str
-        Names of the R regions.
-    orders : list of list of int
-        For each member, a permutation of its M patterns.
-    interval_over : str or None
-        If not None, the file holds standard errors of the patterns.
-    design_covariance : bool
-        Whether the file holds the covariance of the covariates, from which missing ones are predicted.
-    sums : dict
-        Regions that are sums of columns of a table, and their columns.
-    training_distances, interval_knots : int or None
-        Number of distances in training and of knots of the intervals; None if the file has none.
-    pipelines : int
-        Number of members with a preprocessing of their own: all or none.
+    kind: kind of the heads, a key of `HEADS_BY_KIND`; members, n_patterns: S and M; regions: names of the R regions;
+    orders: for each member, a permutation of its M patterns; interval_over: if not None, the file holds standard errors
+    of the patterns; design_covariance: whether the file holds the covariance of the covariates, from which missing ones
+    are predicted; sums: regions that are sums of columns of a table, and their columns; training_distances,
+    interval_knots: number of distances in training and of knots of the intervals; None if the file has none; pipelines:
+    number of members with a preprocessing of their own: all or none.
     """
 
     kind: Annotated[str, _make_choice_check(tuple(HEADS_BY_KIND))]
@@ -207,23 +193,8 @@ _AnySection = TypeVar("_AnySection", bound=_Section)
 def validate_metadata(file: str, metadata: Mapping[str, Any], kind: type[_AnySection]) -> _AnySection:
     """Check the metadata of a model or of a reference.
 
-    Parameters
-    ----------
-    file : str
-        Name of the file, for the message.
-    metadata : mapping
-        As read from JSON.
-    kind : type
-        `ModelMetadata` or `ReferenceMetadata`.
-
-    Returns
-    -------
-    ModelMetadata
-
-    Raises
-    ------
-    ModelError
-        That names the first field that is not as it should be.
+    file: name of the file, for the message; metadata: as read from JSON; kind: `ModelMetadata` or `ReferenceMetadata`.
+    Raises ModelError: that names the first field that is not as it should be.
     """
     try:
         return kind.model_validate(metadata)
@@ -239,19 +210,8 @@ def validate_metadata(file: str, metadata: Mapping[str, Any], kind: type[_AnySec
 def find_unsafe_value(value: Any, place: str = "", depth: int = 0) -> tuple[str, str] | None:
     """Find a value that no metadata may hold: numbers that are not finite or endless, control characters, deep nesting.
 
-    Parameters
-    ----------
-    value : object
-        As read from JSON.
-    place : str
-        Keys that lead to it, joined by dots.
-    depth : int
-        Number of these keys.
-
-    Returns
-    -------
-    tuple of str or None
-        The place of the first such value, and what is wrong with it.
+    value: as read from JSON; place: keys that lead to it, joined by dots; depth: number of these keys. Returns the
+    place of the first such value, and what is wrong with it.
     """
     if isinstance(value, dict | list):
         if depth >= _MAX_DEPTH:

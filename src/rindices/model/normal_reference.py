@@ -204,10 +204,7 @@ def _centre_by_site(columns: FloatArray, sites: IntArray) -> FloatArray:
 def load_muse_figures() -> dict[str, FloatArray]:
     """Return the summary figures of healthy people with MUSE regions that come with the package.
 
-    Returns
-    -------
-    dict of str to ndarray
-        ``codes`` (R,), ``coefficients`` (4, R), ``sd`` (R,), ``correlation`` (R, R), ``age``, ``male``, ``icv``.
+    Returns ``codes`` (R,), ``coefficients`` (4, R), ``sd`` (R,), ``correlation`` (R, R), ``age``, ``male``, ``icv``.
     """
     with as_file(files("rindices.model") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
         values = {name: stored[name] for name in stored.files}

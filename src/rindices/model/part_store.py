@@ -29,18 +29,8 @@ RECORDS_FOLDER = ".rindices"
 class StreamJob:
     """What is done to each chunk.
 
-    Attributes
-    ----------
-    model : Path
-    request : TableRequest
-        With the path of the table as its volumes.
-    folder : Path
-        For the parts.
-    suffix : str
-        Of the parts: .csv, .tsv or .parquet.
-    size : ChunkSize
-    schema_rows : int
-        Rows that decide what the columns of a file are.
+    request: with the path of the table as its volumes; folder: for the parts; suffix: of the parts: .csv, .tsv or
+    .parquet; schema_rows: rows that decide what the columns of a file are.
     """
 
     model: Path

@@ -40,13 +40,7 @@ def open_part(path: Path) -> Iterator["PartWriter"]:
 class PartWriter:
     """Writes the rows of a table to a file, some at a time: text without a header, or parquet.
 
-    Attributes
-    ----------
-    columns : list of str
-    size : int
-        Of the finished file in bytes.
-    digest : str
-        See `compute_digest`.
+    size: of the finished file in bytes; digest: see `compute_digest`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,11 +81,7 @@ class PartWriter:
 def read_part_keys(path: Path, columns: Sequence[str]) -> list[str]:
     """Return the key of each row of a part: its person and session.
 
-    Parameters
-    ----------
-    path : Path
-    columns : sequence of str
-        Names of the columns of the part.
+    columns: names of the columns of the part.
     """
     names = [name for name in (ID, SESSION) if name in columns]
     table = _read_columns(path, columns, names)
@@ -101,13 +91,7 @@ def read_part_keys(path: Path, columns: Sequence[str]) -> list[str]:
 def count_people(parts: Sequence[Path], columns: Sequence[str], n_rows: int) -> int:
     """Return the number of people in parts; fewer than rows where people have several visits.
 
-    Parameters
-    ----------
-    parts : sequence of Path
-    columns : sequence of str
-        Names of the columns of all parts.
-    n_rows : int
-        Of all parts: the number of people if there are no sessions.
+    columns: names of the columns of all parts; n_rows: of all parts: the number of people if there are no sessions.
     """
     if SESSION not in columns:
         return n_rows
@@ -126,16 +110,8 @@ def _read_columns(path: Path, columns: Sequence[str], names: list[str]) -> pd.Da
 def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:
     """Join parts to one file, in their order; a text table gets a header and a data dictionary.
 
-    Parameters
-    ----------
-    parts : sequence of Path
-    out : Path
-    columns : sequence of str
-        Names of the columns of all parts.
-    people : int
-        Number of people in all parts; another number of rows is an error.
-    unit : str
-        Unit of the model, for the words of the data dictionary.
+    columns: names of the columns of all parts; people: number of people in all parts; another number of rows is an
+    error; unit: unit of the model, for the words of the data dictionary.
     """
     with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":

@@ -302,18 +302,10 @@ class ModelCard(Record):
 
     Every field may be empty: an imported model knows little about its training.
 
-    Attributes
-    ----------
-    covariate_ranges : mapping
-        Lowest and highest value of each numeric covariate among the training people.
-    trained_on : mapping
-        Number of people, controls and patients, and of scans if these are more.
-    pattern_scale : tuple of float
-        Scale of each consensus pattern against that of single members.
-    interval_over : {'people', 'trainings', ''}
-        What the standard errors of the patterns vary over.
-    severity_correlation : tuple of tuple or None
-        Of an imported model.
+    covariate_ranges: lowest and highest value of each numeric covariate among the training people; trained_on: number
+    of people, controls and patients, and of scans if these are more; pattern_scale: scale of each consensus pattern
+    against that of single members; interval_over: what the standard errors of the patterns vary over;
+    severity_correlation: of an imported model.
     """
 
     unit: str = "unknown"

@@ -30,14 +30,7 @@ def write_hashes(path: Path, hashes: RowHashes) -> str:
 def find_repeated_hashes(files: Sequence[Path]) -> RowHashes:
     """Return the hashes that occur more than once in files of sorted hashes, in bounded memory.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        Each an ``.npy`` file of (N,) sorted hashes.
-
-    Returns
-    -------
-    (K,) array of uint64
+    files: each an ``.npy`` file of (N,) sorted hashes. Returns (K,).
     """
     total = sum(len(np.load(file, mmap_mode="r")) for file in files)
     bounds = np.linspace(0, 2**64 - 1, max(2, total // _MAX_HASHES_IN_MEMORY + 2)).astype(np.float64)

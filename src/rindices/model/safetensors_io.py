@@ -73,21 +73,9 @@ def _split_digest(path: Path, header: Mapping[str, Any]) -> tuple[dict[str, Any]
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
     """Read the arrays of a file.
 
-    Parameters
-    ----------
-    path : Path
-    expected : mapping of str to tuple of int
-        Names and shapes of the arrays that the file must hold; it must hold no others.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Floats with the values that their names ask for, see `rindices.array_checks`.
-
-    Raises
-    ------
-    ModelError
-        That names the first array that is not as it should be, or says that the digest is another one.
+    expected: names and shapes of the arrays that the file must hold; it must hold no others. Returns floats with the
+    values that their names ask for, see `rindices.array_checks`. Raises ModelError: that names the first array that is
+    not as it should be, or says that the digest is another one.
     """
     header = read_header(path)
     metadata, digest = _split_digest(path, header)

@@ -65,17 +65,9 @@ _LOST_WORKERS = (
 class StreamResult(NamedTuple):
     """Outcome of applying a model to a table.
 
-    Attributes
-    ----------
-    counted : UnusualCount
-        Of all rows, also those of earlier runs.
-    people : int
-        Fewer than rows where people have several visits.
-    problems : list of Problem
-    parts, resumed : int
-        Number of parts, and how many of them an earlier run had finished.
-    rows_per_second : float
-        Of this run; 0 if nothing was left to do.
+    counted: of all rows, also those of earlier runs; people: fewer than rows where people have several visits; parts,
+    resumed: number of parts, and how many of them an earlier run had finished; rows_per_second: of this run; 0 if
+    nothing was left to do.
     """
 
     counted: UnusualCount
@@ -97,32 +89,12 @@ def apply_stream(
 ) -> StreamResult:
     """Write the R-indices of all people of a table, in the order of its rows.
 
-    Parameters
-    ----------
-    model : Path
-    request : TableRequest
-        With one table: a file, or a folder of files that together are one table.
-    out : Path
-        A .csv, .tsv or .parquet file, or a folder, which gets one parquet file per chunk.
-    workers : int
-        Processes; -1 for all cores. Results do not depend on it.
-    size : ChunkSize, optional
-        Results do not depend on it.
-    schema_rows : int
-        Rows that decide what the columns of each file are.
-    on_progress : callable
-        Gets the number of people that were finished in this run.
-
-    Returns
-    -------
-    StreamResult
-
-    Raises
-    ------
-    TableError
-        If the table cannot be read, or an id occurs more than once.
-    ModelError
-        If the model does not fit the table, or the results cannot be written.
+    request: with one table: a file, or a folder of files that together are one table; out: A .csv, .tsv or .parquet
+    file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results do not
+    depend on it; size: results do not depend on it; schema_rows: rows that decide what the columns of each file are;
+    on_progress: gets the number of people that were finished in this run. Raises TableError: if the table cannot be
+    read, or an id occurs more than once. Raises ModelError: if the model does not fit the table, or the results cannot
+    be written.
     """
     (table,) = request.volumes
     assert isinstance(table, Path)

@@ -92,15 +92,8 @@ def has_curved_patterns(model: FittedModel) -> bool:
 def make_trajectory_table(model: FittedModel) -> pd.DataFrame:
     """Return the change of each region along severity, one row per pattern, region and severity.
 
-    Parameters
-    ----------
-    model : FittedModel
-        A model without curves has its patterns interpolated between 0 and the severities at which they were recorded.
-
-    Returns
-    -------
-    DataFrame
-        See `TRAJECTORY_COLUMN_DESCRIPTIONS`. The interval is empty if there is a single member.
+    model: A model without curves has its patterns interpolated between 0 and the severities at which they were
+    recorded. Returns see `TRAJECTORY_COLUMN_DESCRIPTIONS`. The interval is empty if there is a single member.
     """
     changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))
     axes = {"pattern": model.index_names, "region": model.regions, "severity": TRAJECTORY_LEVELS}
@@ -114,20 +107,9 @@ def make_trajectory_table(model: FittedModel) -> pd.DataFrame:
 def make_region_order(model: FittedModel) -> pd.DataFrame:
     """Return the order in which the regions of each pattern change, earliest first.
 
-    Parameters
-    ----------
-    model : FittedModel
-
-    Returns
-    -------
-    DataFrame
-        See `REGION_ORDER_COLUMN_DESCRIPTIONS`. One row per pattern and region that clearly belongs to it: its final
-        change is at least 0.2 standard deviations of controls, and the 95 % interval of that change excludes 0.
-
-    Raises
-    ------
-    ModelError
-        If the patterns of the model are not curves.
+    Returns see `REGION_ORDER_COLUMN_DESCRIPTIONS`. One row per pattern and region that clearly belongs to it: its final
+    change is at least 0.2 standard deviations of controls, and the 95 % interval of that change excludes 0. Raises
+    ModelError: if the patterns of the model are not curves.
     """
     table = _make_onset_table(model)
     table = table[table["onset"].notna()]
@@ -139,19 +121,7 @@ def make_region_order(model: FittedModel) -> pd.DataFrame:
 def make_course_table(model: FittedModel) -> pd.DataFrame:
     """Return onset and change at five severities, one row per pattern and region: content of ``trajectories.tsv``.
 
-    Parameters
-    ----------
-    model : FittedModel
-
-    Returns
-    -------
-    DataFrame
-        See `COURSE_COLUMN_DESCRIPTIONS`.
-
-    Raises
-    ------
-    ModelError
-        If the patterns of the model are not curves.
+    Returns see `COURSE_COLUMN_DESCRIPTIONS`. Raises ModelError: if the patterns of the model are not curves.
     """
     table = _make_onset_table(model)
     changes, _, _ = _compute_changes(model, np.array(COURSE_LEVELS))
@@ -175,15 +145,8 @@ def compute_progress(model: FittedModel, levels: FloatArray) -> FloatArray:
 def compute_onsets(steps: FloatArray) -> FloatArray:
     """Return the severity at which each region first has a quarter of its final change.
 
-    Parameters
-    ----------
-    steps : (..., K, R)
-        Change of each region in K equal steps of severity.
-
-    Returns
-    -------
-    (..., R)
-        NaN for a region without any change.
+    steps (..., K, R): change of each region in K equal steps of severity. Returns (..., R), NaN for a region without
+    any change.
     """
     knots = _compute_knots(steps)
     reached = knots[..., 1:, :] >= ONSET_SHARE
@@ -263,21 +226,12 @@ def estimate_shrinkage(onsets: FloatArray, error: FloatArray, belongs: BoolArray
     """Return by how much the onsets of one pattern are drawn towards their mean.
 
     The prior of the curves is that of a normal mean: an onset is drawn towards the common one by a factor ``s``, the
-    share of the variance of the onsets that is not error. Among such estimates, the mean squared standard error is
-    ``1 - s`` times the variance of the onsets, and what was taken from their distance to the mean is ``(1 - s) / s``
-    times the distance that is left.
+    share of the variance of the onsets that is not error. Among such estimates, the mean squared standard error is ``1
+    - s`` times the variance of the onsets, and what was taken from their distance to the mean is ``(1 - s) / s`` times
+    the distance that is left.
 
-    Parameters
-    ----------
-    onsets, error : (R,)
-        Onsets and their standard errors.
-    belongs : (R,)
-        The regions that have an onset. Others get no meaningful value.
-
-    Returns
-    -------
-    (R,)
-        Estimated bias: positive for an early region, whose onset is drawn to a later one.
+    onsets, error (R,): onsets and their standard errors; belongs (R,): the regions that have an onset. Others get no
+    meaningful value. Returns (R,), estimated bias: positive for an early region, whose onset is drawn to a later one.
     """
     if belongs.sum() < 2:
         return np.zeros_like(onsets)

@@ -42,17 +42,9 @@ _MIN_REGION_SHARE = 0.08  # of the squared distance, above which a region is nam
 class TrainingDistribution:
     """Distribution of prepared values in training.
 
-    Attributes
-    ----------
-    mean : (R,)
-        Mean of all training people.
-    covariance : (R, R)
-        Shrunk covariance.
-    distances : (G + 2,)
-        Cross-validated distances of training people, ascending: a bound below all, the mean of each of G groups of
-        at least five similar people, and a bound above all. Empty if not available.
-    limit : ()
-        Value of ``unusual`` from which on a person is novel.
+    mean (R,): mean of all training people; covariance (R, R): shrunk covariance; distances (G + 2,): cross-validated
+    distances of training people, ascending: a bound below all, the mean of each of G groups of at least five similar
+    people, and a bound above all. Empty if not available; limit: value of ``unusual`` from which on a person is novel.
     """
 
     mean: FloatArray
@@ -143,14 +135,8 @@ _MANY_FEATURES = UnusualReason("many features", "many features together are unus
 class UnusualPeople(NamedTuple):
     """How unusual N people are.
 
-    Attributes
-    ----------
-    people : int
-        N.
-    unusual : (N,) or None
-        Share of training people who are nearer; None if the model has no distances of training people.
-    reasons : dict of int to list of UnusualReason
-        Reasons of the novel people, by row.
+    people: N; unusual (N,): share of training people who are nearer; None if the model has no distances of training
+    people; reasons: reasons of the novel people, by row.
     """
 
     people: int
@@ -183,17 +169,8 @@ class UnusualPeople(NamedTuple):
 class UnusualDetector:
     """Compares new people with training.
 
-    Attributes
-    ----------
-    regions : tuple of str
-    control_mean : (R,)
-        Volumes of the average control.
-    codings : tuple of CovariateCoding
-    ranges : mapping
-        Ranges of covariates in training, by name; a covariate without an entry has the range of its coding.
-    training : TrainingDistribution or None
-    unit : str
-        Unit of the model, for the words of the reasons.
+    control_mean (R,): volumes of the average control; ranges: ranges of covariates in training, by name; a covariate
+    without an entry has the range of its coding; unit: unit of the model, for the words of the reasons.
     """
 
     regions: tuple[str, ...]
@@ -217,18 +194,8 @@ class UnusualDetector:
     ) -> UnusualPeople:
         """Find novel people.
 
-        Parameters
-        ----------
-        volumes : (N, R)
-        covariates : (N, C)
-        distances : (N,) or None
-            Distances from the training people, if available.
-        prepared : callable
-            Maps rows (K,) to prepared values (K, R). It is called for the few people above the threshold.
-
-        Returns
-        -------
-        UnusualPeople
+        volumes (N, R); covariates (N, C); distances (N,): distances from the training people, if available; prepared:
+        maps rows (K,) to prepared values (K, R). It is called for the few people above the threshold.
         """
         reasons: ReasonsByRow = defaultdict(list)
         if distances is None or self.training is None:

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def write_model(model: FittedModel, path: Path) -> None:
     """Write a model to one ``.safetensors`` file.
 
-    Raises
-    ------
-    ModelError
-        If the file cannot be written.
+    Raises ModelError: if the file cannot be written.
     """
     arrays = {**model.preprocessing.to_arrays(), "patterns": model.patterns}
     for index, head in enumerate(model.heads):

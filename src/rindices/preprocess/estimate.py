@@ -23,10 +23,7 @@ from rindices.tables.cohort import SITE, Cohort
 def fit_harmoniser(cohort: Cohort, mode: str, is_log: bool, codings: tuple[CovariateCoding, ...]) -> Harmoniser:
     """Estimate the effects of sites from controls or, with the mode ``all``, from everyone.
 
-    Raises
-    ------
-    PreprocessingError
-        If a site has nobody to estimate its effect from.
+    Raises PreprocessingError: if a site has nobody to estimate its effect from.
     """
     controls = cohort.take(cohort.is_control)
     sample = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
@@ -55,18 +52,8 @@ def fit_residualiser(
 ) -> Residualiser:
     """Estimate the effects of covariates from the controls in whom each region was measured.
 
-    Parameters
-    ----------
-    volumes : (N, R)
-        Of controls, on the scale on which they are adjusted.
-    controls : Cohort
-    codings : tuple of CovariateCoding
-    thickness : (R,), optional
-        Regions that are not adjusted for head size.
-
-    Returns
-    -------
-    Residualiser
+    volumes (N, R): of controls, on the scale on which they are adjusted; thickness (R,): regions that are not adjusted
+    for head size.
     """
     covariates = controls.covariates
     design = build_complete_design(codings, covariates, covariates)

@@ -39,24 +39,11 @@ class HarmoniserRecord(TypedDict):
 class Harmoniser:
     """Site effects on volumes.
 
-    Attributes
-    ----------
-    mode : {'controls', 'all'}
-        Whether the effects were estimated from controls, or from everyone with the diagnosis as a covariate.
-    sites : tuple of str
-        Names of the K sites.
-    counts : tuple of int
-        Number of people that each site's effect was estimated from.
-    mean : (R,)
-        Volumes of an average control, over sites.
-    centre : (P,)
-        Mean of the design.
-    coefficients : (P, R)
-        Change of volume per unit of each design column; this effect is preserved.
-    sd : (R,)
-        Standard deviation within sites.
-    shift, scale : (K, R)
-        Additive effect of each site, in units of ``sd``, and its multiplicative effect on the spread.
+    mode: whether the effects were estimated from controls, or from everyone with the diagnosis as a covariate; sites:
+    names of the K sites; counts: number of people that each site's effect was estimated from; mean (R,): volumes of an
+    average control, over sites; centre (P,): mean of the design; coefficients (P, R): change of volume per unit of each
+    design column; this effect is preserved; sd (R,): standard deviation within sites; shift, scale (K, R): additive
+    effect of each site, in units of ``sd``, and its multiplicative effect on the spread.
     """
 
     mode: str
@@ -121,16 +108,8 @@ class Harmoniser:
         The diagnosis is not an argument, so that a person's values never depend on it. The site effect of patients is
         assumed to be that of controls.
 
-        Parameters
-        ----------
-        volumes : (N, R)
-        design : (N, P)
-        sites : sequence of str
-            (N,) site of each person, all among `sites` of the harmoniser.
-
-        Returns
-        -------
-        (N, R)
+        volumes (N, R); design (N, P); sites: (N,) site of each person, all among `sites` of the harmoniser. Returns (N,
+        R).
         """
         return self.adjust(volumes, design, self.encode_sites(sites))
 
@@ -154,15 +133,8 @@ class Harmoniser:
     ) -> Self:
         """Add sites, each with an effect estimated from its controls.
 
-        Parameters
-        ----------
-        volumes : (N, R)
-            Volumes of controls.
-        design : (N, P)
-        sites : sequence of str
-            (N,) site of each control; sites of the harmoniser are left as they are.
-        min_controls : int
-            Controls that a new site must have; a site with fewer is refused by name.
+        volumes (N, R): volumes of controls; design (N, P); sites: (N,) site of each control; sites of the harmoniser
+        are left as they are; min_controls: controls that a new site must have; a site with fewer is refused by name.
         """
         site_names = np.asarray(sites, dtype=str)
         new = sorted(set(site_names.tolist()) - set(self.sites))
@@ -250,17 +222,10 @@ class Harmoniser:
 def estimate_site_effect(standardised: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Estimate the effect of one site with empirical Bayes.
 
-    The prior over regions is normal for the shift and inverse gamma for the variance; its parameters are the moments
-    of the estimates per region. The posterior means depend on each other and are solved in turn.
+    The prior over regions is normal for the shift and inverse gamma for the variance; its parameters are the moments of
+    the estimates per region. The posterior means depend on each other and are solved in turn.
 
-    Parameters
-    ----------
-    standardised : (N, R)
-        People of the site.
-
-    Returns
-    -------
-    shift, scale : (R,)
+    standardised (N, R): people of the site. Returns shift, scale (R,).
     """
     return shrink_site_effect(len(standardised), standardised.mean(axis=0), standardised.var(axis=0, ddof=1))
 
@@ -268,15 +233,7 @@ def estimate_site_effect(standardised: FloatArray) -> tuple[FloatArray, FloatArr
 def shrink_site_effect(n_people: int, shift_hat: FloatArray, variance_hat: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Shrink the mean and the variance of the people of a site towards the site's average over regions.
 
-    Parameters
-    ----------
-    n_people : int
-    shift_hat, variance_hat : (R,)
-        Mean and variance (N - 1) of standardised people.
-
-    Returns
-    -------
-    shift, scale : (R,)
+    shift_hat, variance_hat (R,): mean and variance (N - 1) of standardised people. Returns shift, scale (R,).
     """
     if len(shift_hat) < 2:
         return shift_hat, np.sqrt(variance_hat)

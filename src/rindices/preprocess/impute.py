@@ -21,10 +21,7 @@ class DesignMoments(NamedTuple):
 def estimate_design_moments(design: FloatArray) -> DesignMoments:
     """Estimate mean and covariance from the controls (N, P) who have all covariates.
 
-    Raises
-    ------
-    PreprocessingError
-        If covariates are missing and too few controls have all of them.
+    Raises PreprocessingError: if covariates are missing and too few controls have all of them.
     """
     is_complete = ~np.isnan(design).any(axis=1)
     least = design.shape[1] + 2
@@ -45,10 +42,7 @@ def fill_design(design: FloatArray, moments: DesignMoments) -> FloatArray:
 
     A person's values depend on the moments alone, not on other people.
 
-    Returns
-    -------
-    (N, P)
-        The same array if nothing is missing.
+    Returns (N, P), the same array if nothing is missing.
     """
     is_missing = np.isnan(design)
     if not is_missing.any():

@@ -27,17 +27,9 @@ def encode_measures(cohort: Cohort) -> IntArray | None:
 def find_thickness(cohort: Cohort, icv_for: str = DEFAULT_ICV_FOR) -> BoolArray | None:
     """Return the regions (R,) that are not adjusted for head size, because they measure thickness.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    icv_for : {'volume', 'all'}
-        With ``all``, all regions are adjusted for it.
-
-    Returns
-    -------
-    (R,) or None
-        None if all regions are treated alike. That is so in a cohort of thickness alone: there, naming head size as a
-        covariate can only mean that thickness is adjusted for it.
+    icv_for: with ``all``, all regions are adjusted for it. Returns (R,), none if all regions are treated alike. That is
+    so in a cohort of thickness alone: there, naming head size as a covariate can only mean that thickness is adjusted
+    for it.
     """
     if icv_for not in ICV_FOR:
         raise PreprocessingError(f"icv_for = '{icv_for}' is not known: {did_you_mean(icv_for, ICV_FOR)}")

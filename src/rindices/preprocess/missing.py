@@ -15,24 +15,8 @@ from rindices.errors import PreprocessingError, join_names
 def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequence[str] = ()) -> FloatArray:
     """Fill missing cells with what a linear model of the people in whom the region was measured predicts.
 
-    Parameters
-    ----------
-    volumes : (N, R)
-        Missing cells are NaN.
-    design : (N, P)
-        Without a constant.
-    regions : sequence of str
-        (R,) names for messages.
-
-    Returns
-    -------
-    (N, R)
-        The same array if nothing is missing.
-
-    Raises
-    ------
-    PreprocessingError
-        If a region was measured in too few people.
+    volumes (N, R): missing cells are NaN; design (N, P): without a constant; regions: (R,) names for messages. Returns
+    (N, R), the same array if nothing is missing. Raises PreprocessingError: if a region was measured in too few people.
     """
     is_missing = np.isnan(volumes)
     if not is_missing.any():
@@ -56,18 +40,8 @@ def fill_within_sites(volumes: FloatArray, design: FloatArray, sites: Sequence[s
     Cells are the predictions of the covariates and the site, plus residuals of the people of the same site in whom the
     region was measured, centred and on their scale.
 
-    Parameters
-    ----------
-    volumes : (N, R)
-        Missing cells are NaN.
-    design : (N, P)
-    sites : sequence of str
-        (N,) site of each person.
-
-    Returns
-    -------
-    (N, R)
-        The same array if nothing is missing.
+    volumes (N, R): missing cells are NaN; design (N, P); sites: (N,) site of each person. Returns (N, R), the same
+    array if nothing is missing.
     """
     is_missing = np.isnan(volumes)
     if not is_missing.any():

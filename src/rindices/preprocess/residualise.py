@@ -48,13 +48,8 @@ class CovariateRecord(TypedDict):
 class NumericCovariate:
     """A covariate with one design column.
 
-    Attributes
-    ----------
-    name : str
-    low, high : float
-        Range in controls.
-    log : bool
-        Whether the design column is the logarithm, as for head size where volumes are adjusted on the log scale.
+    low, high: range in controls; log: whether the design column is the logarithm, as for head size where volumes are
+    adjusted on the log scale.
     """
 
     name: str
@@ -157,19 +152,10 @@ CovariateCoding = NumericCovariate | CategoricalCovariate
 class Residualiser:
     """Linear effects of covariates on volumes, estimated in controls.
 
-    Attributes
-    ----------
-    codings : tuple of CovariateCoding
-        How each covariate is encoded, in P design columns in all.
-    centre : (P,)
-        Mean of the design in controls, so that an average control is left unchanged.
-    coefficients : (P, R)
-        Change of volume per unit of each design column.
-    notes : tuple of Problem
-        Warnings from the fit, about constant or collinear covariates.
-    covariance : (P, P) or None
-        Covariance of the design in controls, from which missing covariates are predicted. None in imported models,
-        where the mean is taken.
+    codings: how each covariate is encoded, in P design columns in all; centre (P,): mean of the design in controls, so
+    that an average control is left unchanged; coefficients (P, R): change of volume per unit of each design column;
+    notes: warnings from the fit, about constant or collinear covariates; covariance (P, P): covariance of the design in
+    controls, from which missing covariates are predicted. None in imported models, where the mean is taken.
     """
 
     codings: tuple[CovariateCoding, ...]
@@ -303,15 +289,7 @@ def build_complete_design(
 def build_design_matrix(codings: Sequence[CovariateCoding], covariates: pd.DataFrame) -> FloatArray:
     """Encode covariates as design columns; missing values are NaN.
 
-    Parameters
-    ----------
-    codings : sequence of CovariateCoding
-    covariates : (N, C)
-
-    Returns
-    -------
-    (N, P)
-        The design without an intercept.
+    covariates (N, C). Returns (N, P), the design without an intercept.
     """
     columns = [coding.encode(covariates[coding.name]) for coding in codings]
     return np.concatenate(columns, axis=1) if columns else np.zeros((len(covariates), 0))

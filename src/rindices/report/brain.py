@@ -41,18 +41,9 @@ class BrainImage:
 class AtlasMatch:
     """What can be drawn for the regions of a model.
 
-    Attributes
-    ----------
-    atlas : Atlas or None
-        None where nothing can be drawn.
-    drawn : dict
-        Structure of each region that a picture shows.
-    undrawn_regions : tuple of str
-        The other regions, in their order.
-    problem : Problem or None
-        Why nothing can be drawn.
-    holds_features : bool
-        Whether the regions are features of any kind, whose names are shown as they are.
+    atlas: none where nothing can be drawn; drawn: structure of each region that a picture shows; undrawn_regions: the
+    other regions, in their order; problem: why nothing can be drawn; holds_features: whether the regions are features
+    of any kind, whose names are shown as they are.
     """
 
     atlas: Atlas | None
@@ -89,18 +80,8 @@ def render_views(
 ) -> list[BrainImage]:
     """Return views of the brain, coloured by effect; empty where there is no atlas.
 
-    Parameters
-    ----------
-    match : AtlasMatch
-        What can be drawn.
-    effects : mapping
-        Effect by region.
-    limit : float
-        Effect at which the colours end, on both sides.
-    which : {'all', 'cortex', 'slices', 'outside'}
-        ``outside``: both hemispheres from outside.
-    shrink : int
-        Further factor by which the images are made smaller.
+    match: what can be drawn; effects: effect by region; limit: effect at which the colours end, on both sides; which:
+    ``outside``: both hemispheres from outside; shrink: further factor by which the images are made smaller.
     """
     atlas = match.atlas
     if atlas is None:
@@ -137,13 +118,8 @@ def effects_to_rgb(effects: FloatArray, limit: float) -> FloatArray:
 def paint_view(view: BrainView, values: FloatArray, limit: float) -> FloatArray:
     """Return a view as colours with opacity (H, W, 4).
 
-    Parameters
-    ----------
-    view : BrainView
-    values : (P,)
-        Effect on each structure of the atlas; NaN where the table has no such region.
-    limit : float
-        Effect at which the colours end.
+    values (P,): effect on each structure of the atlas; NaN where the table has no such region; limit: effect at which
+    the colours end.
     """
     table = np.vstack([effects_to_rgb(values, limit), _NEUTRAL_GREY, np.zeros(3)])
     index = np.where(view.labels == OUTSIDE_BRAIN, len(table) - 1, view.labels)

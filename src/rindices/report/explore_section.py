@@ -43,14 +43,8 @@ _MAX_LISTED_REGIONS = 8  # for each person and R-index
 class PersonDetails:
     """Ids, covariates and regions of people, in the order of ``r_indices.tsv``.
 
-    Attributes
-    ----------
-    ids : list of str
-        (N,), with the session where there are sessions.
-    covariates : DataFrame
-        (N, C).
-    regions : (N, R)
-        In standard deviations of controls.
+    ids: (N,), with the session where there are sessions; covariates: (N, C); regions (N, R): in standard deviations of
+    controls.
     """
 
     ids: list[str]
@@ -227,12 +221,8 @@ def find_speaking_regions(regions: FloatArray, changes: FloatArray) -> tuple[Int
     The evidence of a region is its log-likelihood ratio, taken alone: with all patterns at the person's severities,
     against all but this one. It is half the difference of two squared distances, in standard deviations of controls.
 
-    Parameters
-    ----------
-    regions : (N, R)
-        In standard deviations of controls; missing cells are NaN.
-    changes : (N, M, R)
-        Change by each pattern at the person's severities.
+    regions (N, R): in standard deviations of controls; missing cells are NaN; changes (N, M, R): change by each pattern
+    at the person's severities.
     """
     number = min(_MAX_REGION_CELLS // max(changes.shape[0] * changes.shape[1], 1), _MAX_LISTED_REGIONS)
     expected = changes.sum(axis=1)

@@ -20,19 +20,10 @@ from rindices.study.recipes import RECIPES
 class StudyFacts:
     """What was done and found.
 
-    Attributes
-    ----------
-    controls, patients : int or None
-        None for an imported model.
-    scans : int or None
-        Scans that the model was learnt from, or that a study without a model has, if people have several.
-    adjustment : AdjustmentRecord
-        What was removed before learning.
-    patterns : sequence of PatternRecord
-        Figures of each pattern in held-out people; empty where they are not known.
-    is_refitted : bool
-        Whether these figures are of indices that were learnt again. Otherwise the patterns were projected onto the
-        disease space that was learnt again.
+    controls, patients: none for an imported model; scans: scans that the model was learnt from, or that a study without
+    a model has, if people have several; adjustment: what was removed before learning; patterns: figures of each pattern
+    in held-out people; empty where they are not known; is_refitted: whether these figures are of indices that were
+    learnt again. Otherwise the patterns were projected onto the disease space that was learnt again.
     """
 
     controls: int | None
@@ -66,9 +57,6 @@ class StudyFacts:
 def load_statements(unit: str = "") -> Any:
     """Return the macros of ``statements.txt`` as functions that return plain text.
 
-    Parameters
-    ----------
-    unit : str
-        Unit of the table, for its wording.
+    unit: unit of the table, for its wording.
     """
     return make_environment(unit, is_html=False).get_template("statements.txt").module

@@ -198,20 +198,8 @@ def plot_progress(
 ) -> Chart:
     """Plot the share of its full change that each region has along the severity of a pattern.
 
-    Parameters
-    ----------
-    pattern : str
-        ``r1`` to ``rM``.
-    levels : (Q,)
-        Severities.
-    progress : (Q, R)
-        Share of the full change, of regions from the earliest to the latest.
-    names : sequence of str
-        Of the regions.
-
-    Returns
-    -------
-    Chart
+    pattern: ``r1`` to ``rM``; levels (Q,): severities; progress (Q, R): share of the full change, of regions from the
+    earliest to the latest; names: of the regions.
     """
     last = len(names) - 1
     marked = dict.fromkeys([0, last // 2, last])  # without repetition

@@ -20,12 +20,8 @@ _NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", 
 def make_environment(unit: str = "", is_html: bool = True) -> Environment:
     """Return the templates of the report with their filters; an undefined name is an error.
 
-    Parameters
-    ----------
-    unit : str
-        Unit of the table. The texts for tables of features do not speak of regions of the brain.
-    is_html : bool
-        False for plain text, in which nothing is escaped and a minus is a hyphen.
+    unit: unit of the table. The texts for tables of features do not speak of regions of the brain; is_html: false for
+    plain text, in which nothing is escaped and a minus is a hyphen.
     """
     templates = PackageLoader("rindices.report")
 

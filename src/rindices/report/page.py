@@ -93,16 +93,7 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
 def render_report(results: StudyResults, details: PersonDetails | None = None) -> str:
     """Return the page of a study with a model.
 
-    Parameters
-    ----------
-    results : StudyResults
-    details : PersonDetails, optional
-        Only for a page with ids, which stays at home.
-
-    Returns
-    -------
-    str
-        HTML.
+    details: only for a page with ids, which stays at home. Returns HTML.
     """
     unit = results.cohort.unit
     match = brain.match_atlas(results.model.regions, unit)
@@ -151,14 +142,7 @@ def render_report(results: StudyResults, details: PersonDetails | None = None) -
 def render_null_report(results: NullResults) -> str:
     """Return the page of a study in which no pattern was detected.
 
-    Parameters
-    ----------
-    results : NullResults
-
-    Returns
-    -------
-    str
-        HTML.
+    Returns HTML.
     """
     unit = results.cohort.unit
     match = brain.match_atlas(tuple(results.effects["region"]), unit)

@@ -36,29 +36,12 @@ N_LISTED_REGIONS = 14
 class StudyResults:
     """Everything that a report shows.
 
-    Attributes
-    ----------
-    model : FittedModel
-    selection : SelectionRecord
-    cohort : CohortRecord
-    indices : DataFrame
-        ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on.
-    patterns : DataFrame
-        See `make_pattern_table`.
-    effects : DataFrame
-        Content of ``effects.tsv``.
-    associations : DataFrame or None
-        Where ``rindices associate`` has written them into the folder.
-    widths : dict
-        Median width of the patients' intervals of each R-index; empty where there are no intervals.
-    novel : int or None
-        Number of novel people.
-    interval_ends : DataFrame
-        ``r1_low``, ``r1_high`` and so on, same rows as ``indices``; no columns where there are no intervals.
-    is_novel : (N,) or None
-        Whether each person is novel.
-    change, outcome : SimpleNamespace or None
-        What ``rindices change`` and ``rindices predict`` have written into the folder.
+    indices: ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on; patterns: see
+    `make_pattern_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
+    them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
+    intervals; novel: number of novel people; interval_ends: ``r1_low``, ``r1_high`` and so on, same rows as
+    ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome:
+    what ``rindices change`` and ``rindices predict`` have written into the folder.
     """
 
     model: FittedModel
@@ -119,13 +102,7 @@ class StudyResults:
 class NullResults:
     """What a study in which no pattern was detected leaves behind.
 
-    Attributes
-    ----------
-    cohort : CohortRecord
-    selection : SelectionRecord
-        With the tests.
-    effects : DataFrame
-        Content of ``effects.tsv``.
+    selection: with the tests; effects: content of ``effects.tsv``.
     """
 
     cohort: CohortRecord

@@ -16,11 +16,7 @@ from rindices.selection.relabel import PermutationScheme, fit_log_odds
 class CovariateColumns(NamedTuple):
     """Columns of one covariate.
 
-    Attributes
-    ----------
-    values : (N, K)
-    categorical : bool
-        Whether they are indicators of categories.
+    values (N, K); categorical: whether they are indicators of categories.
     """
 
     values: FloatArray
@@ -30,14 +26,8 @@ class CovariateColumns(NamedTuple):
 class AdjustedGroups(NamedTuple):
     """Data of the permutation tests.
 
-    Attributes
-    ----------
-    people : ParticipantData
-        Measures and design of everyone.
-    patient : (N,)
-        Mask of the patients.
-    scheme : PermutationScheme
-        Labels are exchanged only between people with similar covariates in the same stratum.
+    people: measures and design of everyone; patient (N,): mask of the patients; scheme: labels are exchanged only
+    between people with similar covariates in the same stratum.
     """
 
     people: ParticipantData
@@ -50,15 +40,8 @@ class AdjustedGroups(NamedTuple):
     ) -> Self:
         """Adjust for covariates and strata.
 
-        Parameters
-        ----------
-        shifts : (N, R)
-            Measures on a scale on which disease is additive, for instance logarithms.
-        covariates : sequence of CovariateColumns
-        strata : (N,)
-            Number of each person's stratum, for instance of the site.
-        patient : (N,)
-            Mask of the patients.
+        shifts (N, R): measures on a scale on which disease is additive, for instance logarithms; strata (N,): number of
+        each person's stratum, for instance of the site; patient (N,): mask of the patients.
         """
         columns = [*covariates, CovariateColumns(np.eye(strata.max(initial=0) + 1)[strata][:, 1:], True)]
         numbers, categories = (

@@ -30,14 +30,8 @@ _CORRELATION_WEIGHT = 1e-9  # correlation decides between matchings of equal con
 class PatternCIndex(NamedTuple):
     """The pattern-c-index of the paper, section 4.2.
 
-    Attributes
-    ----------
-    mean : float
-        Mean of `per_pattern`.
-    per_pattern : ndarray of shape (M,)
-        c-index of each true pattern with the column matched to it.
-    matching : ndarray of shape (M,)
-        ``inferred[:, matching[k]]`` is the column matched to true pattern k.
+    mean: mean of `per_pattern`; per_pattern (M,): c-index of each true pattern with the column matched to it; matching
+    (M,): ``inferred[:, matching[k]]`` is the column matched to true pattern k.
     """
 
     mean: float
@@ -48,17 +42,10 @@ class PatternCIndex(NamedTuple):
 class Agreement(NamedTuple):
     """Agreement of two members, three measures under one matching.
 
-    Attributes
-    ----------
-    concordance : float
-        The paper's pattern-agr-index: mean c-index of matched columns.
-    dimension : float
-        Mean Pearson correlation of matched columns.
-    difference : float
-        Mean Pearson correlation of the differences r_i - r_j, over the pairs of patterns i < j. With M = 1 there is no
-        difference and the value is NaN.
-    matching : ndarray of shape (M,)
-        ``second[:, matching[k]]`` is the column matched to ``first[:, k]``.
+    concordance: the paper's pattern-agr-index: mean c-index of matched columns; dimension: mean Pearson correlation of
+    matched columns; difference: mean Pearson correlation of the differences r_i - r_j, over the pairs of patterns i <
+    j. With M = 1 there is no difference and the value is NaN; matching (M,): ``second[:, matching[k]]`` is the column
+    matched to ``first[:, k]``.
     """
 
     concordance: float
@@ -70,15 +57,9 @@ class Agreement(NamedTuple):
 class MembersAgreement(NamedTuple):
     """Agreement among S members: means over their S (S - 1) / 2 pairs.
 
-    Attributes
-    ----------
-    concordance, dimension, difference : float
-        Means over pairs; see `Agreement`.
-    per_member : ndarray of shape (S,)
-        Mean concordance of each member with the others; the paper derives its R-indices from the member in which this
-        is highest (section 4.3).
-    pairwise : ndarray of shape (S, S)
-        Concordance of every pair; NaN on the diagonal.
+    concordance, dimension, difference: means over pairs; see `Agreement`; per_member (S,): mean concordance of each
+    member with the others; the paper derives its R-indices from the member in which this is highest (section 4.3);
+    pairwise (S, S): concordance of every pair; NaN on the diagonal.
     """
 
     concordance: float
@@ -116,14 +97,7 @@ def c_index(truth: ArrayLike, inferred: ArrayLike) -> float:
 def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> FloatArray:
     """Return the c-index of every true column with every inferred one.
 
-    Parameters
-    ----------
-    truth : array-like of shape (N, M)
-    inferred : array-like of shape (N, K)
-
-    Returns
-    -------
-    ndarray of shape (M, K)
+    truth (N, M); inferred (N, K). Returns (M, K).
     """
     first, second = _validate_matrix(truth, "truth"), _validate_matrix(inferred, "inferred")
     _check_same_length(first, second)
@@ -133,20 +107,8 @@ def c_index_matrix(truth: ArrayLike, inferred: ArrayLike) -> FloatArray:
 def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
     """Return the mean c-index over patterns under the best one-to-one matching.
 
-    Parameters
-    ----------
-    truth : array-like of shape (N, M) or (N,)
-    inferred : array-like of shape (N, K) or (N,)
-        K >= M; surplus columns stay unmatched without a penalty.
-
-    Returns
-    -------
-    PatternCIndex
-
-    Raises
-    ------
-    InputError
-        If there are fewer inferred columns than true patterns.
+    truth (N, M) or (N,); inferred (N, K) or (N,): K >= M; surplus columns stay unmatched without a penalty. Raises
+    InputError: if there are fewer inferred columns than true patterns.
     """
     scores = c_index_matrix(truth, inferred)
     if scores.shape[0] > scores.shape[1]:
@@ -162,14 +124,8 @@ def pattern_c_index(truth: ArrayLike, inferred: ArrayLike) -> PatternCIndex:
 def align_columns(member: ArrayLike, reference: ArrayLike) -> IntArray:
     """Return the order of a member's columns that matches those of a reference.
 
-    Parameters
-    ----------
-    member, reference : array-like of shape (N, M)
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        ``member[:, align_columns(member, reference)]`` has the column order of `reference`.
+    member, reference (N, M). Returns (M,), ``member[:, align_columns(member, reference)]`` has the column order of
+    `reference`.
     """
     return agreement(reference, member).matching
 
@@ -177,15 +133,8 @@ def align_columns(member: ArrayLike, reference: ArrayLike) -> IntArray:
 def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     """Return the concordance, dimension and difference agreement of two members.
 
-    Parameters
-    ----------
-    first, second : array-like of shape (N, M)
-        R-indices of the same people, in the same order.
-
-    Returns
-    -------
-    Agreement
-        Symmetric in the two members, except that the matching is inverted.
+    first, second (N, M): R-indices of the same people, in the same order. Returns symmetric in the two members, except
+    that the matching is inverted.
     """
     a, b = _validate_matrix(first, "first"), _validate_matrix(second, "second")
     if a.shape != b.shape:
@@ -205,14 +154,7 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
 def members_agreement(members: ArrayLike) -> MembersAgreement:
     """Return the agreement among many members, averaged over their pairs.
 
-    Parameters
-    ----------
-    members : array-like of shape (S, N, M)
-        R-indices of S >= 2 members for the same people.
-
-    Returns
-    -------
-    MembersAgreement
+    members (S, N, M): R-indices of S >= 2 members for the same people.
     """
     stack = _validate_stack(members)
     n_members = len(stack)

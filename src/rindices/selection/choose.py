@@ -32,15 +32,8 @@ def exceeds_chance(differences: FloatArray) -> bool:
 def choose_simplest_setting(likelihoods: Sequence[FloatArray]) -> int:
     """Return the first setting that the most likely one does not exceed by more than a standard error.
 
-    Parameters
-    ----------
-    likelihoods : sequence of (S,)
-        Mean log-likelihood of the people that each member has not seen, of settings from simple to large.
-
-    Returns
-    -------
-    int
-        Position of the setting.
+    likelihoods (S,): mean log-likelihood of the people that each member has not seen, of settings from simple to large.
+    Returns position of the setting.
     """
     best = max(range(len(likelihoods)), key=lambda k: float(likelihoods[k].mean()))
     return next(k for k in range(best + 1) if k == best or not exceeds_chance(likelihoods[best] - likelihoods[k]))
@@ -72,23 +65,13 @@ class GridPoint(NamedTuple):
 class Candidate(NamedTuple):
     """The members of one grid point.
 
-    Attributes
-    ----------
-    point : GridPoint
-    indices : (S, N, M)
-        R-indices of the same people by each usable member.
-    numbers : (S,)
-        Numbers of the members.
-    trained : int
-        Number of members that were trained, converged or not.
-    evidence : (S, 3), optional
-        Concordance, dimension and difference agreement between fits on disjoint halves of the people, one row per
-        member. If given, it replaces the agreement among members, who share people.
-    held_out : (T,), optional
-        Mean log-likelihood of the people that each of the T trained members has not seen, with the shape of patterns
-        that the members prefer together. If all candidates have it, it decides.
-    converged : int, optional
-        Number of members that converged; S if not given. Converged members of another shape are not usable.
+    indices (S, N, M): R-indices of the same people by each usable member; numbers (S,): numbers of the members;
+    trained: number of members that were trained, converged or not; evidence (S, 3): concordance, dimension and
+    difference agreement between fits on disjoint halves of the people, one row per member. If given, it replaces the
+    agreement among members, who share people; held_out (T,): mean log-likelihood of the people that each of the T
+    trained members has not seen, with the shape of patterns that the members prefer together. If all candidates have
+    it, it decides; converged: number of members that converged; S if not given. Converged members of another shape are
+    not usable.
     """
 
     point: GridPoint
@@ -103,23 +86,10 @@ class Candidate(NamedTuple):
 class CandidateEvaluation(NamedTuple):
     """Agreement of the members of one grid point.
 
-    Attributes
-    ----------
-    point : GridPoint
-    trained, converged : int
-        Numbers of members.
-    agreement : MembersAgreement or None
-        None if fewer than two members converged.
-    interval : tuple of float
-        95 % bootstrap interval of the concordance, over members.
-    stable : bool
-        Whether at least half of the members converged and the interval is above `MIN_STABLE_CONCORDANCE`.
-    why : str
-        Reason, if it is not stable.
-    between : {'members', 'disjoint halves'}
-        Source of the agreement.
-    evidence : (S, 3) or None
-        See `Candidate`.
+    trained, converged: numbers of members; agreement: none if fewer than two members converged; interval: 95 %
+    bootstrap interval of the concordance, over members; stable: whether at least half of the members converged and the
+    interval is above `MIN_STABLE_CONCORDANCE`; why: reason, if it is not stable; between: source of the agreement;
+    evidence (S, 3): see `Candidate`.
     """
 
     point: GridPoint
@@ -141,14 +111,9 @@ class CandidateEvaluation(NamedTuple):
 class ConsensusMembers(NamedTuple):
     """Members of the consensus.
 
-    Attributes
-    ----------
-    member : int
-        Position, among the usable members, of the one with the highest mean agreement (the paper's choice).
-    agreeing : tuple of int
-        Positions of the members that agree with it; their aligned mean is the consensus.
-    orders : tuple of (M,) arrays
-        For each agreeing member, the order of its columns that matches the chosen member.
+    member: position, among the usable members, of the one with the highest mean agreement (the paper's choice);
+    agreeing: positions of the members that agree with it; their aligned mean is the consensus; orders (M,): for each
+    agreeing member, the order of its columns that matches the chosen member.
     """
 
     member: int
@@ -159,16 +124,9 @@ class ConsensusMembers(NamedTuple):
 class SelectionResult(NamedTuple):
     """The chosen grid point and the evaluations of all.
 
-    Attributes
-    ----------
-    evaluations : tuple of CandidateEvaluation
-        One per grid point, in the order of the candidates.
-    best : int or None
-        Position of the chosen grid point; None if none is stable.
-    ties : tuple of int
-        Positions of stable grid points whose concordance does not differ significantly from the best one.
-    member, agreeing, orders
-        Members of the consensus; see `ConsensusMembers`.
+    evaluations: one per grid point, in the order of the candidates; best: position of the chosen grid point; None if
+    none is stable; ties: positions of stable grid points whose concordance does not differ significantly from the best
+    one; member, agreeing, orders: members of the consensus; see `ConsensusMembers`.
     """
 
     evaluations: tuple[CandidateEvaluation, ...]
@@ -184,17 +142,7 @@ def choose_grid_point(
 ) -> SelectionResult:
     """Choose the grid point whose members agree best, its best member and the members that agree with it.
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-    seed : int
-        Seed of the bootstrap.
-    min_concordance : float
-        Minimum of the lower confidence bound of a stable grid point.
-
-    Returns
-    -------
-    SelectionResult
+    seed: seed of the bootstrap; min_concordance: minimum of the lower confidence bound of a stable grid point.
     """
     if not candidates:
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
@@ -272,16 +220,8 @@ def compute_candidate_concordance(candidate: Candidate) -> float | None:
 def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = None) -> ConsensusMembers:
     """Find the best member and those that agree with it, and align their columns.
 
-    Parameters
-    ----------
-    indices : (S, N, M)
-        R-indices by each member.
-    per_member : (S,), optional
-        Mean concordance of each member with the others; computed if not given.
-
-    Returns
-    -------
-    ConsensusMembers
+    indices (S, N, M): R-indices by each member; per_member (S,): mean concordance of each member with the others;
+    computed if not given.
     """
     if len(indices) == 1:
         return ConsensusMembers(0, (0,), (np.arange(indices.shape[2]),))

@@ -42,18 +42,9 @@ _EPSILON = 1e-9
 class DimensionTest(NamedTuple):
     """Test of the hypothesis that a number of patterns is enough.
 
-    Attributes
-    ----------
-    patterns : int
-        Number of patterns that were removed before.
-    excess : float
-        Largest variance of patients relative to controls in the remaining directions; the mean direction has 1.
-    chance : tuple of float
-        Median and 95th percentile of the excess under permuted labels.
-    p : float
-        p-value; the observed labels count as one permutation.
-    relabellings : int
-        Number of permutations.
+    patterns: number of patterns that were removed before; excess: largest variance of patients relative to controls in
+    the remaining directions; the mean direction has 1; chance: median and 95th percentile of the excess under permuted
+    labels; p: p-value; the observed labels count as one permutation; relabellings: number of permutations.
     """
 
     patterns: int
@@ -66,16 +57,9 @@ class DimensionTest(NamedTuple):
 class DimensionEstimate(NamedTuple):
     """Number of patterns that patients have beyond controls.
 
-    Attributes
-    ----------
-    number : int
-        M; 0 if patients do not differ from each other more than controls do.
-    dimension_tests : tuple of DimensionTest
-        Tests of 0, 1, 2, ... patterns. The last is not significant, unless `MAX_PATTERNS` was reached.
-    level : float
-        Significance level of each test.
-    overlap : float
-        How freely labels could be permuted given the covariates: 1 freely, 0 not at all.
+    number: M; 0 if patients do not differ from each other more than controls do; dimension_tests: tests of 0, 1, 2, ...
+    patterns. The last is not significant, unless `MAX_PATTERNS` was reached; level: significance level of each test;
+    overlap: how freely labels could be permuted given the covariates: 1 freely, 0 not at all.
     """
 
     number: int
@@ -92,14 +76,8 @@ class DimensionEstimate(NamedTuple):
 class GroupContrast(NamedTuple):
     """Moments of both groups, adjusted and scaled on controls.
 
-    Attributes
-    ----------
-    controls : (R, R)
-        Shrunk covariance of controls (Ledoit-Wolf).
-    patients : (R, R)
-        Second moment of patients about the mean of controls.
-    scale : (R,)
-        Standard deviation of controls, the unit of the other two.
+    controls (R, R): shrunk covariance of controls (Ledoit-Wolf); patients (R, R): second moment of patients about the
+    mean of controls; scale (R,): standard deviation of controls, the unit of the other two.
     """
 
     controls: FloatArray
@@ -111,12 +89,8 @@ class GroupContrast(NamedTuple):
 class ParticipantData:
     """Data of all people, without labels.
 
-    Attributes
-    ----------
-    shifts : (N, R)
-        Volumes on a scale on which disease is additive, for instance logarithms.
-    design : (N, P)
-        Covariates to adjust for; the first column is 1.
+    shifts (N, R): volumes on a scale on which disease is additive, for instance logarithms; design (N, P): covariates
+    to adjust for; the first column is 1.
     """
 
     shifts: FloatArray
@@ -186,24 +160,9 @@ def count_dimensions(
 ) -> DimensionEstimate:
     """Test 0, 1, 2, ... patterns until a test is not significant.
 
-    Parameters
-    ----------
-    people : ParticipantData
-    patient : (N,)
-        Mask of the patients.
-    scheme : PermutationScheme
-        Which labels may be exchanged.
-    seed : int
-    level : float
-        Significance level of each test, and so the chance to find patterns where there are none.
-    n_permutations : int
-        Permutations of a test whose p is not near the level; up to `MAX_PERMUTATIONS` otherwise.
-    max_patterns : int
-        Largest number of patterns to look for.
-
-    Returns
-    -------
-    DimensionEstimate
+    patient (N,): mask of the patients; scheme: which labels may be exchanged; level: significance level of each test,
+    and so the chance to find patterns where there are none; n_permutations: permutations of a test whose p is not near
+    the level; up to `MAX_PERMUTATIONS` otherwise; max_patterns: largest number of patterns to look for.
     """
     max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
     people = people.remove_mean_difference(patient)
@@ -234,16 +193,7 @@ def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray
     scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
     covariance and the squared lengths.
 
-    Parameters
-    ----------
-    covariance : (R, R)
-        Empirical covariance.
-    lengths : (N,)
-        Squared length of each person's row.
-
-    Returns
-    -------
-    (R, R)
+    covariance (R, R): empirical covariance; lengths (N,): squared length of each person's row. Returns (R, R).
     """
     n_regions, n_people = len(covariance), len(lengths)
     mean, square = np.trace(covariance) / n_regions, float((covariance**2).sum())

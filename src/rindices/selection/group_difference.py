@@ -36,15 +36,8 @@ _EPSILON = 1e-12
 class GroupTest(NamedTuple):
     """Result of the test for any difference between patients and controls.
 
-    Attributes
-    ----------
-    p : float
-        p-value of the smallest of the four p-values.
-    values : tuple of float
-        The four statistics, in the order of `STATISTICS`.
-    p_values : tuple of float
-        The p-value of each, not corrected for having four.
-    n_permutations : int
+    p: p-value of the smallest of the four p-values; values: the four statistics, in the order of `STATISTICS`;
+    p_values: the p-value of each, not corrected for having four.
     """
 
     p: float
@@ -56,14 +49,8 @@ class GroupTest(NamedTuple):
 class RegionEffects(NamedTuple):
     """Difference of patients from controls in each region, all (R,).
 
-    Attributes
-    ----------
-    d : ndarray
-        Cohen's d: adjusted difference divided by the residual standard deviation.
-    low, high : ndarray
-        95 % confidence interval of d.
-    t, p : ndarray
-        t statistic of the label and its two-sided p-value.
+    d: Cohen's d: adjusted difference divided by the residual standard deviation; low, high: 95 % confidence interval of
+    d; t, p: t statistic of the label and its two-sided p-value.
     """
 
     d: FloatArray
@@ -76,18 +63,8 @@ class RegionEffects(NamedTuple):
 def estimate_region_effects(values: FloatArray, design: FloatArray, patient: BoolArray) -> RegionEffects:
     """Estimate the adjusted difference of each region.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Measures, for instance logarithms of volumes.
-    design : (N, P)
-        Covariates to adjust for; the first column is 1.
-    patient : (N,)
-        Mask of the patients.
-
-    Returns
-    -------
-    RegionEffects
+    values (N, R): measures, for instance logarithms of volumes; design (N, P): covariates to adjust for; the first
+    column is 1; patient (N,): mask of the patients.
     """
     basis = _compute_basis(design)
     residuals, label = (columns - basis @ (basis.T @ columns) for columns in (values, patient.astype(float)))
@@ -122,25 +99,10 @@ def compare_groups(
 ) -> GroupTest:
     """Test whether patients differ from controls in any way.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Measures on a scale on which disease is additive, for instance logarithms.
-    design : (N, P)
-        Covariates to adjust for; the first column is 1.
-    patient : (N,)
-        Mask of the patients.
-    scheme : PermutationScheme
-        Which labels may be exchanged.
-    seed : int
-    n_permutations : int
-        Permutations of a test whose p is not near the level. A test whose result is clear ends earlier.
-    max_permutations : int
-        Permutations of a test whose p stays near the level.
-
-    Returns
-    -------
-    GroupTest
+    values (N, R): measures on a scale on which disease is additive, for instance logarithms; design (N, P): covariates
+    to adjust for; the first column is 1; patient (N,): mask of the patients; scheme: which labels may be exchanged;
+    n_permutations: permutations of a test whose p is not near the level. A test whose result is clear ends earlier;
+    max_permutations: permutations of a test whose p stays near the level.
     """
     groups = _ResidualGroups.build(values, design)
     max_permutations = max(n_permutations, max_permutations)
@@ -174,16 +136,8 @@ def compute_min_p(values: FloatArray) -> float:
 class _ResidualGroups(NamedTuple):
     """Residuals of everyone given the design.
 
-    Attributes
-    ----------
-    basis : (N, P)
-        Orthogonal basis of the design.
-    residuals : (N, R)
-        Standardised residuals of the measures.
-    scores : (N, R)
-        Residuals in the metric.
-    leading : (N, K)
-        Leading columns of the scores.
+    basis (N, P): orthogonal basis of the design; residuals (N, R): standardised residuals of the measures; scores (N,
+    R): residuals in the metric; leading (N, K): leading columns of the scores.
     """
 
     basis: FloatArray

@@ -17,16 +17,8 @@ def compute_standard_error(members: FloatArray, share: float) -> FloatArray:
     everyone, they differ by their random streams alone, and the result is the spread of one training. It then says
     nothing about other samples of people.
 
-    Parameters
-    ----------
-    members : (S, Q, M, R)
-        Patterns of the aligned members.
-    share : float
-        Share of the people that each member sees.
-
-    Returns
-    -------
-    (Q, M, R)
+    members (S, Q, M, R): patterns of the aligned members; share: share of the people that each member sees. Returns (Q,
+    M, R).
     """
     factor = share / (1 - share) if share < 1 else 1.0
     return np.asarray(np.sqrt(factor * members.var(axis=0, ddof=1)))

@@ -46,19 +46,8 @@ def compute_p_error(p: float, n_permutations: int) -> float:
 def fit_log_odds(numbers: FloatArray, categories: FloatArray, patient: BoolArray) -> FloatArray:
     """Estimate the log odds of being a patient given the covariates.
 
-    Parameters
-    ----------
-    numbers : (N, C)
-        Numeric covariates; they enter as a cubic polynomial of their rank.
-    categories : (N, K)
-        Indicators of categories.
-    patient : (N,)
-        Mask of the patients.
-
-    Returns
-    -------
-    (N,)
-        0 for everyone if no covariate varies.
+    numbers (N, C): numeric covariates; they enter as a cubic polynomial of their rank; categories (N, K): indicators of
+    categories; patient (N,): mask of the patients. Returns (N,), 0 for everyone if no covariate varies.
     """
     ranks = [2.0 * rankdata(column) / (len(column) + 1) - 1.0 for column in numbers.T if np.ptp(column) > 0]
     powers = [rank**power for rank in ranks for power in range(1, _POLYNOMIAL_DEGREE + 1)]
@@ -74,12 +63,8 @@ def fit_log_odds(numbers: FloatArray, categories: FloatArray, patient: BoolArray
 class PermutationScheme(NamedTuple):
     """Which labels may be exchanged.
 
-    Attributes
-    ----------
-    log_odds : (N,)
-        Log odds of being a patient given the covariates.
-    strata : (N,)
-        Number of each person's stratum; labels are exchanged within strata.
+    log_odds (N,): log odds of being a patient given the covariates; strata (N,): number of each person's stratum;
+    labels are exchanged within strata.
     """
 
     log_odds: FloatArray
@@ -93,10 +78,7 @@ def draw_permuted_labels(
 
     Observed and drawn labels are equally many exchanges away from one hidden set of labels, so that none is special.
 
-    Yields
-    ------
-    (N,)
-        Labels with as many patients per stratum as observed.
+    Returns (N,), labels with as many patients per stratum as observed.
     """
     exchange = _LabelExchange(patient, scheme)
     (hidden,) = exchange.redraw(patient, 1, rng)
@@ -116,10 +98,7 @@ def estimate_overlap(
 class _LabelExchange:
     """Exchanges labels within strata, in all strata at once.
 
-    Parameters
-    ----------
-    patient : (N,)
-    scheme : PermutationScheme
+    patient (N,).
     """
 
     def __init__(self, patient: BoolArray, scheme: PermutationScheme) -> None:

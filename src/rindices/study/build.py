@@ -162,19 +162,7 @@ def build_model(
 ) -> FittedModel:
     """Build the consensus model of the agreeing members of the chosen setting.
 
-    Parameters
-    ----------
-    people : StudyPeople
-    gathered : dict
-        All members by grid point.
-    choice : SelectionResult
-    model : ModelConfig
-    selection : SelectionRecord
-
-    Returns
-    -------
-    FittedModel
-        With the R-indices of the study's own people.
+    gathered: all members by grid point. Returns with the R-indices of the study's own people.
     """
     assert choice.best is not None
     cohort, seed = people.cohort, people.study.run.seed

@@ -56,17 +56,9 @@ _NO_OBSERVER = StudyObserver()
 class CohortFit:
     """Fits the model of a cohort: tests, trains what the store lacks, chooses a setting.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        Its people are put in an order that depends on their values alone (`sort_people`).
-    study : StudyConfig
-        All settings. Of its section ``data``, those of the adjustment and of visits; the rest was read into `cohort`.
-    store : RunStore
-    engine : Engine
-    reference : NormalReference or None
-        The reference that the study names (`rindices.study.reference.read_reference`).
-    observer : StudyObserver
+    cohort: its people are put in an order that depends on their values alone (`sort_people`); study: all settings. Of
+    its section ``data``, those of the adjustment and of visits; the rest was read into `cohort`; reference: the
+    reference that the study names (`rindices.study.reference.read_reference`).
     """
 
     cohort: Cohort
@@ -91,10 +83,8 @@ class CohortFit:
     def run(self) -> FittedModel:
         """Return the model of the patterns, or of the mean difference where there are none that are stable.
 
-        Raises
-        ------
-        NoPatternError
-            If no difference between patients and controls was detected, and no stable patterns were asked for.
+        Raises NoPatternError: if no difference between patients and controls was detected, and no stable patterns were
+        asked for.
         """
         failed: tuple[CandidateRecord, ...] = ()
         is_forced = self.model.forced is not None

@@ -38,18 +38,7 @@ class RunEstimate:
 def estimate_run_time(cohort: Cohort, study: StudyConfig, runs: Path, reference: NormalReference | None) -> RunEstimate:
     """Return what would run and roughly for how long: by the size of the table, or after timing one member.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    study : StudyConfig
-    runs : Path
-        Folder of finished member sets, which would not run again.
-    reference : NormalReference or None
-        The reference that the study names.
-
-    Returns
-    -------
-    RunEstimate
+    runs: folder of finished member sets, which would not run again; reference: the reference that the study names.
     """
     model = study.model
     if model.patterns is None:

@@ -48,16 +48,9 @@ class Finding(StrEnum):
 class GroupTests:
     """Results of the tests.
 
-    Attributes
-    ----------
-    difference : GroupTest
-        Whether patients differ from controls in any way.
-    dimensions : DimensionEstimate
-        Number of directions in which patients differ from each other; none are counted without a difference.
-    effects : RegionEffects
-        Difference of each region, in everyone.
-    smallest_effect : float
-        Smallest Cohen's d of one region that is detected with a power of 80 %.
+    difference: whether patients differ from controls in any way; dimensions: number of directions in which patients
+    differ from each other; none are counted without a difference; effects: difference of each region, in everyone;
+    smallest_effect: smallest Cohen's d of one region that is detected with a power of 80 %.
     """
 
     difference: GroupTest
@@ -102,18 +95,7 @@ def run_group_tests(
     Measures enter as logarithms and are adjusted for covariates and site. Only the first scan of a person is used, and
     at most `MAX_PARTICIPANTS_PER_GROUP` people of each group, drawn at random. Effects of regions are estimated in all.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    seed : int
-    adjust : {'log', 'linear', 'rank', 'none'}, optional
-        With ``none``, covariates are ignored.
-    level : float
-        Significance level of each test.
-
-    Returns
-    -------
-    GroupTests
+    adjust: with ``none``, covariates are ignored; level: significance level of each test.
     """
     cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy() & (cohort.is_control | cohort.is_patient))
     everyone = _adjust_groups(cohort, adjust)
@@ -188,19 +170,8 @@ def make_number_record(
 ) -> PatternCountRecord:
     """Return the number of patterns by agreement and by the test, and why they differ.
 
-    Parameters
-    ----------
-    tests : GroupTests
-    forced : int or None
-        Number that the study asks for, if it names a single one.
-    chosen : int or None
-        Number of patterns of the model; None if there is none, or only an index of the mean difference.
-    decided_by : {'agreement', 'likelihood'}
-        How settings were compared.
-
-    Returns
-    -------
-    PatternCountRecord
+    forced: number that the study asks for, if it names a single one; chosen: number of patterns of the model; None if
+    there is none, or only an index of the mean difference; decided_by: how settings were compared.
     """
     estimate = tests.dimensions
     return PatternCountRecord(

@@ -56,15 +56,8 @@ def write_study(
 
     ``trajectories.tsv`` is written only for curved patterns.
 
-    Parameters
-    ----------
-    folder : Path
-    model : FittedModel
-    cohort : Cohort
-    problems : iterable of Problem
-        For ``cohort.json``.
-    with_ids : bool
-        Also write ``people.npz``, which ``report_with_ids.html`` needs: regions and covariates of each person.
+    problems: for ``cohort.json``; with_ids: also write ``people.npz``, which ``report_with_ids.html`` needs: regions
+    and covariates of each person.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
@@ -92,14 +85,7 @@ def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
 def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], unit: str = "") -> None:
     """Write ``effects.tsv`` and ``.json``: the difference between patients and controls in each region.
 
-    Parameters
-    ----------
-    folder : Path
-    effects : RegionEffects
-    regions : sequence of str
-        (R,) names.
-    unit : str
-        Unit of the table; features are not called regions.
+    regions: (R,) names; unit: unit of the table; features are not called regions.
     """
     table = pd.DataFrame({"region": regions, **effects._asdict(), "q": stats.false_discovery_control(effects.p)})
     _write_table(folder / "effects.tsv", table, EFFECT_COLUMN_DESCRIPTIONS, unit)

@@ -32,15 +32,8 @@ _MIN_SITE_SIZE = 3  # two are left where one is in the fold of a member
 class StudyPeople:
     """A cohort as the members of a study take it.
 
-    Attributes
-    ----------
-    cohort : Cohort
-    study : StudyConfig
-    preprocessing : Preprocessing
-        Learnt from everyone.
-    reference : NormalReference or None
-    seen : (S, N) or None
-        The people that each member is trained on; None if all members are trained on everyone.
+    preprocessing: learnt from everyone; seen (S, N): the people that each member is trained on; None if all members are
+    trained on everyone.
     """
 
     cohort: Cohort
@@ -80,12 +73,8 @@ class StudyPeople:
     def prepare(self, number: int | None = None, visits: str = "first") -> PreparedPeople:
         """Return the people, one row each.
 
-        Parameters
-        ----------
-        number : int, optional
-            The member by whose pipeline they are prepared; left out, by that of everyone.
-        visits : {'first', 'mean', 'all'}
-            Use the first visit of each person, the mean of visits, or both the mean and the trend.
+        number: the member by whose pipeline they are prepared; left out, by that of everyone; visits: use the first
+        visit of each person, the mean of visits, or both the mean and the trend.
         """
         pipeline, seen = self.preprocessing, None
         if number is not None and self.seen is not None:
@@ -116,12 +105,7 @@ class StudyPeople:
 def resolve_visits(cohort: Cohort, visits: str | None, recipe: str) -> str:
     """Return what a recipe learns from: the first visits, the mean of visits, or all of them.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    visits : {'first', 'mean', 'all'}, optional
-        Left out, ``all`` for recipes that couple visits, else ``mean``.
-    recipe : str
+    visits: left out, ``all`` for recipes that couple visits, else ``mean``.
     """
     if cohort.visits is None:
         return "first"

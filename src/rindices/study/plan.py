@@ -22,18 +22,8 @@ _KEY_VERSION = 3
 class MemberSet:
     """Members of one grid point that are trained together.
 
-    Attributes
-    ----------
-    point : GridPoint
-    numbers : tuple of int
-        The members' numbers within the grid point.
-    recipe : str
-        Its name in the registry (`rindices.study.recipes`).
-    values : str
-        Every value of the recipe, as JSON.
-    seed : int
-    data : str
-        Fingerprint of the cohort.
+    numbers: the members' numbers within the grid point; recipe: its name in the registry (`rindices.study.recipes`);
+    values: every value of the recipe, as JSON; data: fingerprint of the cohort.
     """
 
     point: GridPoint
@@ -78,12 +68,7 @@ def make_data_key(cohort: Cohort, study: StudyConfig, reference: NormalReference
 def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
     """Return the member sets of a study, in a fixed order.
 
-    Parameters
-    ----------
-    model : ModelConfig
-    seed : int
-    data : str
-        Key of the training data (`make_data_key`).
+    data: key of the training data (`make_data_key`).
     """
     recipe, values = resolve_recipe(model)
     points = [

@@ -19,19 +19,8 @@ def keep_training_scans(
 ) -> tuple[Cohort, list[Problem]]:
     """Return the scans that are used for training, and the problems of the table with a note about repeat visits.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    problems : sequence of Problem
-        Found while the table was read.
-    visits : {'first', 'mean', 'all'}, optional
-        Scans to learn from; left out, all.
-
-    Returns
-    -------
-    cohort : Cohort
-        The first scan of each person, unless ``visits`` is 'first' with all others as its ``visits``.
-    problems : list of Problem
+    problems: found while the table was read; visits: scans to learn from; left out, all. Returns cohort: the first scan
+    of each person, unless ``visits`` is 'first' with all others as its ``visits``; problems.
     """
     repeated = [problem for problem in problems if problem.code is ProblemCode.REPEATED_SCANS]
     select = keep_first_scans if visits == "first" else attach_visits
@@ -46,20 +35,8 @@ def resolve_study(
 
     ``check``, ``fit`` and ``site`` read a table by this function, so they decide alike. Each decision is a note.
 
-    Parameters
-    ----------
-    study : StudyConfig
-    folder : Path
-        Folder that paths are relative to.
-    on_missing : str, optional
-        Instead of what the study says.
-
-    Returns
-    -------
-    result : ValidationResult
-        Its cohort has one scan per person, see `keep_training_scans`.
-    study : StudyConfig
-        With the covariates and the site that are used.
+    folder: folder that paths are relative to; on_missing: instead of what the study says. Returns result: its cohort
+    has one scan per person, see `keep_training_scans`; study: with the covariates and the site that are used.
     """
     result = validate_table(replace(study.data.request(folder), on_missing=on_missing or study.data.on_missing))
     cohort, problems = result.cohort, drop_settled_notes(result.problems, study)
@@ -81,19 +58,9 @@ def drop_settled_notes(problems: Sequence[Problem], study: StudyConfig) -> list[
 def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path()) -> list[Problem]:
     """Return what would stop a study before training, and what fit would warn of.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        With controls and patients.
-    study : StudyConfig
-        Its section ``data`` is used for the adjustment and the reference alone.
-    folder : Path
-        Folder that the path of the reference is relative to.
-
-    Returns
-    -------
-    list of Problem
-        Errors for settings that need more people or regions and for people who cannot be adjusted.
+    cohort: with controls and patients; study: its section ``data`` is used for the adjustment and the reference alone;
+    folder: folder that the path of the reference is relative to. Returns errors for settings that need more people or
+    regions and for people who cannot be adjusted.
     """
     problems = check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)
     try:

@@ -52,37 +52,20 @@ def _get_contrastive_share(values: RecipeValues) -> float:
 class StudyRecipe:
     """A way to train the members of a study, and what is written about it.
 
-    Attributes
-    ----------
-    name : str
-        What the study file and ``--recipe`` call it.
-    description : str
-        What the methods section of the report says it is, as a noun phrase.
-    resolve_values : callable
-        Takes the values to change by name and whether severities are correlated; returns all values.
-    train_members : callable
-        Takes the people of each member (of one, if members share them), a member set and a file for the state of a long
-        training; returns the set's members.
-    estimate_seconds : callable, optional
-        Takes people and a member set; returns the seconds that one member takes. Left out, one member is
-        trained on at most 2,000 people and timed.
-    orthogonality_weights : tuple of float
-        Weights lambda to try unless the study names others; empty for a recipe without that weight.
-    min_patients : callable
-        Takes the number of patterns; returns the fewest patients that it can be trained on.
-    leaves_people_out : bool
-        Whether each member is trained on all folds of the people but one. If not, the R-indices of the study's own
-        people are in-sample.
-    get_subsample_share : callable
-        Takes the values; returns the share of controls and of patients that each member is trained on.
-    uses_measured_cells : bool
-        Whether it learns from people with missing cells. For other recipes they are filled by what the others predict.
-    uses : frozenset of str
-        The settings of `RECIPE_SETTINGS` that it uses; a study that names another one is refused.
-    adjust : {'log', 'linear', 'rank', 'none'}, optional
-        Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
-    learn_weights : callable, optional
-        How the stability of its patterns is measured; see `rindices.learners.pattern_stability`.
+    name: what the study file and ``--recipe`` call it; description: what the methods section of the report says it is,
+    as a noun phrase; resolve_values: takes the values to change by name and whether severities are correlated; returns
+    all values; train_members: takes the people of each member (of one, if members share them), a member set and a file
+    for the state of a long training; returns the set's members; estimate_seconds: takes people and a member set;
+    returns the seconds that one member takes. Left out, one member is trained on at most 2,000 people and timed;
+    orthogonality_weights: weights lambda to try unless the study names others; empty for a recipe without that weight;
+    min_patients: takes the number of patterns; returns the fewest patients that it can be trained on;
+    leaves_people_out: whether each member is trained on all folds of the people but one. If not, the R-indices of the
+    study's own people are in-sample; get_subsample_share: takes the values; returns the share of controls and of
+    patients that each member is trained on; uses_measured_cells: whether it learns from people with missing cells. For
+    other recipes they are filled by what the others predict; uses: the settings of `RECIPE_SETTINGS` that it uses; a
+    study that names another one is refused; adjust: scale of the adjustment unless the study names one; see
+    `rindices.Preprocessing.fit`; learn_weights: how the stability of its patterns is measured; see
+    `rindices.learners.pattern_stability`.
     """
 
     name: str

@@ -15,25 +15,10 @@ from rindices.tables.validate import TableRequest, validate_table
 def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:
     """Return the reference that a study names.
 
-    Parameters
-    ----------
-    data : DataConfig
-        Its ``reference`` is ``muse``, a file of ``rindices reference``, or a table of healthy people, which is read
-        with the column names of the study's table.
-    folder : Path
-        Folder that paths are relative to.
-
-    Returns
-    -------
-    NormalReference or None
-        None if the study names none.
-
-    Raises
-    ------
-    TableError
-        If the table cannot be read.
-    ModelError
-        If the file is not a reference, or too few people are in the table.
+    data: its ``reference`` is ``muse``, a file of ``rindices reference``, or a table of healthy people, which is read
+    with the column names of the study's table; folder: folder that paths are relative to. Returns none if the study
+    names none. Raises TableError: if the table cannot be read. Raises ModelError: if the file is not a reference, or
+    too few people are in the table.
     """
     if data.reference is None:
         return None
@@ -54,22 +39,10 @@ def fit_reference(
 ) -> tuple[NormalReference, list[Problem]]:
     """Learn a reference from a table of healthy people.
 
-    Parameters
-    ----------
-    request : TableRequest
-        With one table. Of people with several scans, the first one is used.
-    adjust : {'log', 'linear', 'rank', 'none'}, optional
-        Scale of the adjustment for covariates.
-    is_other_table : bool
-        Whether sessions and sites are named for another table. They are left out if there are no such columns here.
-    icv_for : {'volume', 'all'}
-        Regions that are adjusted for head size in a table with thickness and other measures.
-
-    Returns
-    -------
-    reference : NormalReference
-    problems : list of Problem
-        Notes and warnings about the table.
+    request: with one table. Of people with several scans, the first one is used; adjust: scale of the adjustment for
+    covariates; is_other_table: whether sessions and sites are named for another table. They are left out if there are
+    no such columns here; icv_for: regions that are adjusted for head size in a table with thickness and other measures.
+    Returns reference; problems: notes and warnings about the table.
     """
     result = validate_table(request)
     absent = {problem.subject for problem in result.problems if problem.code is ProblemCode.UNKNOWN_COLUMN}

@@ -29,16 +29,7 @@ def check_consensus_scale(scales: Sequence[float]) -> list[Problem]:
 
 
 def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
-    """Return warnings about the kind of result, the number of patterns and single patterns.
-
-    Parameters
-    ----------
-    selection : SelectionRecord
-
-    Returns
-    -------
-    list of Problem
-    """
+    """Return warnings about the kind of result, the number of patterns and single patterns."""
     number, patterns = selection.number_of_patterns, selection.patterns
     warnings: list[tuple[ProblemCode, str, str]] = []  # code, what and cure
     is_mean_difference = selection.finding == "mean_difference"

@@ -37,36 +37,14 @@ def run_study(
 ) -> FittedModel:
     """Run a study and write its files; used by `rindices.fit` and by ``rindices fit``.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    study : StudyConfig
-        Its section ``data`` is used for harmonisation alone; the rest was read into ``cohort``.
-    out : Path, optional
-        Folder for all files; left out, nothing is written.
-    runs : Path, optional
-        Folder for finished member sets. Left out, ``runs`` in ``out``, else a temporary folder.
-    engine : Engine, optional
-        Left out, the one that the study names.
-    study_file : Path, optional
-        File or table that the study was read from. If it is given, the study is written to ``study.toml``, unless that
-        is this very file.
-    table_problems : sequence of Problem
-        Problems found while reading the table, for ``cohort.json``.
-    observer : StudyObserver
-    reference : NormalReference, optional
-        The reference that ``study.data.reference`` names, read by `read_reference`.
-
-    Returns
-    -------
-    FittedModel
-
-    Raises
-    ------
-    NoPatternError
-        If no difference between patients and controls was detected; all other files are written nevertheless.
-    StudyError
-        If the study cannot be run as described, or a file cannot be written.
+    study: its section ``data`` is used for harmonisation alone; the rest was read into ``cohort``; out: folder for all
+    files; left out, nothing is written; runs: folder for finished member sets. Left out, ``runs`` in ``out``, else a
+    temporary folder; engine: left out, the one that the study names; study_file: file or table that the study was read
+    from. If it is given, the study is written to ``study.toml``, unless that is this very file; table_problems:
+    problems found while reading the table, for ``cohort.json``; reference: the reference that ``study.data.reference``
+    names, read by `read_reference`. Raises NoPatternError: if no difference between patients and controls was detected;
+    all other files are written nevertheless. Raises StudyError: if the study cannot be run as described, or a file
+    cannot be written.
     """
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
     if study.model.n_members != study.model.members:

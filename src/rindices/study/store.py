@@ -35,10 +35,7 @@ FILE_VISIBILITY_TIMEOUT = 60.0
 class RunStore:
     """Finished member sets in one folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
+    folder: created if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -116,18 +116,8 @@ def _split_lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
 class OpenedTable:
     """A file whose first rows were read and validated.
 
-    Attributes
-    ----------
-    path : Path
-    request : TableRequest
-    dialect : Dialect or None
-        How a text is written; None for parquet.
-    table : Table
-        The first rows, all columns.
-    validation : ValidationResult
-        Of the first rows.
-    is_complete : bool
-        Whether the first rows are all rows.
+    dialect: how a text is written; None for parquet; table: the first rows, all columns; validation: of the first rows;
+    is_complete: whether the first rows are all rows.
     """
 
     path: Path
@@ -256,14 +246,7 @@ def _shift_lines(problem: Problem, chunk: TableChunk) -> Problem:
 def merge_problems(problems: Sequence[Problem]) -> list[Problem]:
     """Return the problems of many chunks, with those of the same code and subject joined to one.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-
-    Returns
-    -------
-    list of Problem
-        In order of appearance. The text of a joined problem is that of the first one, with the number of others.
+    Returns in order of appearance. The text of a joined problem is that of the first one, with the number of others.
     """
     groups: dict[object, list[Problem]] = {}
     for problem in problems:

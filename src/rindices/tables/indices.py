@@ -30,22 +30,10 @@ def read_indices_with_variables(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read R-indices and a table of the same people.
 
-    Parameters
-    ----------
-    path : Path
-        The R-indices.
-    other : Path
-        Clinical or other variables; ids may differ a little in spelling.
-    roles : ColumnRoles
-        Columns of id and session in the other table, if they have unusual names.
-    findings : Findings
-        Takes the problems.
-
-    Returns
-    -------
-    indices, variables : DataFrame
-        Same people in the same order, without those who have no R-index. In a column of mostly numbers, other cells are
-        missing, with a warning.
+    path: the R-indices; other: clinical or other variables; ids may differ a little in spelling; roles: columns of id
+    and session in the other table, if they have unusual names; findings: takes the problems. Returns indices,
+    variables: same people in the same order, without those who have no R-index. In a column of mostly numbers, other
+    cells are missing, with a warning.
     """
     table = read_participants(path, ColumnRoles(), [], findings)
     people = join_participants(table, other, roles, findings)

@@ -81,19 +81,9 @@ def find_incomplete_rows(
 ) -> tuple[BoolArray, BoolArray]:
     """Report people who lack a value; return those who cannot be used (N,), and those of them with too few regions.
 
-    Parameters
-    ----------
-    parts : UnfilteredCohort
-    policy : OnMissing
-    impute : bool
-        Whether missing covariates are imputed.
-    findings : Findings
-        Takes the problems.
-    is_first : bool
-        Whether this is the first chunk of a table. Regions without any value are then reported apart, once for the
-        table, and left out of this.
-    word : callable
-        Words for regions (`rindices.wording`).
+    impute: whether missing covariates are imputed; findings: takes the problems; is_first: whether this is the first
+    chunk of a table. Regions without any value are then reported apart, once for the table, and left out of this; word:
+    words for regions (`rindices.wording`).
     """
     people, where = parts.people, parts.people.where
     gaps: list[tuple[str, BoolArray, str]] = []
@@ -175,17 +165,8 @@ def _find_unusable_rows(
 ) -> BoolArray:
     """Report the people of a study who have too few regions, and return them (N,); a table with too few is an error.
 
-    Parameters
-    ----------
-    missing : (N, R) DataFrame
-        Mask of missing cells.
-    ids : sequence of str
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the problems.
-    word : callable
-        Words for regions.
+    missing (N, R): mask of missing cells; where: the file, for messages; findings: takes the problems; word: words for
+    regions.
     """
     cells = missing.to_numpy()
     unusable = np.asarray(cells.mean(axis=1) > 1.0 - MIN_MEASURED_SHARE)
@@ -249,15 +230,8 @@ def _find_missing_covariates(
 def report_imputed(covariates: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> None:
     """Warn of people who lack a covariate, by name; the preprocessing predicts it from their others.
 
-    Parameters
-    ----------
-    covariates : (N, C)
-        Its index holds the positions of the people in ``ids``.
-    ids : sequence of str
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the warnings.
+    covariates (N, C): its index holds the positions of the people in ``ids``; where: the file, for messages; findings:
+    takes the warnings.
     """
     for name in covariates:
         rows = np.asarray(covariates.index[covariates[name].isna()])

@@ -12,19 +12,12 @@ from rindices.tables.cohort import ID, Cohort, list_json_columns
 def order_people(cohort: Cohort, seed: int) -> IntArray:
     """Return the positions (N,) of people in the order of a hash of their values and a seed.
 
-    Random draws depend on the order of people. In this order they depend neither on ids nor on the order of rows, so
-    a study with other pseudonyms has the same members, permutations and halves.
+    Random draws depend on the order of people. In this order they depend neither on ids nor on the order of rows, so a
+    study with other pseudonyms has the same members, permutations and halves.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        The volumes of its rows are hashed, in the order of the names of regions, with six significant digits.
-    seed : int
-
-    Returns
-    -------
-    (N,)
-        People with the same hash are ordered by group, site and covariates; those who are equal in all of these by id.
+    cohort: the volumes of its rows are hashed, in the order of the names of regions, with six significant digits.
+    Returns (N,), people with the same hash are ordered by group, site and covariates; those who are equal in all of
+    these by id.
     """
     names = sorted(cohort.volumes.columns)
     hashes = hash_rows(cohort.volumes[names].to_numpy(dtype=float), str(seed))

@@ -47,21 +47,9 @@ MAX_CHANCE = 0.01
 class JoinedParticipants:
     """Columns about the people, in the rows of the table of regions.
 
-    Attributes
-    ----------
-    ids : list of str
-    frame : DataFrame
-        (N, ...), the columns of the participants first.
-    unmatched : (N,) bool
-        People without a row in the table of participants.
-    where : str
-        The file, for messages.
-    participants : ParticipantTable or None
-        The table of participants.
-    rows : (N,) or None
-        Their rows in it, -1 for people without one.
-    icv_where : str
-        The file that the intracranial volume is read from.
+    frame: (N, ...), the columns of the participants first; unmatched (N,): people without a row in the table of
+    participants; where: the file, for messages; participants: the table of participants; rows (N,): their rows in it,
+    -1 for people without one; icv_where: the file that the intracranial volume is read from.
     """
 
     ids: list[str]
@@ -122,12 +110,8 @@ def join_participants(
 ) -> JoinedParticipants:
     """Join participants to the rows of a table by id and, if both tables have it, session.
 
-    Parameters
-    ----------
-    path : Path or None
-        Table of participants; None to use the columns of ``table`` alone.
-    participants : ParticipantTable, optional
-        The content of ``path``, if an earlier chunk was joined with it.
+    path: table of participants; None to use the columns of ``table`` alone; participants: the content of ``path``, if
+    an earlier chunk was joined with it.
     """
     columns = table.frame[list(dict.fromkeys(table.layout.participant_columns))].reset_index(drop=True)
     if path is None:
@@ -320,10 +304,7 @@ def read_covariates(
 ) -> pd.DataFrame:
     """Return the covariates (N, C) that the user named: numbers as floats, everything else as text.
 
-    Parameters
-    ----------
-    kinds : mapping, optional
-        Whether each covariate is a number, if the first chunk of the table has shown it.
+    kinds: whether each covariate is a number, if the first chunk of the table has shown it.
     """
     is_number = kinds or {}
     covariates: dict[str, pd.Series] = {}
@@ -494,15 +475,7 @@ def check_shared_sites(
 ) -> None:
     """Refuse groups that share no site; warn of them if the user said that sites are not to be used.
 
-    Parameters
-    ----------
-    people : JoinedParticipants
-    labels : GroupLabels
-    sites : (N,) Series or None
-        None if the column of sites, if there is one, is not used.
-    is_unwanted : bool
-        Whether the user said so.
-    findings : Findings
+    sites (N,): none if the column of sites, if there is one, is not used; is_unwanted: whether the user said so.
     """
     if sites is None:
         column = formats.find_column(people.frame.columns, formats.SITE_NAMES)

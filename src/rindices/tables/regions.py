@@ -106,17 +106,9 @@ def check_head_sizes(
 ) -> None:
     """Warn of people whose intracranial volume is below a brain volume of the table, or below the sum of their regions.
 
-    Parameters
-    ----------
-    icv : (N,) Series
-    table : Table
-        With columns of whole-brain volumes among those that are not used.
-    regions : (N, R) DataFrame
-        Columns that measure volumes are summed, unless the layout is unknown: its columns may overlap.
-    findings : Findings
-        Takes the warning.
-    others : sequence of str or None
-        The other covariates, if the head size was recognised and not named. Many people are then an error.
+    icv (N,); table: with columns of whole-brain volumes among those that are not used; regions (N, R): columns that
+    measure volumes are summed, unless the layout is unknown: its columns may overlap; findings: takes the warning;
+    others: the other covariates, if the head size was recognised and not named. Many people are then an error.
     """
     head_sizes = pd.to_numeric(icv, errors="coerce").to_numpy(dtype=float)
     parts = _collect_parts(table, regions)

@@ -23,18 +23,9 @@ _MAX_YEARS_BETWEEN_VISITS = 30
 def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:
     """Return the first scan of each person, since scans of the same person are not independent.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    where : str
-        The file, for the message.
-
-    Returns
-    -------
-    cohort : Cohort
-        With one row per person; unchanged if no one has several.
-    problems : list of Problem
-        A note that names the sessions, the number of people and of rows that are left out; empty if no one has several.
+    where: the file, for the message. Returns cohort: with one row per person; unchanged if no one has several;
+    problems: A note that names the sessions, the number of people and of rows that are left out; empty if no one has
+    several.
     """
     if SESSION not in cohort.people or not cohort.people[ID].duplicated().any():
         return cohort, []
@@ -61,18 +52,8 @@ def attach_visits(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem
 
     Scans at which a person belongs to another group than at the first one are left out.
 
-    Parameters
-    ----------
-    cohort : Cohort
-    where : str
-        The file, for the message.
-
-    Returns
-    -------
-    cohort : Cohort
-        With one row per person; unchanged if no one has several.
-    problems : list of Problem
-        A note with the number of people and of scans; empty if no one has several.
+    where: the file, for the message. Returns cohort: with one row per person; unchanged if no one has several;
+    problems: A note with the number of people and of scans; empty if no one has several.
     """
     first = keep_first_scans(cohort)[0]
     if first is cohort:
@@ -118,13 +99,7 @@ def warn_repeated_scans(ids: Sequence[str], where: str, findings: Findings) -> N
 def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None:
     """Refuse visits of one id that cannot be of one person: two sexes, ages that fall or are too far apart.
 
-    Parameters
-    ----------
-    table : Table
-        With sessions.
-    people : (N, ...) DataFrame
-        Columns about the people.
-    findings : Findings
+    table: with sessions; people (N, ...): columns about the people.
     """
     ids, sessions, where = table.ids, table.sessions or [], table.where
     if len(set(ids)) == len(ids):

@@ -73,17 +73,8 @@ class ColumnRoles:
 class Table:
     """A table with the ids of its rows.
 
-    Attributes
-    ----------
-    ids, sessions : list of str
-        One per row; sessions are None if the table has none.
-    frame : DataFrame
-        The rows, in the same order.
-    layout : Layout
-        What the columns are.
-    where : str
-        Name of the file, for messages.
-    id_column, session_column : str or None
+    ids, sessions: one per row; sessions are None if the table has none; frame: the rows, in the same order; layout:
+    what the columns are; where: name of the file, for messages.
     """
 
     ids: list[str]
@@ -103,11 +94,7 @@ class Table:
     def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
         """Return the key of each row: the id, and the session if wanted.
 
-        Parameters
-        ----------
-        with_session : bool
-        ids : sequence of str, optional
-            The ids of the same people in another table, to be used instead.
+        ids: the ids of the same people in another table, to be used instead.
         """
         return make_row_keys(self.ids if ids is None else list(ids), self.sessions if with_session else None)
 

@@ -89,36 +89,13 @@ class TableRequest:
 class ValidationResult:
     """Content of a table and its problems.
 
-    Attributes
-    ----------
-    problems : tuple of Problem
-    cohort : Cohort or None
-        None if there is an error.
-    format : str or None
-    people, controls, patients, regions, sites : int or None
-        Their numbers; None if unknown.
-    covariates : tuple of str
-        The covariates that are adjusted for.
-    roles : ColumnRoles
-        The columns as they were named or recognised.
-    icv : str or None
-        Column of the intracranial volume.
-    unit : str or None
-    aside : dict
-        Number of columns that are not used, by reason.
-    measures : dict
-        Number of regions of each kind of measure: volume, thickness, ...
-    units : dict
-        Unit of each kind of measure.
-    kinds : dict
-        Whether each named covariate is a number or has categories, in words.
-    region_names : tuple of str
-    participants : ParticipantTable or None
-        The table that the people were joined with.
-    keys : tuple of str
-        (N,) unique key of each row, made of participant and session; comparable between chunks of a table.
-    rows, left_out : int
-        Number of rows that were read, and of those that are not in the cohort: they lack a value or have another label.
+    cohort: none if there is an error; people, controls, patients, regions, sites: their numbers; None if unknown;
+    covariates: the covariates that are adjusted for; roles: the columns as they were named or recognised; icv: column
+    of the intracranial volume; aside: number of columns that are not used, by reason; measures: number of regions of
+    each kind of measure: volume, thickness, ; units: unit of each kind of measure; kinds: whether each named covariate
+    is a number or has categories, in words; participants: the table that the people were joined with; keys: (N,) unique
+    key of each row, made of participant and session; comparable between chunks of a table; rows, left_out: number of
+    rows that were read, and of those that are not in the cohort: they lack a value or have another label.
     """
 
     problems: tuple[Problem, ...]
@@ -159,15 +136,7 @@ class ValidationResult:
 class KnownSchema:
     """A chunk of a table, and the schema that comes from the first chunk.
 
-    Attributes
-    ----------
-    table : Table
-        The rows.
-    unit : Unit or None
-        None for the first chunk, whose unit is guessed.
-    kinds : mapping
-        Whether each covariate is a number.
-    participants : ParticipantTable or None
+    table: the rows; unit: none for the first chunk, whose unit is guessed; kinds: whether each covariate is a number.
     """
 
     table: Table
@@ -179,16 +148,8 @@ class KnownSchema:
 def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> ValidationResult:
     """Read and validate tables.
 
-    Parameters
-    ----------
-    request : TableRequest
-    chunk : KnownSchema, optional
-        A chunk that was read already. Its people stay in the order of the rows.
-
-    Returns
-    -------
-    ValidationResult
-        With all problems; none is raised.
+    chunk: A chunk that was read already. Its people stay in the order of the rows. Returns with all problems; none is
+    raised.
     """
     findings = Findings()
     try:

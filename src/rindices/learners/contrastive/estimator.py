@@ -48,14 +48,8 @@ N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
 class ContrastiveSolution(NamedTuple):
     """Solution of the contrastive problem.
 
-    Attributes
-    ----------
-    weights : (R, M)
-        Severity = prepared person @ weights.
-    patterns : (R, M)
-        Change of each region per unit of severity.
-    spectrum : (R,)
-        Generalised eigenvalues, descending.
+    weights (R, M): severity = prepared person @ weights; patterns (R, M): change of each region per unit of severity;
+    spectrum (R,): generalised eigenvalues, descending.
     """
 
     weights: FloatArray
@@ -153,19 +147,8 @@ def initialise_contrastive_head(
 ) -> ContrastiveHead:
     """Fit standardisation and log transform; the weights are zero.
 
-    Parameters
-    ----------
-    regions : (N, R)
-    patient : (N,)
-        Mask of patients.
-    n_patterns : int
-        M.
-    straighten : bool
-        Whether to fit the log transform; otherwise c is 0.
-
-    Returns
-    -------
-    ContrastiveHead
+    regions (N, R); patient (N,): mask of patients; n_patterns: M; straighten: whether to fit the log transform;
+    otherwise c is 0.
     """
     controls = regions[~patient]
     mean, scale = controls.mean(axis=0), handle_zeros_in_scale(controls.std(axis=0))
@@ -218,23 +201,9 @@ def compute_contrastive_space(
     Solves E[(y - mean x)(y - mean x)'] w = rho C w. The second moment about the controls' mean is the covariance plus
     the squared mean shift. The shift lies in the same space and is estimated far better than any variance.
 
-    Parameters
-    ----------
-    controls, patients : (N, R)
-        Prepared people, x and y.
-    n_patterns : int
-        M.
-    target : ReferenceTarget, optional
-        Correlations of a reference population, for C.
-
-    Returns
-    -------
-    patterns : (R, M)
-        C w of the M largest rho; their signs give patients a positive mean.
-    noise : (R, R)
-        C, the controls' covariance.
-    spectrum : (R,)
-        rho, descending.
+    controls, patients (N, R): prepared people, x and y; n_patterns: M; target: correlations of a reference population,
+    for C. Returns patterns (R, M): C w of the M largest rho; their signs give patients a positive mean; noise (R, R):
+    C, the controls' covariance; spectrum (R,): rho, descending.
     """
     noise = estimate_covariance(controls, target)
     shift = patients.mean(axis=0) - controls.mean(axis=0)
@@ -247,19 +216,8 @@ def solve_contrastive_space(
 ) -> tuple[FloatArray, FloatArray]:
     """Solve the eigenproblem of `compute_contrastive_space` from moments.
 
-    Parameters
-    ----------
-    noise, covariance : (R, R)
-        Covariance of controls and of patients.
-    shift : (R,)
-        Difference between the means of patients and controls.
-    n_patterns : int
-        M.
-
-    Returns
-    -------
-    patterns : (R, M)
-    spectrum : (R,)
+    noise, covariance (R, R): covariance of controls and of patients; shift (R,): difference between the means of
+    patients and controls; n_patterns: M. Returns patterns (R, M); spectrum (R,).
     """
     spectrum, vectors = eigh(covariance + np.outer(shift, shift), noise)
     top = vectors[:, ::-1][:, :n_patterns]
@@ -293,14 +251,8 @@ def order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
 class LinearStart(NamedTuple):
     """A solved linear model: patients are D s + e.
 
-    Attributes
-    ----------
-    patterns : (R, M)
-        D, the shift of each region in control standard deviations at severity 1.
-    noise : (R, R)
-        Covariance of e.
-    prior : SeverityPrior
-        Of s.
+    patterns (R, M): D, the shift of each region in control standard deviations at severity 1; noise (R, R): covariance
+    of e; prior: of s.
     """
 
     patterns: FloatArray
@@ -318,28 +270,9 @@ def fit_linear_start(
 ) -> LinearStart:
     """Solve the linear model for the people of a member.
 
-    Parameters
-    ----------
-    people : (N, R)
-        Shifts in control standard deviations.
-    y : (N,)
-        0 control, 1 patient.
-    subsample : Subsample
-        People of the member.
-    n_patterns : int
-        M.
-    seed : int
-    reference : (R, R), optional
-        Correlations of a reference population.
-
-    Returns
-    -------
-    LinearStart
-
-    Raises
-    ------
-    InputError
-        If the member has too few patients, or too few people, for that many patterns.
+    people (N, R): shifts in control standard deviations; y (N,): 0 control, 1 patient; subsample: people of the member;
+    n_patterns: M; reference (R, R): correlations of a reference population. Raises InputError: if the member has too
+    few patients, or too few people, for that many patterns.
     """
     seen, labels = people[subsample.seen], y[subsample.seen]
     if labels.sum() <= n_patterns:

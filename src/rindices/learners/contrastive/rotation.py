@@ -30,12 +30,8 @@ _MIN_BETA_CONCENTRATION = 0.3  # of a + b; below it nearly everyone is at one of
 class SeverityPrior(NamedTuple):
     """Distribution of the severities s of M patterns.
 
-    Attributes
-    ----------
-    quantiles : (M, Q)
-        q_k on `QUANTILE_GRID`.
-    factor : (M, M)
-        L, lower triangular with rows of norm one: z = Phi(L e), e standard normal.
+    quantiles (M, Q): q_k on `QUANTILE_GRID`; factor (M, M): L, lower triangular with rows of norm one: z = Phi(L e), e
+    standard normal.
     """
 
     quantiles: FloatArray
@@ -73,12 +69,8 @@ EVEN_MOMENT_WEIGHT = 24.0 / (16.0 * np.sqrt(3.0) - 27.0)
 class LikelihoodWeights(NamedTuple):
     """Weights of the likelihood's terms relative to the non-Gaussianity of severities.
 
-    Attributes
-    ----------
-    regions : float
-        Of one region. Regions are correlated, so R of them hold less evidence than R independent ones.
-    independence : float
-        Of the independence of severities. Full ICA would use 1; diseases go together.
+    regions: of one region. Regions are correlated, so R of them hold less evidence than R independent ones;
+    independence: of the independence of severities. Full ICA would use 1; diseases go together.
     """
 
     regions: float = 1 / 3
@@ -106,20 +98,9 @@ def find_most_likely_basis(
 ) -> FloatArray:
     """Rotate patterns to their most likely basis, in which severities have unit variance.
 
-    Parameters
-    ----------
-    white : (N, M)
-        Patients' whitened severities.
-    patterns : (R, M)
-        Change of each region per unit of ``white``, in control standard deviations.
-    weights : LikelihoodWeights
-    starts : list of (M, M)
-        Unmixings to start from. The most likely result is used.
-
-    Returns
-    -------
-    (R, M)
-        Rotated patterns.
+    white (N, M): patients' whitened severities; patterns (R, M): change of each region per unit of ``white``, in
+    control standard deviations; starts (M, M): unmixings to start from. The most likely result is used. Returns (R, M),
+    rotated patterns.
     """
     n_patterns = patterns.shape[1]
 
@@ -223,15 +204,7 @@ class PeopleMoments(NamedTuple):
 def compute_severity_weights(patterns: FloatArray, noise: FloatArray) -> FloatArray:
     """Compute the weights of generalised least squares, C^-1 D (D' C^-1 D)^-1.
 
-    Parameters
-    ----------
-    patterns : (R, M)
-    noise : (R, R)
-
-    Returns
-    -------
-    (R, M)
-        Severity = person @ weights.
+    patterns (R, M); noise (R, R). Returns (R, M), severity = person @ weights.
     """
     x = np.linalg.solve(noise, patterns)
     return np.asarray(x @ np.linalg.inv(patterns.T @ x))
@@ -242,16 +215,7 @@ def estimate_severity_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate the moments of the severities, with the variance of their estimation error subtracted.
 
-    Parameters
-    ----------
-    patients : PeopleMoments
-    patterns : (R, M)
-    noise : (R, R)
-
-    Returns
-    -------
-    mean : (M,)
-    covariance : (M, M)
+    patterns (R, M); noise (R, R). Returns mean (M,); covariance (M, M).
     """
     mean, covariance = patients.project(compute_severity_weights(patterns, noise))
     error = np.linalg.inv(patterns.T @ np.linalg.solve(noise, patterns))
@@ -266,19 +230,8 @@ def refine_patterns(patients: PeopleMoments, patterns: FloatArray, noise: FloatA
     The M step uses that errors of D are correlated between regions as in C: regions without disease predict the error
     of regions with disease.
 
-    Parameters
-    ----------
-    patients : PeopleMoments
-    patterns : (R, M)
-        Start.
-    noise : (R, R)
-    steps : int
-        Number of EM steps.
-
-    Returns
-    -------
-    (R, M)
-        Refined patterns. The start, where EM lets a pattern vanish or two merge: then the data hold fewer patterns.
+    patterns (R, M): start; noise (R, R); steps: number of EM steps. Returns (R, M), refined patterns. The start, where
+    EM lets a pattern vanish or two merge: then the data hold fewer patterns.
     """
     if not is_well_posed(patterns, noise):
         return patterns

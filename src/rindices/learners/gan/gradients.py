@@ -105,16 +105,8 @@ def _leaky_relu_slope(result: Tensor) -> Tensor:
 def cross_entropy_backward(logits: Tensor, target: Tensor, scale: float, d: Tensor) -> None:
     """Write the gradient of ``scale`` times the sum of cross entropies.
 
-    Parameters
-    ----------
-    logits : Tensor
-        Logits of D, (S, B, 2).
-    target : Tensor
-        Minus ``scale`` for people who should pass as real, 0 for others; broadcast to (S, B).
-    scale : float
-        Weight of the loss divided by the number of people in its mean.
-    d : Tensor
-        Written to, (S, B, 2).
+    logits: logits of D, (S, B, 2); target: minus ``scale`` for people who should pass as real, 0 for others; broadcast
+    to (S, B); scale: weight of the loss divided by the number of people in its mean; d: written to, (S, B, 2).
     """
     fake, real = logits.unbind(2)
     d_fake, d_real = d.unbind(2)
@@ -194,16 +186,8 @@ class Workspace:
     All are made once: at these sizes, making a tensor or a view costs as much as the arithmetic on it. A name with the
     prefix ``d_`` holds the gradient of the name that follows.
 
-    Parameters
-    ----------
-    sizes : NetworkSizes
-        Regions and patterns.
-    members, batch : int
-        S and B.
-    recipe : Recipe
-        Source of loss weights and learning rates.
-    like : Tensor
-        Tensor with the dtype and device to use.
+    sizes: regions and patterns; members, batch: S and B; recipe: source of loss weights and learning rates; like:
+    tensor with the dtype and device to use.
     """
 
     def __init__(self, sizes: NetworkSizes, members: int, batch: int, recipe: Recipe, like: Tensor) -> None:

@@ -45,12 +45,7 @@ def make_member_generator(seed: int, member: int) -> torch.Generator:
 class RowsByRole:
     """Views of rows (S, B * K, C), one for each role of their severities.
 
-    Parameters
-    ----------
-    rows : Tensor
-        The K rows of a person are adjacent.
-    batch : int
-        B.
+    rows: the K rows of a person are adjacent; batch: B.
     """
 
     def __init__(self, rows: Tensor, batch: int) -> None:
@@ -70,19 +65,10 @@ def draw_severities(
 ) -> None:
     """Fill the severities of one step, each member from its own stream.
 
-    Parameters
-    ----------
-    z : RowsByRole
-        Written to. Entries of the single-pattern rows outside their pattern are not written and must be zero.
-    draws : Tensor
-        Buffer on the CPU, (S, 3, B, M). With a copula, ``draws[:, 0]`` holds the normal numbers e behind z, for
-        :func:`copula_gradient`.
-    generators : sequence of torch.Generator
-        One per member.
-    near_zero : float
-        Upper bound of z_cn.
-    factor : Tensor, optional
-        L, (S, M, M), for correlated severities.
+    z: written to. Entries of the single-pattern rows outside their pattern are not written and must be zero; draws:
+    buffer on the CPU, (S, 3, B, M). With a copula, ``draws[:, 0]`` holds the normal numbers e behind z, for
+    :func:`copula_gradient`; generators: one per member; near_zero: upper bound of z_cn; factor: L, (S, M, M), for
+    correlated severities.
     """
     for member, generator in zip(draws, generators, strict=True):
         member.uniform_(generator=generator)
@@ -121,17 +107,9 @@ def copula_divergence(factor: Tensor) -> Tensor:
 def copula_gradient(phi: Tensor, normals: Tensor, d_z: Tensor, divergence: float) -> Tensor:
     """Return the gradient of the copula's free parameters.
 
-    Parameters
-    ----------
-    phi : Tensor
-        Free parameters, (S, M, M).
-    normals : Tensor
-        e, (S, B, M).
-    d_z : Tensor
-        Gradient of the adversarial loss with respect to z, (S, B, M). Only this loss depends on the distribution of
-        patients; the others would fit z to f.
-    divergence : float
-        Weight of the divergence from independence.
+    phi: free parameters, (S, M, M); normals: e, (S, B, M); d_z: gradient of the adversarial loss with respect to z, (S,
+    B, M). Only this loss depends on the distribution of patients; the others would fit z to f; divergence: weight of
+    the divergence from independence.
     """
     with torch.inference_mode(False), torch.enable_grad():
         free = phi.clone().requires_grad_()

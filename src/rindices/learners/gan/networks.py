@@ -30,12 +30,7 @@ from rindices.learners.inference import LEAKY_RELU_SLOPE, compute_hidden_widths
 class NetworkSizes:
     """Numbers of regions and patterns, and the resulting widths of the hidden layers.
 
-    Parameters
-    ----------
-    regions : int
-        R, called S in the paper.
-    patterns : int
-        M.
+    regions: R, called S in the paper; patterns: M.
     """
 
     regions: int
@@ -203,21 +198,8 @@ def apply_transformation(
 ) -> TransformationTrace:
     """Compute the change of each person under each of K severity vectors; x is encoded once.
 
-    Parameters
-    ----------
-    f : Transformation
-        Weights.
-    x : Tensor
-        Controls, (S, B, R).
-    z : Tensor
-        Severities with a one, (S, B * K, M + 1); the K rows of a person are adjacent.
-    out : TransformationTrace, optional
-        Buffers to write to.
-
-    Returns
-    -------
-    TransformationTrace
-        ``change`` is f(x, z) - x, (S, B * K, R).
+    f: weights; x: controls, (S, B, R); z: severities with a one, (S, B * K, M + 1); the K rows of a person are
+    adjacent; out: buffers to write to. Returns ``change`` is f(x, z) - x, (S, B * K, R).
     """
     buffers: Sequence[Tensor | None] = out or [None] * 6
     code1 = leaky_relu_inplace(apply_linear(x, f.encode1, None, buffers[0]))

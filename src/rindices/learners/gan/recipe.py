@@ -36,16 +36,9 @@ def _raise_unless(valid: bool, problem: str, cure: str) -> None:
 class LossWeights:
     """Weights of the seven terms of the objective, equation (11).
 
-    Parameters
-    ----------
-    adversarial : float
-        Weight of the GAN loss of f, 1 in the paper.
-    change, decomposition, reconstruction : float
-        gamma, kappa and zeta.
-    orthogonality : float
-        lambda, to be chosen by agreement among 0.1, 0.2, 0.4, 0.6 and 0.8.
-    monotonicity, near_zero : float
-        mu and eta.
+    adversarial: weight of the GAN loss of f, 1 in the paper; change, decomposition, reconstruction: gamma, kappa and
+    zeta; orthogonality: lambda, to be chosen by agreement among 0.1, 0.2, 0.4, 0.6 and 0.8; monotonicity, near_zero: mu
+    and eta.
     """
 
     adversarial: float = 1.0
@@ -65,44 +58,18 @@ class LossWeights:
 class Recipe:
     """Hyper-parameters of a training; the defaults are the paper's (section 3.3).
 
-    Parameters
-    ----------
-    weights : LossWeights
-        Weights of the losses.
-    learning_rate : float
-        Learning rate of f, g1 and g2.
-    discriminator_ratio : float
-        Learning rate of D as a share of ``learning_rate``.
-    beta1, beta2, epsilon : float
-        Parameters of Adam.
-    clip : float
-        Bound c of every weight of f, g1 and g2 after each step (section 3.2).
-    init_sd : float
-        Standard deviation of the initial weights; biases start at zero.
-    near_zero_bound : float
-        Upper bound of the severities of the near-zero loss.
-    batch_share : int
-        A batch has 1 / ``batch_share`` of the patients, at most all controls.
-    max_batch : int or None
-        Largest batch, for large studies.
-    min_steps, max_steps : int
-        Steps before a member may stop, and after which it must.
-    reconstruction_bar, monotonicity_bar : float
-        A member has converged when both losses are below these.
-    explosion_bar : float
-        A member has diverged when a loss is above this or not finite.
-    check_every : int
-        Steps between two checks of the losses, for the history and for stopping.
-    correlated : bool
-        Draw the severities from a Gaussian copula instead of independently.
-    copula_divergence : float
-        Weight of the copula's divergence from independence.
-    copula_ratio : float
-        Learning rate of the copula as a share of ``learning_rate``.
-    copula_after : int
-        Steps before the copula is trained. While f still mixes the patterns, a wrong correlation hides the mixing.
-    share : float
-        Share of the people that each member is trained on, drawn by the member.
+    weights: weights of the losses; learning_rate: learning rate of f, g1 and g2; discriminator_ratio: learning rate of
+    D as a share of ``learning_rate``; beta1, beta2, epsilon: parameters of Adam; clip: bound c of every weight of f, g1
+    and g2 after each step (section 3.2); init_sd: standard deviation of the initial weights; biases start at zero;
+    near_zero_bound: upper bound of the severities of the near-zero loss; batch_share: A batch has 1 / ``batch_share``
+    of the patients, at most all controls; max_batch: largest batch, for large studies; min_steps, max_steps: steps
+    before a member may stop, and after which it must; reconstruction_bar, monotonicity_bar: A member has converged when
+    both losses are below these; explosion_bar: A member has diverged when a loss is above this or not finite;
+    check_every: steps between two checks of the losses, for the history and for stopping; correlated: draw the
+    severities from a Gaussian copula instead of independently; copula_divergence: weight of the copula's divergence
+    from independence; copula_ratio: learning rate of the copula as a share of ``learning_rate``; copula_after: steps
+    before the copula is trained. While f still mixes the patterns, a wrong correlation hides the mixing; share: share
+    of the people that each member is trained on, drawn by the member.
     """
 
     weights: LossWeights = LossWeights()
@@ -176,15 +143,8 @@ _COPULA_FIELDS = ("copula_divergence", "copula_ratio", "copula_after")
 def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any) -> Recipe:
     """Apply a user's options to a recipe; used by :func:`rindices.fit` and by :class:`.estimator.SurrealGAN`.
 
-    Parameters
-    ----------
-    base : Recipe
-        Recipe to start from.
-    learn_copula : bool
-        Learn a copula between the severities.
-    **changes
-        As for :meth:`Recipe.replace`. A ``max_steps`` below the recipe's ``min_steps`` lowers it as well, unless it is
-        given.
+    base: recipe to start from; learn_copula: learn a copula between the severities; **changes: as for
+    :meth:`Recipe.replace`. A ``max_steps`` below the recipe's ``min_steps`` lowers it as well, unless it is given.
     """
     if "max_steps" in changes:
         changes.setdefault("min_steps", min(base.min_steps, changes["max_steps"]))
@@ -203,21 +163,9 @@ def recipe_from_dict(values: Mapping[str, Any]) -> Recipe:
 class TrainingPlan:
     """All that decides the numbers of a training, besides the data.
 
-    Parameters
-    ----------
-    patterns : int
-        M.
-    recipe : Recipe
-        Hyper-parameters.
-    seed : int
-        Seed of the run; each member derives its own stream from it.
-    members : tuple of int
-        Numbers of the members to train.
-    stack : int
-        Members per stack, trained by the same matrix products. Five keep a CPU core busy and fit into its cache; on a
-        GPU use all.
-    dtype : str
-        "float32" or "float64".
+    patterns: M; recipe: hyper-parameters; seed: seed of the run; each member derives its own stream from it; members:
+    numbers of the members to train; stack: members per stack, trained by the same matrix products. Five keep a CPU core
+    busy and fit into its cache; on a GPU use all; dtype: "float32" or "float64".
     """
 
     patterns: int
@@ -249,15 +197,8 @@ class TrainingPlan:
 def measure_speed(repeats: int = 5) -> float:
     """Return the time that a matrix product takes, relative to the core on which the constants were measured.
 
-    Parameters
-    ----------
-    repeats : int
-        The fastest of so many measurements counts. Processor time is measured, so that other programs matter little.
-
-    Returns
-    -------
-    float
-        2 for a core of half the speed.
+    repeats: the fastest of so many measurements counts. Processor time is measured, so that other programs matter
+    little. Returns 2 for a core of half the speed.
     """
     left, right = np.ones((128, 160), np.float32), np.ones((160, 80), np.float32)
     seconds = []

@@ -41,20 +41,10 @@ TrainingIdentity = Mapping[str, object]
 class MemberStack:
     """S members in training.
 
-    Parameters
-    ----------
-    members : tuple of int
-        Their numbers within the run; each has its own random stream.
-    sizes : NetworkSizes
-        Regions and patterns.
-    step_count : Tensor
-        Steps taken, a scalar.
-    weights, first_moments, second_moments : FlatWeights
-        The four networks and Adam's two moments of each weight.
-    phi, phi_first_moment, phi_second_moment : Tensor
-        Free parameters of the copula and their moments, (S, M, M).
-    streams : list of torch.Generator
-        One random stream per member.
+    members: their numbers within the run; each has its own random stream; sizes: regions and patterns; step_count:
+    steps taken, a scalar; weights, first_moments, second_moments: the four networks and Adam's two moments of each
+    weight; phi, phi_first_moment, phi_second_moment: free parameters of the copula and their moments, (S, M, M);
+    streams: one random stream per member.
     """
 
     members: tuple[int, ...]
@@ -102,17 +92,12 @@ def make_member_stack(
 class BatchSampler:
     """Position of S members in their passes over the people.
 
-    A pass visits each person once, in random order. People left over when no full batch remains wait for the next
-    pass. Controls and patients have separate passes.
+    A pass visits each person once, in random order. People left over when no full batch remains wait for the next pass.
+    Controls and patients have separate passes.
 
-    Parameters
-    ----------
-    table : Tensor
-        Controls, then patients, each row ending in a one, (N, R + 1).
-    orders : list of Tensor
-        For controls and for patients, rows of ``table`` in the order of the current pass, (S, N_cn) and (S, N_pt).
-    cursors : list of int
-        Number of people already taken from each order.
+    table: controls, then patients, each row ending in a one, (N, R + 1); orders: for controls and for patients, rows of
+    ``table`` in the order of the current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from
+    each order.
     """
 
     table: Tensor
@@ -145,14 +130,8 @@ def make_batch_sampler(
 ) -> BatchSampler:
     """Return a sampler before the first shuffle.
 
-    Parameters
-    ----------
-    controls, patients : Tensor
-        (N_cn, R) and (N_pt, R).
-    members : int
-        S.
-    seen : sequence of (N,), optional
-        Rows of the people of each member, which count controls first, then patients. Left out, everyone.
+    controls, patients: (N_cn, R) and (N_pt, R); members: S; seen (N,): rows of the people of each member, which count
+    controls first, then patients. Left out, everyone.
     """
     table = append_ones(torch.cat([controls, patients]))
     rows = seen or [np.arange(len(table))] * members
@@ -165,20 +144,10 @@ def make_batch_sampler(
 class TrainedMember:
     """One member when it stopped.
 
-    Parameters
-    ----------
-    member : int
-        Its number within the run.
-    outcome : TrainingOutcome
-        Why it stopped.
-    steps : int
-        Steps it took.
-    weights : dict of str to Tensor
-        Its weights by name, without a member axis; see :func:`.networks.named_weights`.
-    correlation : Tensor
-        Correlation of the copula between the severities, (M, M); the identity without a copula.
-    history : ndarray
-        One row per check: the step, then the losses in the order of :class:`.losses.LossTerms`.
+    member: its number within the run; outcome: why it stopped; steps: steps it took; weights: its weights by name,
+    without a member axis; see :func:`.networks.named_weights`; correlation: correlation of the copula between the
+    severities, (M, M); the identity without a copula; history: one row per check: the step, then the losses in the
+    order of :class:`.losses.LossTerms`.
     """
 
     member: int
@@ -217,14 +186,7 @@ def make_training_state(
 ) -> TrainingState:
     """Return a stack before its first step.
 
-    Parameters
-    ----------
-    members : sequence of int
-        Numbers of the members of this stack.
-    plan : TrainingPlan
-        Recipe and seed.
-    controls, patients : Tensor
-        (N_cn, R) and (N_pt, R).
+    members: numbers of the members of this stack; plan: recipe and seed; controls, patients: (N_cn, R) and (N_pt, R).
     """
     sizes, recipe = NetworkSizes(controls.shape[1], plan.patterns), plan.recipe
     stack = make_member_stack(members, sizes, recipe, plan.seed, controls)

@@ -63,16 +63,8 @@ def train_surreal_members(
 ) -> list[Member]:
     """Train the members of a plan.
 
-    Parameters
-    ----------
-    people : PreparedPeople
-        Controls have mean 1 and standard deviation 0.1.
-    plan : TrainingPlan
-        Members, recipe and seed.
-    checkpoint : Path, optional
-        File to save the state to while training, and to resume from.
-    workers, device
-        See :func:`train_stacks`.
+    people: controls have mean 1 and standard deviation 0.1; plan: members, recipe and seed; checkpoint: file to save
+    the state to while training, and to resume from; workers, device: see :func:`train_stacks`.
     """
     controls, patients = people.X[people.y == 0], people.X[people.y == 1]
     trained = train_stacks(controls, patients, plan, path=checkpoint, workers=workers, device=device)
@@ -91,30 +83,12 @@ def train_stacks(
 ) -> list[TrainedMember]:
     """Train all members of a plan.
 
-    Parameters
-    ----------
-    controls, patients : array
-        Regions scaled as 1 + 0.1 x (v - control mean) / control sd, (N, R) each.
-    plan : TrainingPlan
-        Members, recipe and seed.
-    device : str
-        Device of the arithmetic; random numbers always come from the CPU.
-    workers : int
-        Threads, each with one stack at a time. The numbers do not depend on it.
-    path : Path, optional
-        Checkpoint file. If it exists, training resumes from it with the same numbers.
-    save_every : int
-        Steps between checkpoints.
-
-    Returns
-    -------
-    list of TrainedMember
-        In the order of ``plan.members``.
-
-    Raises
-    ------
-    RindicesError
-        If a table is not people x regions or has missing values, or the checkpoint belongs to another training.
+    controls, patients: regions scaled as 1 + 0.1 x (v - control mean) / control sd, (N, R) each; plan: members, recipe
+    and seed; device: device of the arithmetic; random numbers always come from the CPU; workers: threads, each with one
+    stack at a time. The numbers do not depend on it; path: checkpoint file. If it exists, training resumes from it with
+    the same numbers; save_every: steps between checkpoints. Returns in the order of ``plan.members``. Raises
+    RindicesError: if a table is not people x regions or has missing values, or the checkpoint belongs to another
+    training.
     """
     dtype = getattr(torch, plan.dtype)
     x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
@@ -187,19 +161,9 @@ def run_steps(state: TrainingState, steps: int) -> LossTerms:
 def take_step(stack: MemberStack, work: Workspace, with_losses: bool = False) -> LossTerms | None:
     """Draw severities and update D, then f, g1 and g2, on the people in ``work``.
 
-    Parameters
-    ----------
-    stack : MemberStack
-        Members, changed in place.
-    work : Workspace
-        ``work.people`` holds the batch, ``work.recipe`` the learning rates.
-    with_losses : bool
-        Whether to compute the losses; training needs only their gradients.
-
-    Returns
-    -------
-    LossTerms or None
-        Losses of the batch, with the weights for which the gradients were taken.
+    stack: members, changed in place; work: ``work.people`` holds the batch, ``work.recipe`` the learning rates;
+    with_losses: whether to compute the losses; training needs only their gradients. Returns losses of the batch, with
+    the weights for which the gradients were taken.
     """
     nets, recipe = stack.weights.networks, work.recipe
     stack.step_count += 1

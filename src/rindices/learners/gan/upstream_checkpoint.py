@@ -52,21 +52,10 @@ _TENSOR_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 class UpstreamCheckpoint(NamedTuple):
     """Validated content of a checkpoint.
 
-    Attributes
-    ----------
-    epoch : int
-    n_regions, n_patterns : int
-        R and M.
-    mean, sd : (R,)
-        Mean and standard deviation of the corrected controls.
-    low, high : (C,)
-        Range of each covariate among controls; C is 0 if nothing was corrected for.
-    beta : (C, R)
-        Effect of a covariate over that range.
-    g1, g2, f : dict of arrays
-        Weights by their names in the checkpoint, as float32.
-    correlation : (M, M) or None
-        Learnt correlation between the severities.
+    n_regions, n_patterns: R and M; mean, sd (R,): mean and standard deviation of the corrected controls; low, high
+    (C,): range of each covariate among controls; C is 0 if nothing was corrected for; beta (C, R): effect of a
+    covariate over that range; g1, g2, f: weights by their names in the checkpoint, as float32; correlation (M, M):
+    learnt correlation between the severities.
     """
 
     epoch: int
@@ -86,21 +75,8 @@ class UpstreamCheckpoint(NamedTuple):
 def read_upstream_checkpoint(path: Path, epoch: int | None = None) -> UpstreamCheckpoint:
     """Read a checkpoint.
 
-    Parameters
-    ----------
-    path : Path
-        File that SurrealGAN wrote.
-    epoch : int, optional
-        Which of the saved epochs to read; needed only if there are several.
-
-    Returns
-    -------
-    UpstreamCheckpoint
-
-    Raises
-    ------
-    ModelError
-        If the file cannot be read, is not such a checkpoint, or could run code.
+    path: file that SurrealGAN wrote; epoch: which of the saved epochs to read; needed only if there are several. Raises
+    ModelError: if the file cannot be read, is not such a checkpoint, or could run code.
     """
     content = _load_weights_only(path)
     try:

@@ -42,19 +42,10 @@ from rindices.learners.severity_posterior import (
 class TrajectoryModel(NamedTuple):
     """Patterns as curves, normal variation, the copula of the severities, and how patterns interact.
 
-    Attributes
-    ----------
-    steps : (M, K, R)
-        Change of each region in each step of z, in control standard deviations.
-    noise : (R, R)
-        C, the covariance of normal variation.
-    correlation : (M, M)
-        Of the Gaussian copula of z.
-    common : (M, K)
-        d, the common steps of each pattern.
-    interaction : (M, M), optional
-        Entry [k, m] is the relative increase of the change of pattern k at full severity of pattern m; None where the
-        changes of the patterns add up.
+    steps (M, K, R): change of each region in each step of z, in control standard deviations; noise (R, R): C, the
+    covariance of normal variation; correlation (M, M): of the Gaussian copula of z; common (M, K): d, the common steps
+    of each pattern; interaction (M, M): entry [k, m] is the relative increase of the change of pattern k at full
+    severity of pattern m; None where the changes of the patterns add up.
     """
 
     steps: FloatArray
@@ -131,17 +122,8 @@ class ControlSums(NamedTuple):
 class PatientSums(NamedTuple):
     """Sums over patients under the current model; missing cells count as their expectations.
 
-    Attributes
-    ----------
-    number : int
-    point_weights : (G,)
-        Sum of the posterior probabilities of each point.
-    cross : (R, T)
-        Sum of x E[functions]'.
-    scatter : (R, R)
-        Sum of x x'.
-    fourth_power : float
-        Sum of |r|^4, with r what the expected change leaves of a patient.
+    point_weights (G,): sum of the posterior probabilities of each point; cross (R, T): sum of x E[functions]'; scatter
+    (R, R): sum of x x'; fourth_power: sum of |r|^4, with r what the expected change leaves of a patient.
     """
 
     number: int
@@ -231,18 +213,9 @@ class _ReducedBatch(NamedTuple):
 class _MeasuredRegions(NamedTuple):
     """Products of people's measured regions, in which those that they lack do not count.
 
-    Attributes
-    ----------
-    numbers : (N, M * K)
-        x' C_oo^-1 steps.
-    grams : (J, M * K, M * K)
-        steps' C_oo^-1 steps, for each group of people who lack the same regions.
-    group : (N,)
-        Group of each person.
-    log_density : (N,)
-        Log density of x without disease, up to a constant that no model changes.
-    batches : list of _ReducedBatch
-        The people in batches.
+    numbers (N, M * K): x' C_oo^-1 steps; grams (J, M * K, M * K): steps' C_oo^-1 steps, for each group of people who
+    lack the same regions; group (N,): group of each person; log_density (N,): log density of x without disease, up to a
+    constant that no model changes; batches: the people in batches.
     """
 
     numbers: FloatArray
@@ -353,13 +326,7 @@ _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
 class TrajectoryFit(NamedTuple):
     """Result of `fit_trajectories`.
 
-    Attributes
-    ----------
-    model : TrajectoryModel
-    n_iterations : int
-        Number of M steps.
-    held_out : float
-        Mean log-likelihood of the held-out patients; NaN without any.
+    n_iterations: number of M steps; held_out: mean log-likelihood of the held-out patients; NaN without any.
     """
 
     model: TrajectoryModel
@@ -370,16 +337,9 @@ class TrajectoryFit(NamedTuple):
 class TrajectoryProblem(NamedTuple):
     """People of one member, and where EM begins.
 
-    Attributes
-    ----------
-    controls, patients : (N, R)
-        Shifts from the controls' mean, in control standard deviations. Missing cells are NaN; the likelihood is then
-        that of the measured cells.
-    start : TrajectoryModel
-    target : ReferenceTarget, optional
-        Correlations of a reference population, for C.
-    held_out : (N, R), optional
-        Other patients, who tell when EM ends.
+    controls, patients (N, R): shifts from the controls' mean, in control standard deviations. Missing cells are NaN;
+    the likelihood is then that of the measured cells; target: correlations of a reference population, for C; held_out
+    (N, R): other patients, who tell when EM ends.
     """
 
     controls: FloatArray
@@ -407,18 +367,9 @@ def fit_trajectories(
 ) -> list[TrajectoryFit]:
     """Maximise the likelihood of the people of each member, from its start.
 
-    Parameters
-    ----------
-    problems : sequence of TrajectoryProblem
-        One per member.
-    shape : {'straight', 'curved', 'interacting'}
-    n_iterations : int, optional
-        Number of M steps, by default `MAX_ITERATIONS`; the largest number if there are held-out patients. All members
-        take as many steps as make their held-out patients most likely on average (`advance_together`).
-
-    Returns
-    -------
-    list of TrajectoryFit
+    problems: one per member; n_iterations: number of M steps, by default `MAX_ITERATIONS`; the largest number if there
+    are held-out patients. All members take as many steps as make their held-out patients most likely on average
+    (`advance_together`).
     """
     paths = [problem.iterate(shape) for problem in problems]
     limit = n_iterations or MAX_ITERATIONS[shape]
@@ -440,22 +391,10 @@ def advance_together(
     In small samples, further steps would fit chance. The number of steps is the same for all members, so it hardly
     depends on the people that a single member has not seen.
 
-    Parameters
-    ----------
-    paths : sequence of iterator
-        One per member: the model after each step, the start first, and the mean log-likelihood of its held-out
-        patients, NaN without any. Without held-out patients all steps are taken.
-    max_steps : int
-    min_gain : float
-        Least gain in the mean log-likelihood.
-    get_patience : callable
-        Takes the models; returns after how many steps without that gain to end.
-
-    Returns
-    -------
-    states : list of tuple
-        Model and mean log-likelihood of each member.
-    n_steps : int
+    paths: one per member: the model after each step, the start first, and the mean log-likelihood of its held-out
+    patients, NaN without any. Without held-out patients all steps are taken; min_gain: least gain in the mean
+    log-likelihood; get_patience: takes the models; returns after how many steps without that gain to end. Returns
+    states: model and mean log-likelihood of each member; n_steps.
     """
     states = best = [next(path) for path in paths]
     n_best = 0
@@ -483,20 +422,8 @@ def update_model(
 ) -> tuple[TrajectoryModel, FloatArray]:
     """Take one M step, from sums over people alone.
 
-    Parameters
-    ----------
-    model : TrajectoryModel
-    variances : (M, R)
-        tau.
-    sums, control_sums
-        Of the patients under ``model``, and of the controls.
-    rho : float
-    target : ReferenceTarget, optional
-
-    Returns
-    -------
-    model : TrajectoryModel
-    variances : (M, R)
+    variances (M, R): tau; sums, control_sums: of the patients under ``model``, and of the controls. Returns model;
+    variances (M, R).
     """
     cross, gram = model.combine(sums.cross), compute_gram(model, sums)
     if rho == 1.0:

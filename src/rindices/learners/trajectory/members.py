@@ -66,27 +66,11 @@ def fit_trajectory_members(
 ) -> list[Member]:
     """Fit members, each on its own four fifths of controls and of patients.
 
-    Parameters
-    ----------
-    people : sequence of PreparedPeople
-        Of each member.
-    n_patterns : int
-        M.
-    numbers : sequence of int
-        Numbers of the members.
-    seed : int
-    shape : {'auto', 'straight', 'curved', 'interacting'}
-        ``auto``: the shape under which the patients that members have not seen are more likely, on average.
-    evidence : bool
-        Whether to measure the agreement of fits on disjoint halves.
-    coupled : bool, optional
-        Whether to couple repeat visits in straight patterns (`coupling`). By default, if patients that members have not
-        seen are then more likely. Without trends, or with few people who have several visits, the mean of visits is
-        fitted.
-
-    Returns
-    -------
-    list of Member
+    people: of each member; n_patterns: M; numbers: numbers of the members; shape: ``auto``: the shape under which the
+    patients that members have not seen are more likely, on average; evidence: whether to measure the agreement of fits
+    on disjoint halves; coupled: whether to couple repeat visits in straight patterns (`coupling`). By default, if
+    patients that members have not seen are then more likely. Without trends, or with few people who have several
+    visits, the mean of visits is fitted.
     """
     rngs = [np.random.default_rng([seed, number]) for number in numbers]
     starts = [_MemberStart.fit(_ShiftedPeople(each, n_patterns), rng) for each, rng in zip(people, rngs, strict=True)]
@@ -173,11 +157,7 @@ class _ShiftedPeople:
 def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
     """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations.
 
-    Parameters
-    ----------
-    preparation : ContrastiveHead
-        Prepares the people; its weights are not used.
-    model : TrajectoryModel
+    preparation: prepares the people; its weights are not used.
     """
     arrays = replace(preparation, weights=model.compute_weights()).to_arrays()
     precision = np.asarray(np.linalg.inv(model.noise))
@@ -207,21 +187,10 @@ def make_trajectory_start(start: LinearStart) -> TrajectoryModel:
 class _MemberStart(NamedTuple):
     """People and start of a member.
 
-    Attributes
-    ----------
-    people : _ShiftedPeople
-    model : TrajectoryModel
-        Where EM begins.
-    straight : TrajectoryFit, optional
-        Straight patterns, if they are fitted already.
-    coupled : bool, optional
-        Whether the patterns are those of coupled visits; None without repeat visits.
-    coupling_gain : float, optional
-        See `HeldOutLikelihood`.
-    from_trends : bool
-        Whether coupled patterns started from the trends.
-    missing_noise : (R, R), optional
-        Part of the noise of one visit that the mean of visits lacks.
+    model: where EM begins; straight: straight patterns, if they are fitted already; coupled: whether the patterns are
+    those of coupled visits; None without repeat visits; coupling_gain: see `HeldOutLikelihood`; from_trends: whether
+    coupled patterns started from the trends; missing_noise (R, R): part of the noise of one visit that the mean of
+    visits lacks.
     """
 
     people: _ShiftedPeople

@@ -66,14 +66,8 @@ class VisitRows(NamedTuple):
 class VisitModel(NamedTuple):
     """Models of both rows with the same patterns.
 
-    Attributes
-    ----------
-    level : TrajectoryModel
-        Its noise is C + E / n, averaged over people.
-    trend : TrajectoryModel
-        Of trends divided by ``scale``; its noise is E.
-    scale : (R,)
-        Standard deviation of the controls' trends.
+    level: its noise is C + E / n, averaged over people; trend: of trends divided by ``scale``; its noise is E; scale
+    (R,): standard deviation of the controls' trends.
     """
 
     level: TrajectoryModel
@@ -102,13 +96,7 @@ class VisitModel(NamedTuple):
 class VisitFit(NamedTuple):
     """Result of `fit_visits`.
 
-    Attributes
-    ----------
-    model : VisitModel
-    n_iterations : int
-        Number of M steps.
-    held_out : float
-        Log-likelihood of all visits per held-out patient; NaN without any.
+    n_iterations: number of M steps; held_out: log-likelihood of all visits per held-out patient; NaN without any.
     """
 
     model: VisitModel
@@ -141,15 +129,8 @@ def compute_common_steps(prior: SeverityPrior) -> FloatArray:
 class VisitProblem(NamedTuple):
     """All visits of the people of one member, and a straight model of the levels from which EM begins.
 
-    Attributes
-    ----------
-    controls, patients : VisitRows
-        Shifts from the controls' mean, in control standard deviations.
-    start : TrajectoryModel
-    target : ReferenceTarget, optional
-        Correlations of a reference population, for normal variation.
-    held_out : VisitRows, optional
-        Other patients, who tell when EM ends.
+    controls, patients: shifts from the controls' mean, in control standard deviations; target: correlations of a
+    reference population, for normal variation; held_out: other patients, who tell when EM ends.
     """
 
     controls: VisitRows
@@ -182,19 +163,9 @@ def fit_visits(
 ) -> list[VisitFit]:
     """Maximise the likelihood of all visits of the people of each member.
 
-    Parameters
-    ----------
-    problems : sequence of VisitProblem
-        One per member.
-    n_iterations : int, optional
-        Number of M steps; the largest number if there are held-out patients. It is the same for all members.
-    coupled : bool
-        Whether trends change the patterns. If not, the model of the levels stays as it is, and the trend is fitted to
-        its patterns.
-
-    Returns
-    -------
-    list of VisitFit
+    problems: one per member; n_iterations: number of M steps; the largest number if there are held-out patients. It is
+    the same for all members; coupled: whether trends change the patterns. If not, the model of the levels stays as it
+    is, and the trend is fitted to its patterns.
     """
     paths = [problem.iterate(coupled) for problem in problems]
     states, number = advance_together(paths, n_iterations or _MAX_ITERATIONS, _MIN_GAIN, lambda _: _PATIENCE)
@@ -254,15 +225,8 @@ def _update_both(
 class _RowInformation(NamedTuple):
     """Sums over one of the two rows, for the M step of the patterns.
 
-    Attributes
-    ----------
-    common : (M, K)
-    precision : (R, R)
-        Inverse of the noise.
-    cross : (R, M * K)
-    gram : (M * K, M * K)
-    scale : (R,)
-        What the row was divided by.
+    common (M, K); precision (R, R): inverse of the noise; cross (R, M * K); gram (M * K, M * K); scale (R,): what the
+    row was divided by.
     """
 
     common: FloatArray
@@ -306,12 +270,8 @@ _SQRT2 = np.sqrt(2.0)
 class VisitShifts(NamedTuple):
     """Trends of people as shifts.
 
-    Attributes
-    ----------
-    trend : (N, R)
-        Without missing cells, except that people with one visit have NaN everywhere.
-    retest_share : float
-        Part of the retest noise of one visit that the mean of visits lacks: 1 - mean(1 / n).
+    trend (N, R): without missing cells, except that people with one visit have NaN everywhere; retest_share: part of
+    the retest noise of one visit that the mean of visits lacks: 1 - mean(1 / n).
     """
 
     trend: FloatArray
@@ -345,15 +305,8 @@ def prepare_visit_shifts(people: PreparedPeople, head: ShiftHead) -> VisitShifts
 class MemberCoupling(NamedTuple):
     """Fits of a member to all visits.
 
-    Attributes
-    ----------
-    mean : VisitFit
-        With the patterns of the mean of visits.
-    coupled : VisitFit
-    from_trends : bool
-        Whether coupled patterns started from the trends.
-    n_level_iterations : int
-        Number of M steps of the patterns of the mean of visits.
+    mean: with the patterns of the mean of visits; from_trends: whether coupled patterns started from the trends;
+    n_level_iterations: number of M steps of the patterns of the mean of visits.
     """
 
     mean: VisitFit
@@ -380,16 +333,8 @@ def fit_coupled(problems: Sequence[VisitProblem]) -> tuple[list[VisitFit], bool]
     The start from the levels was fitted to the levels of these patients, so the likelihood of the held-out ones counts
     as much. All members have the same kind of start.
 
-    Parameters
-    ----------
-    problems : sequence of VisitProblem
-        One per member, with the straight model of the levels as start.
-
-    Returns
-    -------
-    fits : list of VisitFit
-    from_trends : bool
-        Whether they started from the trends.
+    problems: one per member, with the straight model of the levels as start. Returns fits; from_trends: whether they
+    started from the trends.
     """
     fits = fit_visits(problems)
     try:

@@ -35,18 +35,10 @@ def _ignore(*arguments: object) -> None:
 class StudyObserver:
     """Functions that are called while a study runs.
 
-    Attributes
-    ----------
-    on_progress : callable
-        See `ProgressCallback`.
-    on_setting : callable
-        Called with a setting whose members are all trained, and the concordance among them.
-    on_message : callable
-        Called with a line for the user.
-    on_problems : callable
-        Called with problems of the data, and with reasons to doubt the result.
-    on_written : callable
-        Called with the folder of the study when its files are written, while it is still locked.
+    on_progress: see `ProgressCallback`; on_setting: called with a setting whose members are all trained, and the
+    concordance among them; on_message: called with a line for the user; on_problems: called with problems of the data,
+    and with reasons to doubt the result; on_written: called with the folder of the study when its files are written,
+    while it is still locked.
     """
 
     on_progress: ProgressCallback = _ignore
@@ -121,14 +113,8 @@ def run_plan(
 ) -> None:
     """Train every member set that the store lacks; an error names those that were given up, at the end.
 
-    Parameters
-    ----------
-    plan : sequence of MemberSet
-    prepare_people : callable
-        Takes the numbers of the members of a set; returns the people of each, or of one if members share them.
-    store : RunStore
-    engine : Engine
-    observer : StudyObserver
+    prepare_people: takes the numbers of the members of a set; returns the people of each, or of one if members share
+    them.
     """
     missing = [work for work in plan if store.load(work) is None]
     if not missing:

@@ -72,14 +72,8 @@ def pause_trainings(folder: Path) -> None:
 class DaskEngine:
     """Trains on Dask workers.
 
-    Parameters
-    ----------
-    workers : int
-        Number of workers of a temporary cluster on this machine; -1 for all cores.
-    scheduler : str, optional
-        Address of a scheduler whose workers are used instead.
-    task : callable
-        Function that runs a job on a worker.
+    workers: number of workers of a temporary cluster on this machine; -1 for all cores; scheduler: address of a
+    scheduler whose workers are used instead; task: function that runs a job on a worker.
     """
 
     workers: int = -1
@@ -144,14 +138,7 @@ def run_on_client(
 ) -> Iterator[JobResult]:
     """Run all jobs on the workers of a client, and yield their results in any order.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    jobs : sequence of TrainingJob
-    task : callable
-        Function that runs a job on a worker.
-    rescale : callable, optional
-        Called every few seconds, to replace lost workers.
+    task: function that runs a job on a worker; rescale: called every few seconds, to replace lost workers.
     """
     tracker = _JobTracker(client, task, RunStore(jobs[0].folder))
     waiting = iter(jobs)

@@ -22,10 +22,7 @@ from rindices.study.exceptions import StudyStoppedError
 class LocalEngine:
     """Trains on this machine.
 
-    Parameters
-    ----------
-    workers : int
-        Number of processes; -1 for all cores. With 1, members are trained in this process.
+    workers: number of processes; -1 for all cores. With 1, members are trained in this process.
     """
 
     workers: int = -1

@@ -28,13 +28,8 @@ _MAX_MARGIN_SECONDS = 300.0
 class QueueEngine:
     """Trains in jobs of a batch system.
 
-    Parameters
-    ----------
-    system : {'slurm', 'pbs', 'lsf', 'sge'}
-    queue : QueueConfig
-        Request for each job.
-    workers : int
-        Number of workers in all jobs, one core each; -1 for the cores of ``queue.jobs`` jobs.
+    queue: request for each job; workers: number of workers in all jobs, one core each; -1 for the cores of
+    ``queue.jobs`` jobs.
     """
 
     system: str

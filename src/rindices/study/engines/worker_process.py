@@ -56,12 +56,8 @@ class TrainingProcess:
     def train(self, job: TrainingJob) -> None:
         """Run a job to its end.
 
-        Raises
-        ------
-        StudyError
-            If the user can mend it.
-        WorkerDiedError, TrainingPausedError
-            If the process ended before the job.
+        Raises StudyError: if the user can mend it. Raises WorkerDiedError, TrainingPausedError: if the process ended
+        before the job.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

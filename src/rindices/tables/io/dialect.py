@@ -24,19 +24,9 @@ _MAGIC_BYTES = {
 class Dialect:
     """Format of a text table.
 
-    Attributes
-    ----------
-    encoding : str
-    separator : str
-        A character, or a regular expression for blanks.
-    decimal : str
-        ``.`` or ``,``.
-    header : tuple of str
-        The names as written; they may be empty.
-    skip : int
-        Number of lines up to the header and including it.
-    blanks : bool
-        Whether blanks follow the separators; skipping them makes reading a third slower.
+    separator: A character, or a regular expression for blanks; decimal: ``.`` or ``,``; header: the names as written;
+    they may be empty; skip: number of lines up to the header and including it; blanks: whether blanks follow the
+    separators; skipping them makes reading a third slower.
     """
 
     encoding: str
@@ -143,20 +133,8 @@ def to_utf8(content: bytes, encoding: str, where: str, findings: Findings) -> tu
     A line that is not UTF-8 is read as Latin-1. This is decided line by line, so that the result does not depend on the
     chunks in which a file is read.
 
-    Parameters
-    ----------
-    content : bytes
-    encoding : {'utf-8', 'utf-16'}
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the error for a text that is not UTF-16.
-
-    Returns
-    -------
-    content : bytes
-    other_lines : list of int
-        Indices of the lines that were read as Latin-1.
+    where: the file, for messages; findings: takes the error for a text that is not UTF-16. Returns content;
+    other_lines: indices of the lines that were read as Latin-1.
     """
     if encoding == "utf-16":
         try:

@@ -33,19 +33,10 @@ _MAX_NAMED_LINES = 1_000
 class LineBlock:
     """Consecutive lines of a text table as UTF-8, without their ends.
 
-    Attributes
-    ----------
-    path : Path
-        The file that they come from.
-    start : int
-        Offset of the lines in the file; 0 for lines that include the header.
-    lines : list of bytes
-    skip : int
-        Number of lines up to the header and including it; 0 if the lines do not include it.
-    rows : list of int
-        Indices of the lines that are rows.
-    is_cut : bool
-        Whether the last line has no line end: it is the last one of the file, and may be incomplete.
+    path: the file that they come from; start: offset of the lines in the file; 0 for lines that include the header;
+    skip: number of lines up to the header and including it; 0 if the lines do not include it; rows: indices of the
+    lines that are rows; is_cut: whether the last line has no line end: it is the last one of the file, and may be
+    incomplete.
     """
 
     path: Path
@@ -167,12 +158,7 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     has names, or with a quotation mark that is not closed on its line, which would join the next people to the same
     row.
 
-    Parameters
-    ----------
-    block : LineBlock
-    dialect : Dialect
-    findings : Findings
-        Takes an error for each kind of lines.
+    findings: takes an error for each kind of lines.
     """
     for index in range(block.skip):
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
@@ -211,14 +197,7 @@ def refuse_joined_lines(
 ) -> LineBlock:
     """Report lines which a quotation mark joins to the next, and return the block without their cells.
 
-    Parameters
-    ----------
-    block : LineBlock
-    dialect : Dialect
-    findings : Findings
-        Takes the error.
-    candidates : sequence of int, optional
-        Indices of the lines to look at; all with a quotation mark if left out.
+    findings: takes the error; candidates: indices of the lines to look at; all with a quotation mark if left out.
     """
     if candidates is None:
         candidates = block.find_rows(block.join_rows(), _MARK_REGEX)

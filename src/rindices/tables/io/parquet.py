@@ -70,16 +70,8 @@ def read_batches(
 ) -> Iterator[pd.DataFrame]:
     """Yield columns of row groups as frames of at most ``rows`` rows, whose index counts the rows of the file.
 
-    Parameters
-    ----------
-    path : Path
-    columns : sequence of str
-        Stripped names.
-    groups : sequence of int
-        Consecutive row groups, which may be larger than memory.
-    rows : int
-    regions : collection of str
-        Columns that become floats if they hold numbers. They are the last columns of a frame, in one block of memory.
+    columns: stripped names; groups: consecutive row groups, which may be larger than memory; regions: columns that
+    become floats if they hold numbers. They are the last columns of a frame, in one block of memory.
     """
     with open_parquet(path) as file:
         import pyarrow as pa

@@ -67,22 +67,10 @@ def read_frame(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Read a table of text, parquet or Excel, or take one in memory.
 
-    Parameters
-    ----------
-    path : Path or MemoryTable
-    as_text : collection of str
-        Columns that must stay text, in any case, so that ``007`` is not read as 7: ids, sessions and labels.
-    findings : Findings
-        Takes the problems.
-    rows : int, optional
-        Read at most this many. Errors about single lines are then left to the caller.
-
-    Returns
-    -------
-    frame : DataFrame
-        One row per line; column names are stripped and unique. The index counts lines or rows from 0.
-    header : list of str
-        The names as in the file; they may be empty.
+    as_text: columns that must stay text, in any case, so that ``007`` is not read as 7: ids, sessions and labels;
+    findings: takes the problems; rows: read at most this many. Errors about single lines are then left to the caller.
+    Returns frame: one row per line; column names are stripped and unique. The index counts lines or rows from 0;
+    header: the names as in the file; they may be empty.
     """
     where = path.name
     if isinstance(path, Path):
@@ -171,26 +159,9 @@ def read_lines(
     A stray quotation mark joins lines to one row, and their people would be lost. Therefore the rows are compared with
     the lines. Lines that cannot be rows are errors, and the others are read nevertheless, to be checked as well.
 
-    Parameters
-    ----------
-    content : bytes
-        The lines.
-    path : Path
-        The file that they come from.
-    start : int
-        Offset of the lines in the file; 0 for lines that include the header.
-    dialect : Dialect
-    as_text : collection of str
-        Columns that must stay text.
-    findings : Findings
-        Takes the problems.
-    rows : int, optional
-        Read at most this many.
-
-    Returns
-    -------
-    DataFrame
-        Its index, ``line``, counts the lines of the content from 0.
+    content: the lines; path: the file that they come from; start: offset of the lines in the file; 0 for lines that
+    include the header; as_text: columns that must stay text; findings: takes the problems; rows: read at most this
+    many. Returns its index, ``line``, counts the lines of the content from 0.
     """
     block = refuse_lines(split_lines(content, path, start, dialect, findings), dialect, findings)
     options = _build_read_options(dialect, as_text) | {"nrows": rows}

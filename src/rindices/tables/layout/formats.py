@@ -53,25 +53,13 @@ _MIN_CODED_REGIONS = 5
 class Layout:
     """What the columns of a table are.
 
-    Attributes
-    ----------
-    format : str
-        ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``ukbiobank``,
-        ``adni``, ``ggseg``, ``surrealgan`` or ``table``.
-    regions : mapping of str to str
-        Column in the file to region in the cohort.
-    icv : str or None
-        Column of the intracranial volume.
-    aside : mapping of str to list of str
-        Columns that are not used, by reason: ``ventricle``, ``composite``, ``no tissue``, ...
-    participant_columns : tuple of str
-        Columns about the people: covariates, labels and others.
-    measures : mapping of str to str
-        What each region measures: ``volume``, ``thickness``, ...
-    aside_names : mapping of str to str
-        Region of each column in ``aside`` whose name is a code.
-    doubtful : tuple of str
-        Columns of numbers among ``participant_columns`` of an unknown table that only a word in their name puts there.
+    format: ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``ukbiobank``,
+    ``adni``, ``ggseg``, ``surrealgan`` or ``table``; regions: column in the file to region in the cohort; icv: column
+    of the intracranial volume; aside: columns that are not used, by reason: ``ventricle``, ``composite``, ``no
+    tissue``, ; participant_columns: columns about the people: covariates, labels and others; measures: what each region
+    measures: ``volume``, ``thickness``, ; aside_names: region of each column in ``aside`` whose name is a code;
+    doubtful: columns of numbers among ``participant_columns`` of an unknown table that only a word in their name puts
+    there.
     """
 
     format: str
@@ -92,18 +80,9 @@ class Layout:
 def detect_layout(header: list[str], frame: pd.DataFrame, participant_columns: Collection[str]) -> Layout:
     """Detect the layout of a table.
 
-    Parameters
-    ----------
-    header : list of str
-        The names as in the file (the first may be empty).
-    frame : DataFrame
-        The table; its values matter only for unknown layouts.
-    participant_columns : collection of str
-        Columns that the user named as id, session, group, site or covariate: they are not regions.
-
-    Returns
-    -------
-    Layout
+    header: the names as in the file (the first may be empty); frame: the table; its values matter only for unknown
+    layouts; participant_columns: columns that the user named as id, session, group, site or covariate: they are not
+    regions.
     """
     columns = [name for name in frame.columns if name not in participant_columns]
     first = header[0].lower() if header else ""

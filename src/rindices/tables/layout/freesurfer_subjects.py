@@ -22,11 +22,8 @@ _ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)
 def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     """Read the stats file of each person in a folder of subjects.
 
-    Returns
-    -------
-    DataFrame
-        ``participant_id``, one column per structure, and ``eTIV`` if the files have it. FastSurfer's MaskVol is not
-        used as eTIV.
+    Returns ``participant_id``, one column per structure, and ``eTIV`` if the files have it. FastSurfer's MaskVol is not
+    used as eTIV.
     """
     files = {subject.name: path for subject in sorted(folder.iterdir()) if (path := _find_stats_file(subject))}
     if not files:

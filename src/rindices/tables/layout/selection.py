@@ -29,14 +29,9 @@ _REASONS = {
 class ColumnSelection:
     """Which columns are used as regions, beyond what the layout says.
 
-    Attributes
-    ----------
-    include : tuple of str
-        ``ventricles``, or names of single columns that are left out otherwise.
-    measure : str or None
-        ``volume``, ``thickness`` or ``area`` to use columns of this kind alone; None or ``any`` for all.
-    model_regions : tuple of str
-        Regions of a model that the table is read for: they are read even where they are left out otherwise.
+    include: ``ventricles``, or names of single columns that are left out otherwise; measure: ``volume``, ``thickness``
+    or ``area`` to use columns of this kind alone; None or ``any`` for all; model_regions: regions of a model that the
+    table is read for: they are read even where they are left out otherwise.
     """
 
     include: tuple[str, ...] = ()
@@ -47,19 +42,8 @@ class ColumnSelection:
 def select_columns(layout: Layout, selection: ColumnSelection, where: str, findings: Findings) -> Layout:
     """Return a layout with the selected regions.
 
-    Parameters
-    ----------
-    layout : Layout
-        As detected from the header.
-    selection : ColumnSelection
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes errors about unknown names, and for training a note about what is not used.
-
-    Returns
-    -------
-    Layout
+    layout: as detected from the header; where: the file, for messages; findings: takes errors about unknown names, and
+    for training a note about what is not used.
     """
     layout = _keep_model_names(layout, selection.model_regions)
     if holds_features(layout, selection.measure):

@@ -67,16 +67,7 @@ def name_structures(fields: Mapping[str, FieldColumn]) -> tuple[dict[str, str], 
     Of several visits, the one with most structures is used. Atlases overlap, so that one is used for the cortex
     (Desikan-Killiany before DKT) and one below it (FreeSurfer aseg before FIRST), or FAST alone if it has more columns.
 
-    Parameters
-    ----------
-    fields : mapping of str to FieldColumn
-
-    Returns
-    -------
-    names : dict
-        Structure by column.
-    aside : dict
-        Columns that are not used, by reason.
+    Returns names: structure by column; aside: columns that are not used, by reason.
     """
     known = load_structures()
     structures = {column: known[field.field] for column, field in fields.items() if field.field in known}

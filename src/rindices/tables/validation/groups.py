@@ -37,24 +37,11 @@ def assign_groups(
 ) -> "NDArray[np.object_] | None":
     """Assign people to controls and patients by their labels.
 
-    Parameters
-    ----------
-    labels : (N,) Series
-    controls, patients : sequence of str
-        Labels of the two groups; ``*`` for the patients means all who are not controls. Without both, the groups are
-        guessed where they are unmistakable.
-    where : str
-        File and column, for messages.
-    findings : Findings
-        Takes notes about labels that were guessed and people with other labels, and errors about labels that nobody
-        has.
-    is_surrealgan : bool
-        Whether the table is one for the authors' package, where -1 is a control and 1 a patient.
-
-    Returns
-    -------
-    (N,) array of object or None
-        ``control``, ``patient`` or None for each person; None alone after an error.
+    labels (N,); controls, patients: labels of the two groups; ``*`` for the patients means all who are not controls.
+    Without both, the groups are guessed where they are unmistakable; where: file and column, for messages; findings:
+    takes notes about labels that were guessed and people with other labels, and errors about labels that nobody has;
+    is_surrealgan: whether the table is one for the authors' package, where -1 is a control and 1 a patient. Returns
+    (N,), ``control``, ``patient`` or None for each person; None alone after an error.
     """
     texts = normalise_labels(fold_labels(labels, "group", where, findings))
     counts = texts.value_counts().to_dict()

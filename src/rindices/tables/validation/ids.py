@@ -20,14 +20,8 @@ _BIDS_REGEX = re.compile(r"(sub-[A-Za-z0-9]+)_(ses-[A-Za-z0-9]+)")
 class IdMatches:
     """Ids of one table matched with ids of another.
 
-    Attributes
-    ----------
-    pairs : dict
-        Left id to right id.
-    inexact : list of tuple
-        The pairs whose spelling differs: prefix, suffix, path, case or leading zeros.
-    ambiguous : list of str
-        Left ids that fit several ids on the right, or share one. They are not matched.
+    pairs: left id to right id; inexact: the pairs whose spelling differs: prefix, suffix, path, case or leading zeros;
+    ambiguous: left ids that fit several ids on the right, or share one. They are not matched.
     """
 
     pairs: dict[str, str]

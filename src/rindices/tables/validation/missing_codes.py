@@ -20,15 +20,8 @@ _CODES = np.array([float(text) for text in _CODES_TEXT.split()])
 def find_missing_codes(values: FloatArray) -> BoolArray:
     """Find cells that hold a usual code for missing and lie outside all other values.
 
-    Parameters
-    ----------
-    values : (N,)
-
-    Returns
-    -------
-    (N,) bool
-        A negative code counts where no other value is negative, and any code where it is further from the other values
-        than these are from each other.
+    values (N,). Returns (N,), A negative code counts where no other value is negative, and any code where it is further
+    from the other values than these are from each other.
     """
     candidates = np.isin(values, _CODES)
     if not candidates.any():
@@ -50,19 +43,9 @@ def mask_missing_codes(
 ) -> pd.DataFrame:
     """Return a table in which cells with these codes are missing.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    codes : sequence of str
-        Numbers or texts; 9 and 9.0 are the same. `NO_CODES` leaves the table as it is.
-    keep : collection of str
-        Columns that are not changed.
-    zero_columns : collection of str, optional
-        The columns in which 0 can be a code: regions, age and head size, but not a sex of 0 and 1. All if left out.
-
-    Returns
-    -------
-    DataFrame
+    codes: numbers or texts; 9 and 9.0 are the same. `NO_CODES` leaves the table as it is; keep: columns that are not
+    changed; zero_columns: the columns in which 0 can be a code: regions, age and head size, but not a sex of 0 and 1.
+    All if left out.
     """
     if not codes or tuple(codes) == NO_CODES:
         return frame
@@ -90,14 +73,7 @@ def looks_like_code(value: float) -> bool:
 def list_codes(columns: pd.DataFrame) -> list[Problem]:
     """Return an error that names the columns of numbers with codes for missing; empty without any.
 
-    Parameters
-    ----------
-    columns : (N, C) DataFrame
-
-    Returns
-    -------
-    list of Problem
-        At most one.
+    columns (N, C). Returns at most one.
     """
     coded_columns = {}
     for name in columns.columns:
@@ -112,19 +88,8 @@ def list_codes(columns: pd.DataFrame) -> list[Problem]:
 def report_region_codes(regions: pd.DataFrame, suspects: BoolArray, where: str, findings: Findings) -> pd.DataFrame:
     """Report codes for missing in regions as an error, and return the regions with these cells empty.
 
-    Parameters
-    ----------
-    regions : (N, R) DataFrame
-    suspects : (R,) bool
-        Regions whose lowest or highest value is a code; the others are not searched.
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the error.
-
-    Returns
-    -------
-    (N, R) DataFrame
+    regions (N, R); suspects (R,): regions whose lowest or highest value is a code; the others are not searched; where:
+    the file, for messages; findings: takes the error. Returns (N, R).
     """
     problems = list_codes(regions.loc[:, suspects])
     if not problems:

@@ -51,16 +51,7 @@ def guess_unit(values: FloatArray, medians: FloatArray) -> Unit:
     volume. Values around 0, or around 1 with a spread of a tenth, are standardised. Cortical thickness is 1 to 5 mm in
     all regions, whereas volumes of regions differ more than fivefold.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Volumes, or the first rows of them.
-    medians : (R,)
-        Median of each region.
-
-    Returns
-    -------
-    Unit
+    values (N, R): volumes, or the first rows of them; medians (R,): median of each region.
     """
     finite = medians[np.isfinite(medians)]
     if finite.size == 0:
@@ -79,19 +70,8 @@ def guess_unit(values: FloatArray, medians: FloatArray) -> Unit:
 def guess_units(values: FloatArray, medians: FloatArray, kinds: Sequence[str]) -> dict[str, Unit]:
     """Guess the unit of each kind of measure in a table.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Measures, or the first rows of them.
-    medians : (R,)
-        Median of each region.
-    kinds : sequence of str
-        (R,) what each region measures: ``volume``, ``thickness``, ``area``, ...
-
-    Returns
-    -------
-    dict
-        Unit by kind of measure.
+    values (N, R): measures, or the first rows of them; medians (R,): median of each region; kinds: (R,) what each
+    region measures: ``volume``, ``thickness``, ``area``, . Returns unit by kind of measure.
     """
     units = {}
     for kind in sorted(set(kinds)):
@@ -110,10 +90,7 @@ def combine_units(units: Mapping[str, Unit]) -> Unit:
 def looks_like_centiles(medians: FloatArray, low: FloatArray, high: FloatArray) -> bool:
     """Return whether regions hold centiles, from 0 to 1 or to 100: median in the middle, both ends nearly reached.
 
-    Parameters
-    ----------
-    medians, low, high : (R,)
-        Median, lowest and highest value of each region.
+    medians, low, high (R,): median, lowest and highest value of each region.
     """
     known = np.isfinite(medians)
     if not known.any():
@@ -132,16 +109,7 @@ def is_model_unit(table_unit: str, model_unit: str) -> bool:
 def find_scale_outliers(values: FloatArray, medians: FloatArray) -> ScaleOutliers:
     """Find cells more than `OUTLIER_FACTOR` times above or below the median of their region.
 
-    Parameters
-    ----------
-    values : (N, R)
-        Volumes.
-    medians : (R,)
-        Median of each region.
-
-    Returns
-    -------
-    ScaleOutliers
+    values (N, R): volumes; medians (R,): median of each region.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         off = (values / OUTLIER_FACTOR > medians) | ((values < medians / OUTLIER_FACTOR) & (values > 0))

@@ -100,22 +100,9 @@ def check_measures(
 ) -> dict[str, str]:
     """Return what each region measures; refuse a table without the requested measure, or without any volume.
 
-    Parameters
-    ----------
-    regions : sequence of str
-    measures : mapping of str to str
-        What their names say they measure.
-    requested : str or None
-        One of `MEASURES`; None if the user named none.
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the error.
-
-    Returns
-    -------
-    dict
-        By region. Names that say nothing count as what was requested.
+    measures: what their names say they measure; requested: one of `MEASURES`; None if the user named none; where: the
+    file, for messages; findings: takes the error. Returns by region. Names that say nothing count as what was
+    requested.
     """
     by_region = {name: measures.get(name, "volume") for name in regions}
     kinds = sorted(set(by_region.values()))
@@ -144,24 +131,9 @@ def check_regions(
 ) -> dict[str, Unit]:
     """Check the values of a table.
 
-    Parameters
-    ----------
-    regions : (N, R) DataFrame
-    ranges : ColumnRanges
-        Of the regions.
-    ids : sequence of str
-        (N,) ids of the people, for messages.
-    measures : mapping of str to str
-        What each region measures.
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the problems.
-
-    Returns
-    -------
-    dict
-        The guessed unit of each kind of measure.
+    regions (N, R); ranges: of the regions; ids: (N,) ids of the people, for messages; measures: what each region
+    measures; where: the file, for messages; findings: takes the problems. Returns the guessed unit of each kind of
+    measure.
     """
     names = list(regions.columns)
     _check_finite(regions, ranges, where, findings)
@@ -205,10 +177,7 @@ def check_cells(
 def check_features(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> dict[str, Unit]:
     """Check features (N, R) of any kind: they may have any sign, unit and range, but not be empty or infinite.
 
-    Returns
-    -------
-    dict
-        The unit by kind of measure, as `check_regions` returns it.
+    Returns the unit by kind of measure, as `check_regions` returns it.
     """
     _check_finite(regions, ranges, where, findings, reword)
     skewed = [str(name) for name in regions.columns if _is_skewed(regions[name].to_numpy())]
@@ -395,15 +364,8 @@ def hash_rows(values: FloatArray) -> NDArray[np.uint64]:
 def warn_equal_rows(regions: pd.DataFrame, keys: Sequence[str], where: str, findings: Findings) -> None:
     """Warn of people with the same values in all regions.
 
-    Parameters
-    ----------
-    regions : (N, R) DataFrame
-    keys : sequence of str
-        (N,) ids of the people, with their sessions.
-    where : str
-        The file, for messages.
-    findings : Findings
-        Takes the warning.
+    regions (N, R); keys: (N,) ids of the people, with their sessions; where: the file, for messages; findings: takes
+    the warning.
     """
     hashes = hash_rows(regions.to_numpy())
     order = np.argsort(hashes, kind="stable")
