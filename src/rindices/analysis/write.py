@@ -15,7 +15,7 @@ from rindices.tables.io.spreadsheet import protect_texts
 def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], settings: dict[str, Any]) -> None:
     """Write a table and its data dictionary; missing folders are created.
 
-    path: A .tsv file. The dictionary has the same name with .json; descriptions: description of each column; settings:
+    path: a .tsv file. The dictionary has the same name with .json; descriptions: description of each column; settings:
     options that the table was computed with.
     """
     columns = {name: {"Description": descriptions[name]} for name in table.columns}

@@ -88,7 +88,7 @@ def simulate_visits(
     Without retest noise, the first visit is the cohort that `simulate_cohort` gives for the same task and seed. A
     person keeps anatomy and pattern from visit to visit. People of the package's generator also age.
 
-    task: A task of brain volumes; healthy: healthy people to add the patterns to; they do not age between visits.
+    task: a task of brain volumes; healthy: healthy people to add the patterns to; they do not age between visits.
     Raises SimulationError: if the task cannot have visits, or fewer than two are planned.
     """
     plan, spec = plan or VisitPlan(), resolve_task(task)

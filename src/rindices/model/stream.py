@@ -89,7 +89,7 @@ def apply_stream(
 ) -> StreamResult:
     """Write the R-indices of all people of a table, in the order of its rows.
 
-    request: with one table: a file, or a folder of files that together are one table; out: A .csv, .tsv or .parquet
+    request: with one table: a file, or a folder of files that together are one table; out: a .csv, .tsv or .parquet
     file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results do not
     depend on it; size: results do not depend on it; schema_rows: rows that decide what the columns of each file are;
     on_progress: gets the number of people that were finished in this run. Raises TableError: if the table cannot be

@@ -92,7 +92,7 @@ def has_curved_patterns(model: FittedModel) -> bool:
 def make_trajectory_table(model: FittedModel) -> pd.DataFrame:
     """Return the change of each region along severity, one row per pattern, region and severity.
 
-    model: A model without curves has its patterns interpolated between 0 and the severities at which they were
+    model: a model without curves has its patterns interpolated between 0 and the severities at which they were
     recorded. Returns see `TRAJECTORY_COLUMN_DESCRIPTIONS`. The interval is empty if there is a single member.
     """
     changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))

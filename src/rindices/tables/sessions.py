@@ -24,7 +24,7 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
     """Return the first scan of each person, since scans of the same person are not independent.
 
     where: the file, for the message. Returns cohort: with one row per person; unchanged if no one has several;
-    problems: A note that names the sessions, the number of people and of rows that are left out; empty if no one has
+    problems: a note that names the sessions, the number of people and of rows that are left out; empty if no one has
     several.
     """
     if SESSION not in cohort.people or not cohort.people[ID].duplicated().any():
@@ -53,7 +53,7 @@ def attach_visits(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem
     Scans at which a person belongs to another group than at the first one are left out.
 
     where: the file, for the message. Returns cohort: with one row per person; unchanged if no one has several;
-    problems: A note with the number of people and of scans; empty if no one has several.
+    problems: a note with the number of people and of scans; empty if no one has several.
     """
     first = keep_first_scans(cohort)[0]
     if first is cohort:

@@ -148,7 +148,7 @@ class KnownSchema:
 def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> ValidationResult:
     """Read and validate tables.
 
-    chunk: A chunk that was read already. Its people stay in the order of the rows. Returns with all problems; none is
+    chunk: a chunk that was read already. Its people stay in the order of the rows. Returns with all problems; none is
     raised.
     """
     findings = Findings()

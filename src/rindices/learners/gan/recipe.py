@@ -61,10 +61,10 @@ class Recipe:
     weights: weights of the losses; learning_rate: learning rate of f, g1 and g2; discriminator_ratio: learning rate of
     D as a share of ``learning_rate``; beta1, beta2, epsilon: parameters of Adam; clip: bound c of every weight of f, g1
     and g2 after each step (section 3.2); init_sd: standard deviation of the initial weights; biases start at zero;
-    near_zero_bound: upper bound of the severities of the near-zero loss; batch_share: A batch has 1 / ``batch_share``
+    near_zero_bound: upper bound of the severities of the near-zero loss; batch_share: a batch has 1 / ``batch_share``
     of the patients, at most all controls; max_batch: largest batch, for large studies; min_steps, max_steps: steps
-    before a member may stop, and after which it must; reconstruction_bar, monotonicity_bar: A member has converged when
-    both losses are below these; explosion_bar: A member has diverged when a loss is above this or not finite;
+    before a member may stop, and after which it must; reconstruction_bar, monotonicity_bar: a member has converged when
+    both losses are below these; explosion_bar: a member has diverged when a loss is above this or not finite;
     check_every: steps between two checks of the losses, for the history and for stopping; correlated: draw the
     severities from a Gaussian copula instead of independently; copula_divergence: weight of the copula's divergence
     from independence; copula_ratio: learning rate of the copula as a share of ``learning_rate``; copula_after: steps

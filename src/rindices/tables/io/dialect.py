@@ -24,7 +24,7 @@ _MAGIC_BYTES = {
 class Dialect:
     """Format of a text table.
 
-    separator: A character, or a regular expression for blanks; decimal: ``.`` or ``,``; header: the names as written;
+    separator: a character, or a regular expression for blanks; decimal: ``.`` or ``,``; header: the names as written;
     they may be empty; skip: number of lines up to the header and including it; blanks: whether blanks follow the
     separators; skipping them makes reading a third slower.
     """
