@@ -54,10 +54,17 @@ def measure_null(data: Path, draws: dict[int, int]) -> Studies:
             def run(n_controls: int = n_controls, seed: int = seed) -> Row:
                 cohort = exchange_labels(data, n_controls, seed)
                 model = ri.fit(cohort, 1, recipe="mean-difference", workers=1)
-                auc = float(roc_auc_score(cohort.is_patient, model.indices["r1"]))
+                own = model.indices["r1"].notna().to_numpy()  # some may have no member that has not seen them
+                auc = float(roc_auc_score(cohort.is_patient[own], model.indices["r1"][own]))
                 in_sample = float(roc_auc_score(cohort.is_patient, model.apply(cohort)["r1"]))
                 stated = model.selection.patterns[0].auc
-                return {"controls": n_controls, "written": auc, "stated": stated, "in_sample": in_sample}
+                return {
+                    "controls": n_controls,
+                    "written": auc,
+                    "stated": stated,
+                    "in_sample": in_sample,
+                    "without": int((~own).sum()),
+                }
 
             yield f"null {n_controls} {seed}", run
 
