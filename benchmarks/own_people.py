@@ -37,13 +37,16 @@ Studies = Iterator[tuple[str, Callable[[], Row]]]
 
 
 def exchange_labels(data: Path, n_controls: int, seed: int, n_patients: int = 98) -> ri.Cohort:
-    """Return healthy people with labels drawn at random."""
+    """Return healthy people with labels drawn at random; both sexes are among the controls."""
     folder = data / "ixi"
     covariates = ["Age", "Sex", "icv"]
     everyone = ri.read_cohort(folder / "volumes.csv", folder / "demographics.csv", covariates=covariates)
     rng = np.random.default_rng([seed, n_controls])
     cohort = everyone.take(np.sort(rng.choice(len(everyone), n_controls + n_patients, replace=False)))
-    groups = rng.permutation(np.repeat(["control", "patient"], [n_controls, n_patients]))
+    groups = np.repeat(["control", "patient"], [n_controls, n_patients])
+    sexes = cohort.covariates["Sex"].to_numpy()
+    while len(set(sexes[(groups := rng.permutation(groups)) == "control"])) < 2:
+        pass
     return replace(cohort, people=cohort.people.assign(group=groups))
 
 
