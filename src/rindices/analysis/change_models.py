@@ -231,12 +231,8 @@ def _report_two_stages(slopes: dict[str, list[GroupSlopes]], names: list[str], f
         if result.model == TWO_STAGE
     ]
     if failed:
-        findings.warn(
-            ProblemCode.MODEL_NOT_FITTED,
-            f"the mixed model could not be fitted ({join_names(failed)}): two stages are used instead",
-            "",
-            "A third visit of more people would determine it",
-        )
+        what = f"the mixed model could not be fitted ({join_names(failed)}): two stages are used instead"
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "A third visit of more people would determine it")
 
 
 def _encode_covariates(

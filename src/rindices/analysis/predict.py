@@ -130,7 +130,7 @@ def predict_outcome(
     failed = effects.loc[effects["coefficient"].isna(), "index"]
     if len(failed):
         what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
-        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "", "Adjust for fewer covariates, or add people with events")
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "Adjust for fewer covariates, or add people with events")
     sets = {"covariates": PredictorSet(np.zeros((len(study.indices), 0)))}
     sets["R-indices and covariates"] = PredictorSet(study.indices)
     if study.regions is not None:

@@ -11,8 +11,7 @@ from rindices._typing import FloatArray, IntArray
 from rindices.errors import AnalysisError
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
-from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
-from rindices.tables.ordering import order_people
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, order_people
 
 COLUMN_DESCRIPTIONS = {
     "split": "Number of the split into halves",

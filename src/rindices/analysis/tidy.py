@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from rindices._typing import FloatArray
-from rindices.errors import AnalysisError, did_you_mean, join_names
+from rindices.errors import AnalysisError, Findings, did_you_mean, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.missing_codes import NO_CODES, list_codes, mask_missing_codes
+from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_codes, report_codes
 
 SMALL_GROUP_SIZE = 20
 """Groups with fewer people get a note."""
@@ -68,9 +68,9 @@ def exclude_missing_codes(frame: pd.DataFrame, columns: Sequence[str], codes: Se
     AnalysisError: if a column holds a usual code such as -9999 far from its other values.
     """
     masked = mask_missing_codes(frame, codes, keep=[name for name in frame.columns if name not in columns])
-    problems = [] if tuple(codes) == NO_CODES else list_codes(masked[list(columns)])
-    if problems:
-        raise AnalysisError(problems)
+    findings = Findings()
+    if tuple(codes) != NO_CODES and report_codes(masked[list(columns)], findings):
+        raise AnalysisError(findings)
     return masked
 
 

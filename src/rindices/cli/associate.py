@@ -26,7 +26,7 @@ def associate(
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
     from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
     from rindices.errors import Findings
-    from rindices.tables.indices import read_indices_with_variables
+    from rindices.tables.readers import read_indices_with_variables
     from rindices.tables.table import ColumnRoles
 
     findings = Findings()

@@ -113,7 +113,7 @@ def _assign_groups(
     if group is None:
         return visits.drop(columns=[GROUP], errors="ignore")
     check_columns(visits, [group], "groups")
-    labels = groups.assign_groups(visits[group], controls, patients, group, findings)
+    labels = groups.assign_groups(visits[group], controls, patients, findings.at(group))
     if findings.errors() or labels is None:
         raise TableError(findings.errors())
     return visits.assign(**{GROUP: labels})[[label is not None for label in labels]].reset_index(drop=True)

@@ -47,7 +47,7 @@ def predict(
     from rindices.analysis.predict import EFFECT_COLUMNS, SURVIVAL_COLUMNS, predict_outcome
     from rindices.analysis.write import as_records, write_table
     from rindices.errors import Findings
-    from rindices.tables.indices import read_indices_with_variables
+    from rindices.tables.readers import read_indices_with_variables
     from rindices.tables.table import ColumnRoles
 
     findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
@@ -92,8 +92,7 @@ def predict(
 def _keep_first_visits(indices: "pd.DataFrame", values: "pd.DataFrame") -> "tuple[pd.DataFrame, pd.DataFrame]":
     """Return the rows of each person's first session, with a note if there are others."""
     from rindices.errors import Findings, ProblemCode, format_count
-    from rindices.tables.cohort import ID, SESSION
-    from rindices.tables.sessions import make_session_key
+    from rindices.tables.cohort import ID, SESSION, make_session_key
 
     if SESSION not in indices or not indices[ID].duplicated().any():
         return indices, values

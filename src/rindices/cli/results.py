@@ -32,7 +32,7 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     """
     from rindices.analysis.tidy import add_groups
     from rindices.errors import Findings, ProblemCode, Severity, format_count
-    from rindices.tables.indices import read_indices
+    from rindices.tables.readers import read_indices
     from rindices.tables.validate import validate_table
     from rindices.tables.validation.values import ALL_MEASURES
 
@@ -44,7 +44,7 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     if len(people) < len(table):
         absent = format_count(len(table) - len(people), "person is", "people are")
         what = f"{absent} not in the tables, or lack a value there; left out"
-        findings.warn(ProblemCode.UNMATCHED_IDS, what, indices.name)
+        findings.at(indices.name).warn(ProblemCode.UNMATCHED_IDS, what)
     findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
     raise_errors(findings)
     return people, cohort

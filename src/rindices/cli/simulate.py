@@ -82,7 +82,7 @@ def read_healthy_cohort(
 ) -> "Cohort":
     """Read a table of healthy people with all its covariates, the first scan of each person."""
     from rindices.errors import ProblemCode, TableError
-    from rindices.tables.sessions import keep_first_scans
+    from rindices.tables.cohort import keep_first_scans
     from rindices.tables.table import NO_COLUMN, ColumnRoles
     from rindices.tables.validate import TableRequest, validate_table
     from rindices.tables.validation.values import ALL_MEASURES

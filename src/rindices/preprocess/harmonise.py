@@ -158,34 +158,26 @@ class Harmoniser:
 
     def review(self, sites: Sequence[str], ids: Sequence[str], findings: Findings) -> None:
         """Report people of sites that were not in training, and sites whose effect comes from few people."""
+        findings = findings.at("sites")
         trained = set(self.sites)
         unseen = [(site, person) for site, person in zip(sites, ids, strict=True) if site not in trained]
         if unseen:
-            findings.error(
-                ProblemCode.UNKNOWN_SITE,
-                f"{join_names(sorted({str(site) for site, _ in unseen}))} was not among the sites in training",
-                "sites",
+            names = join_names(sorted({str(site) for site, _ in unseen}))
+            cure = (
                 f"Known are {join_names(self.sites)}. Give controls of the new site and estimate its effect from them "
-                "(--new-sites controls), or leave these people out",
-                offenders=[person for _, person in unseen],
+                "(--new-sites controls), or leave these people out"
             )
+            what, offenders = f"{names} was not among the sites in training", [person for _, person in unseen]
+            findings.error(ProblemCode.UNKNOWN_SITE, what, cure, offenders=offenders)
         present = {str(site) for site in sites}
-        small = {
-            site: f"{site} ({count})"
-            for site, count in zip(self.sites, self.counts, strict=True)
-            if count < SMALL_SITE_SIZE and site in present
-        }
+        counts = zip(self.sites, self.counts, strict=True)
+        small = {name: f"{name} ({count})" for name, count in counts if count < SMALL_SITE_SIZE and name in present}
         if small:
             people = "controls" if self.mode == "controls" else "people"
-            findings.warn(
-                ProblemCode.SMALL_SITES,
-                f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}",
-                "sites",
-                "What is left of their effect can look like disease",
-                offenders=small,
-                offender_kind=OffenderKind.SITE,
-                listing=join_names(small.values()),
-            )
+            what = f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}"
+            cure, kind = "What is left of their effect can look like disease", OffenderKind.SITE
+            listing = join_names(small.values())
+            findings.warn(ProblemCode.SMALL_SITES, what, cure, offenders=small, offender_kind=kind, listing=listing)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""

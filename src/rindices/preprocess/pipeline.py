@@ -285,7 +285,13 @@ class Preprocessing:
         if self.harmoniser is not None:
             self.harmoniser.review(get_sites(cohort), ids, findings)
         if self.adjust == "log":
-            _review_positive(cohort, [region for region in self.regions if region in cohort.volumes], findings)
+            regions = [region for region in self.regions if region in cohort.volumes]
+            not_positive = cohort.volumes[regions].to_numpy() <= 0
+            if not_positive.any():  # they have no logarithm
+                names = join_names(np.array(regions)[not_positive.any(axis=0)])
+                what = f"the model takes logarithms, and values of {names} are not positive"
+                cure, people = "Correct these values, or leave these people out", ids[not_positive.any(axis=1)]
+                findings.at("regions").error(ProblemCode.NEGATIVE_VALUES, what, cure, offenders=people)
         return list(findings)
 
     def aligned(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
@@ -375,17 +381,3 @@ class Preprocessing:
         adjust = values["adjust"]
         scores = NormalScores.from_arrays(arrays) if adjust == "rank" else None
         return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, adjust, scores)
-
-
-def _review_positive(cohort: Cohort, regions: Sequence[str], findings: Findings) -> None:
-    """Report people with values that have no logarithm."""
-    not_positive = cohort.volumes[list(regions)].to_numpy() <= 0
-    if not_positive.any():
-        rows, columns = not_positive.any(axis=1), not_positive.any(axis=0)
-        findings.error(
-            ProblemCode.NEGATIVE_VALUES,
-            f"the model takes logarithms, and values of {join_names(np.array(regions)[columns])} are not positive",
-            "regions",
-            "Correct these values, or leave these people out",
-            offenders=cohort.people[ID].array[rows],
-        )

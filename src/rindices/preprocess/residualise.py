@@ -80,26 +80,20 @@ class NumericCovariate:
         span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
         median = float(np.nanmedian(numbers)) if np.isfinite(numbers).any() else self.low
         if not self.low - span <= median <= self.high + span:
-            findings.error(
-                ProblemCode.UNIT_MISMATCH,
-                f"the median {self.name} is {format_quantity(median)} here; it was {self._format_range()} in training",
-                "covariates",
+            here = f"the median {self.name} is {format_quantity(median)} here"
+            what, cure = (
+                f"{here}; it was {self._format_range()} in training",
                 "It looks like another unit or coding: convert it",
-                subject=self.name,
             )
+            findings.error(ProblemCode.UNIT_MISMATCH, what, cure, subject=self.name)
             return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
         if outside.size:
             offenders = list(dict.fromkeys(ids[int(row)] for row in outside))  # a person may have several visits
             people = format_count(len(offenders), "person is", "people are")
-            findings.warn(
-                ProblemCode.OUTSIDE_TRAINING_RANGE,
-                f"{people} outside the controls' range of {self.name} ({self._format_range()})",
-                "covariates",
-                "Their adjustment extrapolates; add controls of that range",
-                subject=self.name,
-                offenders=offenders,
-            )
+            what = f"{people} outside the controls' range of {self.name} ({self._format_range()})"
+            cure, code = "Their adjustment extrapolates; add controls of that range", ProblemCode.OUTSIDE_TRAINING_RANGE
+            findings.warn(code, what, cure, subject=self.name, offenders=offenders)
 
     def _format_range(self) -> str:
         return f"{format_quantity(self.low)} to {format_quantity(self.high)}"
@@ -130,15 +124,13 @@ class CategoricalCovariate:
         unseen = sorted(set(categories) - set(self.levels))
         if unseen:
             rows = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(categories) if text in unseen]))
-            findings.error(
-                ProblemCode.UNKNOWN_CATEGORY,
+            what, known = (
                 f"{self.name} has {join_names(unseen)}, which no control has",
-                "covariates",
-                f"Known are {join_names(self.levels)}: recode it, leave these people out, or do not adjust for "
-                f"{self.name}",
-                subject=self.name,
-                offenders=[ids[int(row)] for row in rows],
+                f"Known are {join_names(self.levels)}",
             )
+            cure = f"{known}: recode it, leave these people out, or do not adjust for {self.name}"
+            offenders = [ids[int(row)] for row in rows]
+            findings.error(ProblemCode.UNKNOWN_CATEGORY, what, cure, subject=self.name, offenders=offenders)
 
     def to_dict(self) -> CovariateRecord:
         """Return plain values for JSON."""
@@ -223,7 +215,7 @@ class Residualiser:
     ) -> None:
         """Report people whom the linear model cannot adjust well; a chunk of a table is not ``is_complete``."""
         for coding in self.codings:
-            coding.review(covariates[coding.name], ids, findings, is_complete)
+            coding.review(covariates[coding.name], ids, findings.at("covariates"), is_complete)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""
