@@ -285,6 +285,16 @@ def describe_os_error(error: OSError) -> str:
 
 
 @contextmanager
+def explain_write_errors(what: str, error_type: type[RindicesError] = RindicesError) -> Iterator[None]:
+    """Turn an error of the system into one line that says what could not be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = describe_os_error(error)
+        raise error_type(f"cannot write {what} ({reason}): give another folder with --out.") from error
+
+
+@contextmanager
 def name_arguments() -> Iterator[None]:
     """Name arguments of Python in the errors of a function that a user calls: ``missing_codes``, not an option."""
     try:

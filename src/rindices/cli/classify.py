@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rindices.cli.console import make_folder
 from rindices.cli.options import DataOptions, Json, Tables, Workers, take_table_options
-from rindices.cli.output import make_folder
-from rindices.cli.results import read_indices_and_regions, write_results
+from rindices.cli.statistics import read_indices_and_regions, write_results
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
@@ -50,7 +50,7 @@ def classify(
         classify_patients,
         summarise_auc,
     )
-    from rindices.analysis.write import write_table
+    from rindices.analysis.tidy import write_table
 
     path = _choose_indices(indices)
     study = _read_study_beside(path, tables, data)

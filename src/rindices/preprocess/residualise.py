@@ -19,12 +19,11 @@ from rindices.errors import (
     PreprocessingError,
     Problem,
     ProblemCode,
-    Severity,
     format_count,
     format_quantity,
     join_names,
 )
-from rindices.preprocess.impute import DesignMoments, estimate_design_moments, fill_design
+from rindices.preprocess.missing import DesignMoments, estimate_design_moments, fill_design
 
 _HEAD_SIZE = re.compile(
     r"(?:^|[^a-z])(?:e|sb|dl)?(?:tiv|icv)(?:[^a-z]|$)|intra.?cranial|supra.?tentorial|head.?size|brain.?(?:seg|vol)",
@@ -184,9 +183,8 @@ class Residualiser:
         moments = estimate_design_moments(encoded)
         design = fill_design(encoded, moments)
         if len(volumes) <= design.shape[1] + 1:
-            adjustment = (
-                f" to adjust for {format_count(design.shape[1], 'covariate column')}" if design.shape[1] else ""
-            )
+            columns = format_count(design.shape[1], "covariate column")
+            adjustment = f" to adjust for {columns}" if design.shape[1] else ""
             cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
             raise PreprocessingError(f"too few controls ({len(volumes)}){adjustment}: {cure}.")
         coefficients, rank = _solve_least_squares(design, volumes)
@@ -265,7 +263,14 @@ def derive_codings(covariates: pd.DataFrame, log: bool = False) -> tuple[Covaria
     A numeric column with two values, such as sex as 0 and 1, is categorical: a table that codes it 1 and 2 is then
     refused instead of extrapolated.
     """
-    return tuple(_derive_coding(name, covariates[name], log) for name in covariates.columns)
+
+    def derive(name: str, values: pd.Series) -> CovariateCoding:
+        if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
+            uses_log = log and is_head_size(name) and not bool((values <= 0).any())
+            return NumericCovariate(name, *round_outwards(values.min(), values.max()), uses_log)
+        return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
+
+    return tuple(derive(str(name), values) for name, values in covariates.items())
 
 
 def build_complete_design(
@@ -293,13 +298,6 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     return float(down.create_decimal_from_float(float(low))), float(up.create_decimal_from_float(float(high)))
 
 
-def _derive_coding(name: str, values: pd.Series, log: bool) -> CovariateCoding:
-    if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
-        uses_log = log and is_head_size(name) and not bool((values <= 0).any())
-        return NumericCovariate(name, *round_outwards(values.min(), values.max()), uses_log)
-    return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
-
-
 def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
     """Return the code (N,) of each value, -1 if missing, and the categories as text, in which 1 and 1.0 are equal."""
     codes, distinct = pd.factorize(values)
@@ -314,17 +312,14 @@ def build_coding(record: CovariateRecord) -> CovariateCoding:
     return CategoricalCovariate(record["name"], tuple(record["levels"]))
 
 
-def _collect_fit_warnings(codings: Sequence[CovariateCoding], design: FloatArray, rank: int) -> list[Problem]:
+def _collect_fit_warnings(codings: Sequence[CovariateCoding], design: FloatArray, rank: int) -> Findings:
+    findings = Findings(where="covariates")
     constant = [c.name for c in codings if isinstance(c, NumericCovariate) and c.low == c.high]
     constant += [c.name for c in codings if isinstance(c, CategoricalCovariate) and len(c.levels) == 1]
-    notes = []
     if constant:
         what = f"{join_names(constant)} is the same in all controls: it is not adjusted for"
-        cure = "Remove it from the covariates"
-        notes.append(Problem(Severity.WARNING, what, "covariates", cure, ProblemCode.COVARIATE_IS_CONSTANT))
-    n_varying = int((np.ptp(design, axis=0) > 0).sum()) if design.size else 0
-    if rank < n_varying:
+        findings.warn(ProblemCode.COVARIATE_IS_CONSTANT, what, "Remove it from the covariates")
+    if design.size and rank < int((np.ptp(design, axis=0) > 0).sum()):
         what = "some covariates follow from the others in controls: their effect is shared between them"
-        cure = "Remove the redundant one"
-        notes.append(Problem(Severity.WARNING, what, "covariates", cure, ProblemCode.COVARIATES_REDUNDANT))
-    return notes
+        findings.warn(ProblemCode.COVARIATES_REDUNDANT, what, "Remove the redundant one")
+    return findings

@@ -245,13 +245,8 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
     """
     if SESSION not in cohort.people or not cohort.people[ID].duplicated().any():
         return cohort, []
-    sessions = [str(session) for session in cohort.people[SESSION]]
-    order = sorted(range(len(cohort)), key=lambda row: make_session_key(sessions[row]))
-    first_rows: dict[str, int] = {}
-    for row in order:
-        first_rows.setdefault(str(cohort.people[ID].iloc[row]), row)
-    rows = np.sort(np.fromiter(first_rows.values(), dtype=np.intp))
-    counts = Counter(sessions[row] for row in rows)
+    rows = find_first_scans(cohort.people)
+    counts = Counter(str(session) for session in cohort.people[SESSION].iloc[rows])
     used = join_names(
         f"{session} ({format_count(number, 'person', 'people')})" for session, number in counts.most_common()
     )
@@ -261,6 +256,13 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
     )
     cure = "Use apply for the other sessions, or give the rows of another session to fit"
     return cohort.take(rows), [Problem(Severity.NOTE, what, where, cure, ProblemCode.REPEATED_SCANS)]
+
+
+def find_first_scans(people: pd.DataFrame) -> IntArray:
+    """Return the row of each person's first session, in ascending order."""
+    keys = [make_session_key(str(session)) for session in people[SESSION]]
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+    return np.sort(order[~people[ID].iloc[order].duplicated().to_numpy()])
 
 
 def attach_visits(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:

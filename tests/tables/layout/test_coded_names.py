@@ -202,5 +202,5 @@ def test_models_of_earlier_versions_find_their_columns() -> None:
     frame = make_fields(list_atlas("desikan"))
     layout = detect_layout(list(frame.columns), frame, ["eid", "diagnosis"])
     selection = ColumnSelection(model_regions=("26789-2.0", "lh_entorhinal_volume"))
-    regions = select_columns(layout, selection, "t.csv", Findings()).regions
+    regions = select_columns(layout, selection, Findings()).regions
     assert (regions["26789-2.0"], regions["26793-2.0"]) == ("26789-2.0", "lh_entorhinal_volume")
