@@ -72,7 +72,7 @@ def compare_voxels(
     VoxelComparison
     """
     try:
-        from nilearn.masking import unmask
+        from nilearn import masking
     except ImportError as error:
         raise AnalysisError("voxel-wise comparison needs nilearn: pip install 'rindices[brain]'.") from error
     groups = make_subgroups(indices, cuts, others_below)
@@ -100,7 +100,8 @@ def compare_voxels(
             significant = np.where(q < _ALPHA, effects.effect, 0.0)
             for kind, array in {"effect": effects.effect, "t": effects.t, "significant": significant}.items():
                 # voxels outside the mask, and constant ones, are 0
-                maps[f"{group.index}_{group.name}_{kind}"] = unmask(np.nan_to_num(array).astype(np.float32), inside)
+                values_of_map = np.nan_to_num(array).astype(np.float32)
+                maps[f"{group.index}_{group.name}_{kind}"] = masking.unmask(values_of_map, inside)
     return VoxelComparison(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), maps)
 
 

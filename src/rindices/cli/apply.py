@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import (
-    DataOptions,
-    Json,
-    Tables,
-    Workers,
-    make_table_request,
-    take_table_options,
-)
+from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
 from rindices.errors import Problem, ProblemCode, Severity, format_count
 
 if TYPE_CHECKING:
@@ -55,8 +48,7 @@ def apply(
         str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
     ] = "model",
     plink: Annotated[
-        Path | None,
-        typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE."),
+        Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE.")
     ] = None,
     inverse_normal: Annotated[
         bool, typer.Option("--inverse-normal", help="With --plink: R-indices as rank-based inverse normal scores.")

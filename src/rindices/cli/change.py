@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import (
-    make_folder,
-    print_json,
-    print_problems,
-    print_result,
-    split_option,
-)
+from rindices.cli.console import make_folder, print_json, print_problems, print_result, split_option
 from rindices.cli.options import DataOptions, Json, take_table_options
 from rindices.cli.statistics import raise_errors, write_or_remove
 from rindices.errors import Findings, ProblemCode, explain_write_errors, format_count

@@ -34,8 +34,7 @@ def power(
     data: DataOptions,
     people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
     effect_d: Annotated[
-        list[str] | None,
-        typer.Option("--effect-d", help="Effects in Cohen's d of regions of a pattern, e.g. 0.3,0.5."),
+        list[str] | None, typer.Option("--effect-d", help="Effects in Cohen's d of regions of a pattern, e.g. 0.3,0.5.")
     ] = None,
     rates: Annotated[list[str] | None, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
     patterns: Annotated[int, typer.Option(min=1, help="True number of patterns.")] = 3,

@@ -181,11 +181,8 @@ def _summarise_covariate(values: pd.Series) -> dict[str, Any]:
         statistics = {"mean": values.mean(), "sd": values.std(), "min": values.min(), "max": values.max()}
         return {name: float(value) for name, value in statistics.items()}
     counts = values.value_counts().sort_index()
-    return {"counts": {_format_level(level): int(number) for level, number in counts.items()}}
-
-
-def _format_level(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, int | float) else str(level)
+    names = [f"{level:g}" if isinstance(level, int | float) else str(level) for level in counts.index]
+    return {"counts": dict(zip(names, counts.tolist(), strict=True))}
 
 
 def _count_by_site(cohort: Cohort) -> dict[str, dict[str, int]]:

@@ -62,6 +62,13 @@ class JoinedParticipants:
         """Return the file that a covariate is read from, for messages."""
         return self.icv_where if covariate == "icv" and self.icv_where else self.where
 
+    def get_participant_ids(self) -> list[str]:
+        """Return the ids as the participants spell them, where a person has a row there."""
+        if self.rows is None or self.participants is None:
+            return self.ids
+        names = self.participants.table.ids
+        return [names[row] if row >= 0 else name for row, name in zip(self.rows, self.ids, strict=True)]
+
     def find(self, name: str | None) -> str | None:
         """Return the column of this name, in upper or lower case."""
         columns = [column for column in self.frame.columns if name and column.lower() == name.lower()]
@@ -305,7 +312,13 @@ def _convert_covariate(
     if not is_number:
         texts = _to_categories(values, name, findings)
         counts = texts.value_counts()
-        _check_covariate_levels(name, sorted(map(str, counts.index)), findings)
+        levels = sorted(map(str, counts.index))
+        if formats.find_column([name], formats.AGE_NAMES) and levels:
+            what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
+            cure = "Give years as numbers, with a decimal point"
+            findings.error(ProblemCode.COVARIATE_IS_TEXT, what, cure, subject=name)
+        by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
+        warn_similar_categories(name, levels, findings, (lambda level: level[:1].lower()) if by_initial else fold_case)
         _warn_codes(name, texts, _find_rare_codes(name, texts, counts), people, findings)
         if len(counts) > max(10, len(texts) // 3):
             what = f"covariate {name} has {len(counts):,} categories for {format_count(len(texts), 'person', 'people')}"
@@ -325,16 +338,6 @@ def _to_categories(values: pd.Series, name: str, findings: Findings) -> pd.Serie
     category_of_label, categories = pd.factorize(groups.fold_labels(pd.Series(labels), name, findings))
     codes = np.append(category_of_label, -1)[codes]  # -1 is the code of a missing label
     return pd.Series(pd.Categorical.from_codes(codes, categories), index=values.index)
-
-
-def _check_covariate_levels(name: str, levels: Sequence[str], findings: Findings) -> None:
-    """Report categories that look wrong: an age in words, a category in two spellings."""
-    if formats.find_column([name], formats.AGE_NAMES) and levels:
-        what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
-        cure = "Give years as numbers, with a decimal point"
-        findings.error(ProblemCode.COVARIATE_IS_TEXT, what, cure, subject=name)
-    by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
-    warn_similar_categories(name, levels, findings, (lambda level: level[:1].lower()) if by_initial else fold_case)
 
 
 def warn_similar_categories(

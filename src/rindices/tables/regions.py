@@ -13,7 +13,7 @@ from rindices._typing import BoolArray, FloatArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
 from rindices.tables.io.frames import find_duplicates
 from rindices.tables.layout import formats, freesurfer
-from rindices.tables.layout.muse import find_muse_region, region_label
+from rindices.tables.layout.muse import find_muse_region
 from rindices.tables.participants import MAX_CHANCE, GroupLabels, JoinedParticipants
 from rindices.tables.table import Table
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -90,10 +90,7 @@ def exclude_regions(regions: Mapping[str, str], exclude: Sequence[str]) -> dict[
 
 def _find_excluded_column(name: str, columns: Mapping[str, str]) -> str | None:
     """Return the column that a column name, region name or MUSE label means, in upper or lower case."""
-    for column, region in columns.items():
-        if name.lower() in {column.lower(), region.lower(), region_label(region).lower()}:
-            return column
-    return None
+    return next((c for c, region in columns.items() if name.lower() in formats.list_spellings(c, region)), None)
 
 
 def region_sort_key(region: str) -> tuple[int, str]:

@@ -338,17 +338,8 @@ def _describe_parts(parts: UnfilteredCohort, keep: BoolArray, unit: Unit) -> Val
         aside={why: len(columns) for why, columns in layout.aside.items()},
         measures=dict(measures.most_common()),
         participants=parts.people.participants,
-        keys=_build_row_keys(parts),
+        keys=tuple(parts.table.keys(ids=parts.people.get_participant_ids())),
     )
-
-
-def _build_row_keys(parts: UnfilteredCohort) -> tuple[str, ...]:
-    people, ids = parts.people, parts.table.ids
-    if people.rows is None or people.participants is None:
-        return tuple(parts.table.keys())
-    participant_ids = people.participants.table.ids
-    names = [participant_ids[row] if row >= 0 else name for row, name in zip(people.rows, ids, strict=True)]
-    return tuple(parts.table.keys(ids=names))
 
 
 def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from rindices.errors import (
-    Findings,
-    OffenderKind,
-    ProblemCode,
-    describe_os_error,
-    format_count,
-    join_names,
-)
+from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
 from rindices.tables.io.lines import (
     MAX_COLUMNS,
     Dialect,
@@ -36,7 +29,6 @@ from rindices.tables.io.lines import (
 from rindices.tables.io.spreadsheet import EXCEL_SUFFIX, read_sheet, restore_texts
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -112,21 +104,17 @@ def read_batches(
         try:
             names = [fields[name].name for name in index]
             for batch in file.iter_batches(rows, groups, names, use_threads=False):
-                frame = _to_frame(batch, names[: len(others)], names[len(others) :])
+                values = np.empty((len(numbers), len(batch)))  # one block of floats: one conversion, no copy
+                for row, name in zip(values, names[len(others) :], strict=True):
+                    row[:] = batch.column(name).to_numpy(zero_copy_only=False)
+                labels = batch.select(names[: len(others)]).to_pandas(ignore_metadata=True)
+                frame = pd.concat([labels, pd.DataFrame(values.T, copy=False)], axis=1)
                 frame.columns, frame.index = index, pd.RangeIndex(first_row, first_row + len(frame))
                 first_row += len(frame)
                 yield frame
-                del batch, frame  # their memory is for the next batch
+                del batch, values, labels, frame  # their memory is for the next batch
         except (pa.ArrowException, OSError) as error:
             _refuse_parquet(error, Findings(where=path.name))
-
-
-def _to_frame(batch: "pa.RecordBatch", others: list[str], numbers: list[str]) -> pd.DataFrame:
-    """Return the columns of a batch, with ``numbers`` as one block of floats (one conversion, no copy)."""
-    values = np.empty((len(numbers), len(batch)))
-    for row, name in zip(values, numbers, strict=True):
-        row[:] = batch.column(name).to_numpy(zero_copy_only=False)
-    return pd.concat([batch.select(others).to_pandas(ignore_metadata=True), pd.DataFrame(values.T, copy=False)], axis=1)
 
 
 def _read_first_rows(file: "pq.ParquetFile", rows: int) -> pd.DataFrame:
@@ -362,7 +350,8 @@ def to_text(values: pd.Series) -> pd.Series:
         return values.map(str, na_action="ignore").astype("object").where(values.notna(), None)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         numbers = pd.to_numeric(values).astype(float)
-        texts = [_format_number(number) for number in numbers]
+        is_whole = [np.isfinite(number) and number == int(number) for number in numbers]
+        texts = [str(int(x)) if whole else repr(x) for x, whole in zip(numbers, is_whole, strict=True)]
         return pd.Series(texts, index=values.index, dtype="object").where(values.notna(), None)
     if isinstance(values.dtype, pd.StringDtype):
         trimmed = values.str.strip()
@@ -373,10 +362,6 @@ def to_text(values: pd.Series) -> pd.Series:
     cells = values.astype("object").tolist()
     stripped = [None if lacking else str(cell).strip() or None for cell, lacking in zip(cells, missing, strict=True)]
     return pd.Series(stripped, index=values.index, dtype="object")
-
-
-def _format_number(number: float) -> str:
-    return str(int(number)) if np.isfinite(number) and number == int(number) else repr(number)
 
 
 def find_duplicates(names: Iterable[str]) -> list[str]:

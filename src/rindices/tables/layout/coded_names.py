@@ -18,6 +18,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from rindices.tables.layout import NAMES
+
 _ADNI_REGEX = re.compile(r"ST(\d+)(CV|SV|TA|SA|TS|HS)(_UCSFFS\w+)?", re.IGNORECASE)
 _ADNI_SUFFIXES = {"CV": "_volume", "TA": "_thickness", "SA": "_area"}
 _WHOLE_SURFACES = ("lh_WhiteSurfArea", "rh_WhiteSurfArea")
@@ -30,14 +32,7 @@ _FIELD_REGEXES = tuple(
         r"p(\d+)_i(\d+)(?:_a\d+)?",  # p26562_i2 (research analysis platform)
     )
 )
-_PARCELS_TEXT = """
-    bankssts caudalanteriorcingulate caudalmiddlefrontal cuneus entorhinal fusiform inferiorparietal inferiortemporal
-    isthmuscingulate lateraloccipital lateralorbitofrontal lingual medialorbitofrontal middletemporal parahippocampal
-    paracentral parsopercularis parsorbitalis parstriangularis pericalcarine postcentral posteriorcingulate precentral
-    precuneus rostralanteriorcingulate rostralmiddlefrontal superiorfrontal superiorparietal superiortemporal
-    supramarginal frontalpole temporalpole transversetemporal insula
-"""
-PARCELS = frozenset(_PARCELS_TEXT.split())
+PARCELS = frozenset(NAMES["structures"]["parcels"].split())
 _STRUCTURES = {
     **{"thalamusproper": "Thalamus", "thalamus": "Thalamus", "caudate": "Caudate", "putamen": "Putamen"},
     **{"pallidum": "Pallidum", "hippocampus": "Hippocampus", "amygdala": "Amygdala"},

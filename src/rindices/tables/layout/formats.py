@@ -1,42 +1,25 @@
 """Detect from the header which program wrote a table and what its columns are, and choose the regions among them."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count
 from rindices.tables.io.frames import normalise_column_name
-from rindices.tables.layout import coded_names, freesurfer, muse
+from rindices.tables.layout import NAMES, coded_names, freesurfer, muse
 
-_ID_NAMES_TEXT = """
-    participant_id participant subject_id subject subjectid sub_id subj_id subjid sub id mrid ptid rid eid scan_id
-    image_id imageid patient_id patientid case_id f.eid n_eid name subject_ids subjects observations
-"""
-_VARIABLE_NAMES_TEXT = """
-    education handedness hand race ethnicity mmse cdr moca apoe apoe4 bmi weight height date scan_date dob manufacturer
-    field_strength magnetic_field_strength euler avg_en qc iq fiq viq piq delay mr_delay mri_delay days_from_baseline
-    years_from_baseline
-"""
-ID_NAMES = tuple(_ID_NAMES_TEXT.split())
-SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")
-GROUP_NAMES = ("group", "diagnosis", "dx", "diag", "dx_group", "clinical_group")
-SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study", "dataset")
-AGE_NAMES = ("age", "age_at_scan", "age_years")
-SEX_NAMES = ("sex", "gender")
+ID_NAMES, SESSION_NAMES, GROUP_NAMES, SITE_NAMES, AGE_NAMES, SEX_NAMES = (
+    tuple(NAMES["columns"][kind].split()) for kind in ("id", "session", "group", "site", "age", "sex")
+)
 AGE_SEX_NAMES = (*AGE_NAMES, *SEX_NAMES)
+_VARIABLE_NAMES, _PARTICIPANT_WORDS = (set(NAMES["columns"][kind].split()) for kind in ("variables", "words"))
 _PARTICIPANT_NAMES = {
     normalise_column_name(name)
-    for names in (ID_NAMES, SESSION_NAMES, GROUP_NAMES, SITE_NAMES, AGE_SEX_NAMES, _VARIABLE_NAMES_TEXT.split())
+    for names in (ID_NAMES, SESSION_NAMES, GROUP_NAMES, SITE_NAMES, AGE_SEX_NAMES, _VARIABLE_NAMES)
     for name in names
 }
-_PARTICIPANT_WORDS_TEXT = """
-    age sex gender male female educ education pteducat score scores total uid id ids date visit month months year years
-    mmse mms moca cdr cdrsb adas ravlt faq gds updrs apoe abeta tau ptau fdg bmi weight height race ethnicity iq
-    scanner site centre center group dx diagnosis handedness unnamed imageuid
-"""
-_PARTICIPANT_WORDS = set(_PARTICIPANT_WORDS_TEXT.split())
 _ADNI_NON_VOLUME_REGEX = re.compile(r"ST\d+(SA|TA|TS|HS)")  # area, thickness and its sd, hippocampal rest
 _FORMATTED_NUMBER_REGEX = re.compile(r"-?\d[\d.,' ]*")
 _UKB_PARTICIPANT_FIELDS = {31, 34, 52, 53, 54, 21003, 21022}  # sex, birth, date and centre of visits, age
@@ -136,8 +119,7 @@ def _detect_dlmuse(columns: list[str]) -> Layout | None:
     }
     icv = next((column for column, code in codes.items() if code == muse.ICV_CODE), None)
     others = tuple(column for column in columns if column not in codes)
-    if icv is None:
-        icv = find_column(others, freesurfer.ICV_NAMES)
+    icv = icv or find_column(others, freesurfer.ICV_NAMES)
     return Layout("dlmuse", regions, icv, _drop_empty_lists(aside), others, dict.fromkeys(regions.values(), "volume"))
 
 
@@ -277,15 +259,9 @@ def _classify_generic_column(column: str, values: pd.Series) -> str:
     field = coded_names.parse_field(column)
     if field and field.field in _UKB_NON_REGION_FIELDS:
         return "not a region"
-    return "few whole numbers" if _has_few_integers(values) else "region"
-
-
-def _has_few_integers(values: pd.Series) -> bool:
-    """Return whether a column holds codes or counts: few distinct values, all integers."""
-    if not pd.api.types.is_numeric_dtype(values) or len(values) < 30:
-        return False
-    distinct = values.dropna().unique()
-    return 1 < len(distinct) <= 10 and bool((distinct == distinct.round()).all())
+    distinct = values.dropna().unique() if pd.api.types.is_numeric_dtype(values) and len(values) >= 30 else ()
+    is_code = 1 < len(distinct) <= 10 and bool((distinct == distinct.round()).all())  # or a count
+    return "few whole numbers" if is_code else "region"
 
 
 def is_mostly_numeric(values: pd.Series) -> bool:
@@ -309,19 +285,6 @@ def _drop_empty_lists(aside: dict[str, list[str]]) -> dict[str, list[str]]:
 
 VENTRICLES = "ventricles"
 """Word for all ventricles of a table in the option ``include``."""
-_REASONS = {
-    "ventricle": "of ventricles or fluid (the published method leaves them out)",
-    "composite": "that sum up other columns",
-    "no tissue": "of vessels, lesions, chiasm or callosum",
-    "few whole numbers": "of few whole numbers (codes or counts)",
-    "other field": "of UK Biobank fields that are not structures of a brain atlas",
-    "other atlas": "of another atlas of the same structures",
-    "other visit": "of another visit",
-    "other version": "of another version of the pipeline",
-    "no structure": "that are not measures of a structure",
-    "empty": "without any value",
-    "about people": "whose names may be about people (to use one: --include COLUMN)",
-}
 
 
 @dataclass(frozen=True)
@@ -344,11 +307,19 @@ def select_columns(layout: Layout, selection: ColumnSelection, findings: Finding
     layout: as detected from the header; findings: takes errors about unknown names, and for training a note about what
     is not used.
     """
-    layout = _keep_model_names(layout, selection.model_regions)
-    if holds_features(layout, selection.measure):
-        layout = _set_doubtful_aside(layout)
-    names = {column: _name_region(column, layout) for columns in layout.aside.values() for column in columns}
     model_regions = set(selection.model_regions)
+    # An imported model may name its regions as the columns of its table, such as 26562-2.0.
+    kept = {c: c for c, region in layout.regions.items() if c in model_regions and region not in model_regions}
+    layout = replace(layout, regions={**layout.regions, **kept})
+    if holds_features(layout, selection.measure) and layout.doubtful:
+        # Numbers whose names hold a word about people, such as total or tau, may be included.
+        others = tuple(name for name in layout.participant_columns if name not in layout.doubtful)
+        aside = {**layout.aside, "about people": list(layout.doubtful)}
+        layout = replace(layout, aside=aside, participant_columns=others)
+    unused = [column for columns in layout.aside.values() for column in columns]
+    names = {column: layout.aside_names.get(column, column) for column in unused}
+    if layout.format == "dlmuse":
+        names |= {column: muse.region_name(code) for column, code in muse.parse_muse_codes(unused).items()}
     wanted = [column for column, region in names.items() if region in model_regions]
     for name in selection.include:
         columns = _find_included_columns(name, layout, names)
@@ -377,24 +348,6 @@ def holds_features(layout: Layout, measure: str | None) -> bool:
     return measure == "any" and (is_unknown or has_fields)
 
 
-def _keep_model_names(layout: Layout, model_regions: Sequence[str]) -> Layout:
-    """Return a layout in which columns keep their names if a model has regions of these names and not of the others.
-
-    An imported model may name its regions as the columns of its table, such as ``26562-2.0``.
-    """
-    wanted = set(model_regions)
-    renamed = {c: c for c, region in layout.regions.items() if c in wanted and region not in wanted}
-    return replace(layout, regions={**layout.regions, **renamed}) if renamed else layout
-
-
-def _set_doubtful_aside(layout: Layout) -> Layout:
-    """Return a layout in which numbers whose names hold a word about people, such as total or tau, may be included."""
-    columns = list(layout.doubtful)
-    others = tuple(name for name in layout.participant_columns if name not in columns)
-    aside = {**layout.aside, "about people": columns} if columns else layout.aside
-    return replace(layout, aside=aside, participant_columns=others)
-
-
 def _find_requested_columns(layout: Layout, measure: str | None) -> list[str]:
     """Return the unused columns that measure what is requested; all fields of a table that has no other regions."""
     kinds = [kind for kind in ("thickness", "area") if measure in (kind, "any")]
@@ -406,27 +359,18 @@ def _find_requested_columns(layout: Layout, measure: str | None) -> list[str]:
     return columns
 
 
-def _name_region(column: str, layout: Layout) -> str:
-    """Return the name that a column has as a region of a cohort."""
-    if layout.format != "dlmuse":
-        return layout.aside_names.get(column, column)
-    code = muse.parse_muse_codes([column]).get(column)
-    return column if code is None else muse.region_name(code)
-
-
 def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) -> list[str]:
     """Return the unused columns that a word of the option means."""
     if name.lower() == VENTRICLES:
-        columns = layout.aside.get("ventricle", [])
-        return [
-            column
-            for column in columns
-            if layout.format == "dlmuse" or freesurfer.is_ventricle(layout.aside_names.get(column, column))
-        ]
-    aliases = {
-        column: {column.lower(), region.lower(), muse.region_label(region).lower()} for column, region in names.items()
-    }
-    return [column for column, spellings in aliases.items() if name.lower() in spellings]
+        columns = {column: layout.aside_names.get(column, column) for column in layout.aside.get("ventricle", [])}
+        is_muse = layout.format == "dlmuse"
+        return [column for column, region in columns.items() if is_muse or freesurfer.is_ventricle(region)]
+    return [column for column, region in names.items() if name.lower() in list_spellings(column, region)]
+
+
+def list_spellings(column: str, region: str) -> set[str]:
+    """Return the words by which a user may name a region, in lower case: its column, its name or its MUSE label."""
+    return {column.lower(), region.lower(), muse.region_label(region).lower()}
 
 
 def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
@@ -462,7 +406,7 @@ def _note_unused_columns(layout: Layout, findings: Findings) -> None:
         return
     columns = [column for names in layout.aside.values() for column in names]
     listing = ", ".join(
-        f"{len(names):,} {_REASONS.get(why, f'of another kind ({why})')}" for why, names in layout.aside.items()
+        f"{len(names):,} {NAMES['reasons'].get(why, f'of another kind ({why})')}" for why, names in layout.aside.items()
     )
     has_ventricles = bool(_find_included_columns(VENTRICLES, layout, {}))
     what = f"{format_count(len(columns), 'column is', 'columns are')} not used"

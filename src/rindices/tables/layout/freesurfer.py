@@ -7,26 +7,14 @@ from pathlib import Path
 import pandas as pd
 
 from rindices.errors import Findings, ProblemCode, format_count, join_names
+from rindices.tables.layout import NAMES
 
-ICV_NAMES = (
-    "EstimatedTotalIntraCranialVol",
-    "eTIV",
-    "IntraCranialVol",
-    "total intracranial",
-    "ICV",
-    "TIV",
-    "intracranial volume",
-    "intracranial_volume",
-)
-
+ICV_NAMES = tuple(NAMES["columns"]["icv"].split(","))
+STATS_NAMES = NAMES["structures"]["stats"].split()
 UNUSED_KINDS = ("ventricle", "composite", "no tissue")
 """Classes of columns that are not used as regions."""
 _EARLIER_NAMES = {"Thalamus": "Thalamus-Proper"}
-_PAIRED_STRUCTURES_TEXT = """
-    Cerebellum-White-Matter Cerebellum-Cortex Thalamus Thalamus-Proper Caudate Putamen Pallidum Hippocampus Amygdala
-    Accumbens-area VentralDC Ventral-DC Cerebral-White-Matter Cerebral-Cortex
-"""
-_PAIRED_STRUCTURES = _PAIRED_STRUCTURES_TEXT.split()
+_PAIRED_STRUCTURES = NAMES["structures"]["paired"].split()
 _TISSUE_NAMES = {"brain-stem", *(f"{side}-{name}".lower() for side in ("left", "right") for name in _PAIRED_STRUCTURES)}
 _ENIGMA_NAMES = {f"{side}{name}" for side in "lr" for name in ("thal", "caud", "put", "pal", "hippo", "amyg", "accumb")}
 _VENTRICLE_REGEX = re.compile(
@@ -116,14 +104,6 @@ def is_whole_cortex(column: str) -> bool:
     return normalise_structure_name(column) in {"left-cerebral-cortex", "right-cerebral-cortex"}
 
 
-STATS_NAMES = (
-    "aseg+DKT.stats",
-    "aseg+DKT.VINN.stats",
-    "aparc.DKTatlas+aseg.deep.volume.stats",
-    "aseg.stats",
-    "aseg.VINN.stats",
-)
-"""Files with the volumes of all structures, the preferred first; ``aseg+DKT.stats`` is a link to the VINN file."""
 _ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
 
 

@@ -28,11 +28,7 @@ _LOOK_ALIKES = {*_CYRILLIC_LOOK_ALIKES, *_GREEK_LOOK_ALIKES}
 
 
 def assign_groups(
-    labels: pd.Series,
-    controls: Sequence[str],
-    patients: Sequence[str],
-    findings: Findings,
-    is_surrealgan: bool = False,
+    labels: pd.Series, controls: Sequence[str], patients: Sequence[str], findings: Findings, is_surrealgan: bool = False
 ) -> "NDArray[np.object_] | None":
     """Assign people to controls and patients by their labels.
 

@@ -49,7 +49,7 @@ def mask_missing_codes(
     if not codes or tuple(codes) == NO_CODES:
         return frame
     texts = set(normalise_labels(pd.Series(list(codes), dtype="object")))
-    numbers = [float(text) for text in texts if _is_number(text)]
+    numbers = pd.to_numeric(pd.Series(list(texts), dtype="object"), errors="coerce").dropna().tolist()
     masked = {}
     for name in frame.columns:
         values = frame[name]
@@ -97,11 +97,3 @@ def report_codes(columns: pd.DataFrame, findings: Findings) -> dict[str, pd.Seri
 def may_hold_codes(low: FloatArray, high: FloatArray) -> BoolArray:
     """Return for each region (R,) whether its lowest or highest value is a code: no other can be far outside."""
     return np.asarray(np.isin(low, _CODES) | np.isin(high, _CODES))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

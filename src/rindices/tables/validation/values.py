@@ -10,14 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.errors import (
-    Findings,
-    OffenderKind,
-    ProblemCode,
-    ProblemDetails,
-    format_count,
-    join_names,
-)
+from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
 from rindices.tables.layout import muse
 from rindices.tables.layout.freesurfer import may_be_zero
 from rindices.wording import FEATURE_UNIT, Wording, reword
@@ -216,11 +209,7 @@ def check_measures(by_region: dict[str, str], requested: str | None, findings: F
 
 
 def check_regions(
-    regions: pd.DataFrame,
-    ranges: ColumnRanges,
-    ids: Sequence[str],
-    measures: Mapping[str, str],
-    findings: Findings,
+    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], measures: Mapping[str, str], findings: Findings
 ) -> dict[str, Unit]:
     """Check the values of a table.
 
