@@ -52,9 +52,7 @@ def _plot_survival(axes: Any, curves: pd.DataFrame, name: str) -> None:
         curve = curves[curves["third"] == third]
         axes.step(curve["time"], curve["survival"], where="post", color=colour, label=f"{third} third")
         axes.fill_between(curve["time"], curve["low"], curve["high"], step="post", color=colour, alpha=0.15, lw=0)
-    axes.set_ylim(0, 1.02)
-    axes.set_xlabel("time")
-    axes.set_ylabel("share without the event")
+    axes.set(ylim=(0, 1.02), xlabel="time", ylabel="share without the event")
     p = float(curves["log_rank_p"].iloc[0])
     axes.set_title(f"{name}, log-rank p = {p:.2g}", loc="left", fontsize="medium")
     axes.legend(loc="lower left", frameon=False, fontsize="small")
@@ -69,11 +67,9 @@ def _plot_ratios(axes: Any, effects: pd.DataFrame) -> None:
         errors = [rows["ratio"] - rows["low"], rows["high"] - rows["ratio"]]
         axes.errorbar(rows["ratio"], y, xerr=errors, fmt=marker, ms=5, capsize=3, label=model)
     axes.axvline(1, color=LINE_COLOUR, lw=0.8)
-    axes.set_xscale("log")
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
     kind = "hazard" if effects["regression"].iloc[0] == "cox" else "odds"
-    axes.set_xlabel(f"{kind} ratio per standard deviation")
+    axes.set(xscale="log", ylim=(len(names) - 0.4, -0.6), xlabel=f"{kind} ratio per standard deviation")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="both", labelsize="small", rotation=45)

@@ -354,7 +354,7 @@ def _choose_penalty(outcome: Outcome, design: FloatArray, is_penalised: BoolArra
     """Return the ridge penalty with the highest concordance in inner folds."""
     folds = draw_folds(outcome, _INNER_FOLDS, [1])
     means = [
-        np.nanmean([_score_fold(outcome, design, held_out, penalty * is_penalised) for held_out in folds])
+        np.nanmean([_score_fold(outcome, design, held_out, np.where(is_penalised, penalty, 0.0)) for held_out in folds])
         for penalty in _PENALTIES
     ]
     return _PENALTIES[int(np.argmax(means))]

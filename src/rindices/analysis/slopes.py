@@ -185,7 +185,7 @@ def _weigh_products(sums: _CrossProducts, factor: FloatArray) -> tuple[FloatArra
 
 def _solve_profile(sums: _CrossProducts, weighted: FloatArray) -> tuple[FloatArray, float, int]:
     """Return coefficients (P,), the sum of squares about them and its degrees of freedom, given weighted products."""
-    coefficients = np.linalg.solve(weighted[:-1, :-1], weighted[:-1, -1])
+    coefficients = np.asarray(np.linalg.solve(weighted[:-1, :-1], weighted[:-1, -1]), dtype=float)
     residual = max(float(weighted[-1, -1] - coefficients @ weighted[:-1, -1]), np.finfo(float).tiny)
     return coefficients, residual, sums.n_visits - len(coefficients)
 
@@ -215,11 +215,11 @@ def _summarise_model(sums: _CrossProducts, factor: FloatArray, converged: bool) 
     per_column = gain @ sums.zx  # predictions are linear in y and X: b = gain Z'(y - X beta)
     slopes = per_column[:, 1, -1] - per_column[:, 1, :-1] @ coefficients
     return MixedModel(
-        np.asarray(coefficients, dtype=float),
+        coefficients,
         np.asarray(noise * np.linalg.inv(weighted[:-1, :-1]), dtype=float),
         noise * factor @ factor.T,
         noise,
-        converged and residual > np.finfo(float).tiny,
+        converged and residual > float(np.finfo(float).tiny),
         slopes,
         noise * gain[:, 1, 1],
         per_column[:, 1, :-1],

@@ -12,7 +12,6 @@ from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_
 from rindices.errors import Problem, ProblemCode, Severity, format_count
 
 if TYPE_CHECKING:
-    from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.model.stream import StreamResult
     from rindices.tables.validate import TableRequest
@@ -111,11 +110,10 @@ def apply(
         typer.echo(f"{written} written to {out}, {share}{again}", err=True)
 
 
-def _find_training_people(model: Path, out: Path) -> "list[Problem]":
+def _find_training_people(model: Path, out: Path) -> list[Problem]:
     """Return a warning that names the people of a table whom the model was trained on, as its study tells."""
     import pandas as pd
 
-    from rindices.errors import Problem, Severity
     from rindices.model.index_tables import SEPARATORS
     from rindices.tables.cohort import ID
 

@@ -7,7 +7,7 @@ import typer
 
 from rindices.cli.console import make_folder, print_json, print_problems, print_result, split_option
 from rindices.cli.options import DataOptions, Json, take_table_options
-from rindices.cli.statistics import raise_errors, write_or_remove
+from rindices.cli.statistics import read_variables, write_or_remove
 from rindices.errors import Findings, ProblemCode, explain_write_errors, format_count
 
 if TYPE_CHECKING:
@@ -156,13 +156,9 @@ def predict(
     from rindices.analysis.outcome_models import COLUMN_DESCRIPTIONS
     from rindices.analysis.predict import EFFECT_COLUMNS, SURVIVAL_COLUMNS, predict_outcome
     from rindices.analysis.tidy import as_records, write_table
-    from rindices.tables.readers import read_indices_with_variables
-    from rindices.tables.table import ColumnRoles
 
-    findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
-    table, values = read_indices_with_variables(indices, outcomes, ColumnRoles(data.get("id"), None), findings)
-    raise_errors(findings)
-    table, values = _keep_first_visits(table, values)
+    adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
+    table, values = _keep_first_visits(*read_variables(indices, outcomes, data))
     measured = None if regions is None else _read_regions(regions, table)
     result = predict_outcome(
         table,

@@ -58,3 +58,12 @@ def write_json_and_table(out: Path, names: tuple[str, str], values: dict[str, An
 
     write_atomically(out / names[0], (json.dumps(values, indent=1) + "\n").encode())
     write_atomically(out / names[1], table.encode())
+
+
+def parse_numbers(values: Sequence[str] | None, option: str, message: str) -> tuple[float, ...]:
+    """Return the numbers of an option; the message about other words may name them as ``{words}``."""
+    words = split_option(values)
+    try:
+        return tuple(float(word) for word in words)
+    except ValueError:
+        raise typer.BadParameter(message.format(words=", ".join(words)), param_hint=option) from None

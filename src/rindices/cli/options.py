@@ -62,9 +62,13 @@ def _make_parameter(name: str) -> inspect.Parameter:
     """Return an option of tables as a parameter of a command."""
     kind, help, metavar, panel = _TABLE_OPTIONS[name]
     names = [_OPTION_NAMES[name]] if name in _OPTION_NAMES else []
-    annotation = Annotated[kind if kind is bool else kind | None, describe_option(help, metavar, panel, *names)]
-    default = False if kind is bool else None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    option, values = describe_option(help, metavar, panel, *names), kind if kind is bool else kind | None
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if kind is bool else None,
+        annotation=Annotated[values, option],
+    )
 
 
 def take_table_options(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

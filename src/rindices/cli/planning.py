@@ -1,5 +1,6 @@
 """``rindices power``, ``simulate``, ``score`` and ``reference``: planning of a study and simulation."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from rindices.cli.console import (
     make_folder,
+    parse_numbers,
     print_facts,
     print_json,
     print_problems,
@@ -15,7 +17,7 @@ from rindices.cli.console import (
     write_json_and_table,
 )
 from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
-from rindices.errors import ProblemCode, explain_write_errors
+from rindices.errors import ProblemCode, SimulationError, TableError, explain_write_errors
 
 if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
@@ -52,8 +54,6 @@ def power(
     Effects are Cohen's d between patients and controls, in the people of your table with --controls. The output also
     says what a loss of 10 % of a region is in d.
     """
-    from dataclasses import asdict
-
     from rindices.cli.progress import Progress
     from rindices.experiments.power import (
         EFFECTS_D,
@@ -65,22 +65,12 @@ def power(
         run_power,
     )
 
-    healthy = (
-        None
-        if controls is None
-        else read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
-    )
-    losses = _parse_numbers(split_option(rates), "--rates", "a share: write 0.2")
-    effects = _parse_numbers(split_option(effect_d), "--effect-d", "an effect: write 0.5")
-    config = PowerConfig(
-        _parse_group_sizes(split_option(people)) or GROUP_SIZES,
-        losses,
-        patterns,
-        cohorts or N_COHORTS,
-        tuple(data.get("covariates", ())),
-        healthy,
-        effects or (() if losses else EFFECTS_D),
-    )
+    healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
+    losses = parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
+    effects = parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
+    sizes, covariates = _parse_group_sizes(split_option(people)) or GROUP_SIZES, tuple(data.get("covariates", ()))
+    effects = effects or (() if losses else EFFECTS_D)
+    config = PowerConfig(sizes, losses, patterns, cohorts or N_COHORTS, covariates, healthy, effects)
     if out is not None:
         make_folder(out)
     with Progress("power") as progress:
@@ -105,14 +95,6 @@ def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-def _parse_numbers(texts: tuple[str, ...], option: str, expected: str) -> tuple[float, ...]:
-    """Parse the numbers of an option."""
-    try:
-        return tuple(float(text) for text in texts)
-    except ValueError:
-        raise typer.BadParameter(f"{', '.join(texts)} is not {expected}", param_hint=option) from None
-
-
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
     task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., organs, null.")] = "basic",
@@ -135,7 +117,7 @@ def simulate(
     """
     from rindices.experiments.simulate import simulate_cohort, write_cohort
 
-    healthy = None if controls is None else read_healthy_cohort(controls, participants, group, label, site)
+    healthy = _read_healthy_cohort(controls, participants, group, label, site)
     if visits > 1:
         _write_visits(out, task, seed, visits, healthy, sites, as_json)
         return
@@ -153,7 +135,6 @@ def _write_visits(
     out: Path, task: str, seed: int, visits: int, healthy: "Cohort | None", sites: int, as_json: bool
 ) -> None:
     """Simulate and write repeat visits."""
-    from rindices.errors import SimulationError
     from rindices.experiments.visits import VisitPlan, simulate_visits, write_visits
 
     if sites:
@@ -170,21 +151,22 @@ def _write_visits(
     print_result(as_json, {"out": str(out), "task": task, "seed": seed, **counts}, text, err=True)
 
 
-def read_healthy_cohort(
-    table: Path,
+def _read_healthy_cohort(
+    table: Path | None,
     participants: Path | None,
     group: str | None,
     label: str | None,
     site: str | None,
     measure: str | None = None,
-) -> "Cohort":
-    """Read a table of healthy people with all its covariates, the first scan of each person."""
-    from rindices.errors import ProblemCode, TableError
+) -> "Cohort | None":
+    """Read a table of healthy people, if there is one, with all its covariates, the first scan of each person."""
     from rindices.tables.cohort import keep_first_scans
     from rindices.tables.table import NO_COLUMN, ColumnRoles
     from rindices.tables.validate import TableRequest, validate_table
     from rindices.tables.validation.values import ALL_MEASURES
 
+    if table is None:
+        return None
     roles = ColumnRoles(group=group, site=site or NO_COLUMN, covariates=None)
     labels, others = ((label,), ("*",)) if label else ((), ())
     measure = measure or ALL_MEASURES
@@ -204,8 +186,6 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Print the pattern-c-index: the share of pairs of people ranked as in the truth (1 is perfect, 0.5 is chance)."""
-    from dataclasses import asdict
-
     from rindices.experiments.score import score_tables
 
     result = score_tables(indices, truth)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_json, print_problems, split_option
+from rindices.cli.console import parse_numbers, print_json, print_problems, split_option
 from rindices.cli.options import DataOptions, Json, Tables, make_table_request, take_table_options
+from rindices.errors import Findings, ProblemCode, Severity, TableError, did_you_mean, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rindices.errors import Findings
     from rindices.tables.cohort import Cohort
     from rindices.tables.validate import TableRequest
 
@@ -23,7 +23,7 @@ EXAMPLES = {
 _ID_COLUMNS = {"participant_id": "Participant", "session_id": "Session"}
 
 
-def raise_errors(findings: "Findings") -> None:
+def raise_errors(findings: Findings) -> None:
     """Raise the errors, if there are any, else print all problems."""
     findings.raise_errors()
     print_problems(findings)
@@ -35,7 +35,6 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     request: regions of all measures are read, and people who lack a value are left out.
     """
     from rindices.analysis.tidy import add_groups
-    from rindices.errors import Findings, ProblemCode, Severity, format_count
     from rindices.tables.readers import read_indices
     from rindices.tables.validate import validate_table
     from rindices.tables.validation.values import ALL_MEASURES
@@ -54,11 +53,21 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     return people, cohort
 
 
+def read_variables(indices: Path, other: Path, data: DataOptions) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Read R-indices and another table of the same people, joined by id, and print warnings."""
+    from rindices.tables.readers import read_indices_with_variables
+    from rindices.tables.table import ColumnRoles
+
+    findings = Findings()
+    both = read_indices_with_variables(indices, other, ColumnRoles(data.get("id"), data.get("session")), findings)
+    raise_errors(findings)
+    return both
+
+
 def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFrame":
     """Read ``participant_id`` and ``image`` from a table; paths are relative to the folder of the table."""
     import pandas as pd
 
-    from rindices.errors import Findings, TableError, did_you_mean
     from rindices.tables.table import ColumnRoles, read_participants
 
     findings = Findings()
@@ -119,24 +128,11 @@ def associate(
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
     from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
-    from rindices.errors import Findings
-    from rindices.tables.readers import read_indices_with_variables
-    from rindices.tables.table import ColumnRoles
 
-    findings = Findings()
-    index_table, clinical_table = read_indices_with_variables(
-        indices, clinical, ColumnRoles(data.get("id"), data.get("session")), findings
-    )
-    raise_errors(findings)
+    index_table, clinical_table = read_variables(indices, clinical, data)
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
-    table = associate_indices(
-        index_table,
-        clinical_table,
-        variables=split_option(variables) or None,
-        covariates=adjusted,
-        people=people,
-        missing_codes=codes,
-    )
+    named: dict[str, Any] = {"variables": split_option(variables) or None, "covariates": adjusted}
+    table = associate_indices(index_table, clinical_table, people=people, missing_codes=codes, **named)
     significant = int((table["q"] < 0.05).sum())
     message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05"
     settings = {"people": people, "covariates": list(adjusted)}
@@ -162,45 +158,25 @@ def compare(
     from rindices.analysis.compare import COLUMN_DESCRIPTIONS, compare_subgroups, make_subgroups, tabulate_subgroups
     from rindices.analysis.tidy import add_ids, write_table
 
-    limits: dict[str, Any] = {"cuts": _parse_numbers(cuts), "others_below": others_below}
+    limits: dict[str, Any] = {
+        "cuts": parse_numbers([cuts], "--cuts", "give numbers such as 0.4,0.7"),
+        "others_below": others_below,
+    }
     request = make_table_request(tables, {"covariates": ["none"], "site": "none", **data})
     people, cohort = read_indices_and_regions(indices, request)
     adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
     table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
     settings = {**limits, "covariates": list(cohort.covariates.columns)}
     if images is not None:
-        settings["maps"] = _compare_voxels(
-            people, images, Path(data.get("participants", tables[0])), out, mask, adjusted, limits
-        )
+        from rindices.analysis import voxels
+
+        paths = read_images(people, Path(data.get("participants", tables[0])), images)
+        compared = voxels.compare_voxels(people, paths, covariates=adjusted, mask=mask, **limits)
+        settings["maps"] = [str(path) for path in voxels.write_maps(compared, out)]
+        maps = {**limits, "maps": settings["maps"]}
+        write_table(compared.table, out / "voxels.tsv", voxels.COLUMN_DESCRIPTIONS, maps)
     subgroups = tabulate_subgroups(people, make_subgroups(people, **limits))
     write_table(subgroups, out / "subgroups.tsv", _ID_COLUMNS | COLUMN_DESCRIPTIONS, settings)
     significant = int((table["q"] < 0.05).sum())
     message = f"{significant} of {len(table)} differences with a false discovery rate below 0.05"
     write_results(table, out / "regions.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)
-
-
-def _compare_voxels(
-    people: "pd.DataFrame",
-    column: str,
-    source: Path,
-    out: Path,
-    mask: Path | None,
-    covariates: "pd.DataFrame | None",
-    limits: dict[str, Any],
-) -> list[str]:
-    """Compare the images of a column, write maps and a table of them, and return the paths of the maps."""
-    from rindices.analysis.tidy import write_table
-    from rindices.analysis.voxels import COLUMN_DESCRIPTIONS, compare_voxels, write_maps
-
-    images = read_images(people, source, column)
-    compared = compare_voxels(people, images, covariates=covariates, mask=mask, **limits)
-    paths = [str(path) for path in write_maps(compared, out)]
-    write_table(compared.table, out / "voxels.tsv", COLUMN_DESCRIPTIONS, {**limits, "maps": paths})
-    return paths
-
-
-def _parse_numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in split_option([text]))
-    except ValueError as error:
-        raise typer.BadParameter("give numbers such as 0.4,0.7", param_hint="--cuts") from error

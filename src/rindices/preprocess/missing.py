@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import FloatArray
 from rindices.errors import PreprocessingError, join_names
 
 
@@ -72,7 +72,14 @@ def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequenc
     is_missing = np.isnan(volumes)
     if not is_missing.any():
         return volumes
-    _require_measured(is_missing, design.shape[1] + 2, regions)
+    least = design.shape[1] + 2
+    short = np.flatnonzero((~is_missing).sum(axis=0) < least).tolist()
+    if short:
+        names = [str(regions[k]) if len(regions) else f"column {k + 1}" for k in short]
+        raise PreprocessingError(
+            f"measured in fewer than {least} of the people that the adjustment is estimated from: {join_names(names)}. "
+            f"Leave them out: --exclude {','.join(names[:5])}."
+        )
     columns = np.column_stack([np.ones(len(design)), design - design.mean(axis=0)])
     filled = volumes.copy()
     masks, labels = np.unique(is_missing, axis=1, return_inverse=True)
@@ -119,14 +126,3 @@ def _draw_alike(residuals: FloatArray, n: int) -> FloatArray:
     drawn = drawn - drawn.mean()
     spread = drawn.std()
     return np.asarray(drawn * (residuals.std() / spread) if spread > 0 else drawn)
-
-
-def _require_measured(is_missing: BoolArray, least: int, regions: Sequence[str]) -> None:
-    """Refuse regions that were measured in fewer people than needed."""
-    short = np.flatnonzero((~is_missing).sum(axis=0) < least)
-    if len(short):
-        names = [str(regions[k]) if len(regions) else f"column {k + 1}" for k in short.tolist()]
-        raise PreprocessingError(
-            f"measured in fewer than {least} of the people that the adjustment is estimated from: {join_names(names)}. "
-            f"Leave them out: --exclude {','.join(names[:5])}."
-        )

@@ -51,13 +51,6 @@ class JoinedParticipants:
     rows: IntArray | None = None
     icv_where: str = ""
 
-    def take(self, mask: BoolArray) -> "JoinedParticipants":
-        """Select people by a mask (N,)."""
-        ids = list(compress(self.ids, mask))
-        rows = None if self.rows is None else self.rows[mask]
-        frame = self.frame[mask].reset_index(drop=True)
-        return replace(self, ids=ids, frame=frame, unmatched=self.unmatched[mask], rows=rows)
-
     def locate(self, covariate: str) -> str:
         """Return the file that a covariate is read from, for messages."""
         return self.icv_where if covariate == "icv" and self.icv_where else self.where
@@ -168,10 +161,6 @@ class GroupLabels:
 
     labels: pd.Series
     unlabelled: BoolArray
-
-    def take(self, mask: BoolArray) -> "GroupLabels":
-        """Select people by a mask (N,)."""
-        return GroupLabels(self.labels[mask].reset_index(drop=True), self.unlabelled[mask])
 
     def rows(self, name: str) -> BoolArray:
         """Return a mask of the people of a group (N,)."""

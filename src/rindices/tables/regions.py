@@ -15,7 +15,7 @@ from rindices.tables.io.frames import find_duplicates
 from rindices.tables.layout import formats, freesurfer
 from rindices.tables.layout.muse import find_muse_region
 from rindices.tables.participants import MAX_CHANCE, GroupLabels, JoinedParticipants
-from rindices.tables.table import Table
+from rindices.tables.table import Table, take_people
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.values import ColumnRanges, as_numbers, compute_column_ranges
 from rindices.wording import Wording
@@ -173,17 +173,8 @@ class UnfilteredCohort:
 
     def take(self, rows: BoolArray) -> "UnfilteredCohort":
         """Select people by a mask (N,)."""
-        if rows.all():
-            return self
-        return UnfilteredCohort(
-            self.table.take(rows),
-            self.people.take(rows),
-            self.regions[rows].reset_index(drop=True),
-            self.covariates[rows].reset_index(drop=True),
-            None if self.groups is None else self.groups.take(rows),
-            None if self.sites is None else self.sites[rows].reset_index(drop=True),
-            None if self.icv is None else self.icv[rows].reset_index(drop=True),
-        )
+        selected: UnfilteredCohort = self if rows.all() else take_people(self, rows)
+        return selected
 
 
 class OnMissing(StrEnum):
@@ -226,7 +217,7 @@ def find_incomplete_rows(
         missing = missing.loc[:, ~(missing.all() & is_first)]
         if parts.groups is not None and is_first:
             first = ~pd.Series(people.ids).duplicated().to_numpy()
-            warn_missing_by_group(missing[first], parts.groups.take(first), of_table, word)
+            warn_missing_by_group(missing[first], take_people(parts.groups, first), of_table, word)
         if policy.uses_measured_cells:
             if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
                 unusable = _find_unusable_rows(missing, people.ids, of_table, word)

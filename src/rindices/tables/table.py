@@ -1,10 +1,11 @@
 """Read files or folders of regions into tables with ids, and join several tables by id."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,18 +80,25 @@ class Table:
     id_column: str | None = None
     session_column: str | None = None
 
-    def take(self, mask: BoolArray) -> "Table":
-        """Select rows by a mask (N,)."""
-        sessions = None if self.sessions is None else list(compress(self.sessions, mask))
-        frame = self.frame[mask].reset_index(drop=True)
-        return replace(self, ids=list(compress(self.ids, mask)), sessions=sessions, frame=frame)
-
     def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
         """Return the key of each row: the id, and the session if wanted.
 
         ids: the ids of the same people in another table, to be used instead.
         """
         return make_row_keys(self.ids if ids is None else list(ids), self.sessions if with_session else None)
+
+
+def take_people(value: Any, mask: BoolArray) -> Any:
+    """Select people by a mask (N,) from an array, frame or list, or from a record that holds such; keep all else."""
+    if isinstance(value, pd.DataFrame | pd.Series):
+        return value[mask].reset_index(drop=True)
+    if isinstance(value, np.ndarray):
+        return value[mask]
+    if isinstance(value, list):
+        return list(compress(value, mask))
+    if is_dataclass(value) and not isinstance(value, type | Layout):
+        return replace(value, **{each.name: take_people(getattr(value, each.name), mask) for each in fields(value)})
+    return value
 
 
 def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:

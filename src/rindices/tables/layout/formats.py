@@ -259,7 +259,9 @@ def _classify_generic_column(column: str, values: pd.Series) -> str:
     field = coded_names.parse_field(column)
     if field and field.field in _UKB_NON_REGION_FIELDS:
         return "not a region"
-    distinct = values.dropna().unique() if pd.api.types.is_numeric_dtype(values) and len(values) >= 30 else ()
+    if not pd.api.types.is_numeric_dtype(values) or len(values) < 30:
+        return "region"
+    distinct = values.dropna().unique()
     is_code = 1 < len(distinct) <= 10 and bool((distinct == distinct.round()).all())  # or a count
     return "few whole numbers" if is_code else "region"
 

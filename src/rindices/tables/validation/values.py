@@ -149,7 +149,7 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], findings: Findings) -> p
         numbers[name] = pd.to_numeric(raw, errors="coerce").astype(float)
         rows = np.flatnonzero(raw.notna() & numbers[name].isna())
         cells += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in rows[:3]]
-        people += [ids[row] for row in rows]
+        people += [ids[int(row)] for row in rows]
     if cells:
         what, cure = (
             "text where a number should be",
@@ -334,10 +334,10 @@ def _check_scale(
     values: FloatArray, medians: FloatArray, regions: Sequence[str], ids: Sequence[str], findings: Findings
 ) -> None:
     off = find_scale_outliers(values, medians)
-    n_cells, people = int(off.sum()), list(compress(ids, off.any(axis=1)))
+    n_cells, people = int(off.sum()), list(compress(ids, np.any(off, axis=1)))
     if not n_cells:
         return
-    names = join_names(compress(regions, off.any(axis=0)))
+    names = join_names(compress(regions, np.any(off, axis=0)))
     if n_cells > 0.3 * len(people) * len(regions) or n_cells > 0.02 * values.size:
         number = format_count(len(people), "person", "people")
         what, cure = f"units are mixed: {number} a hundred times and more off the rest", "Bring all to one unit (mm3)"
@@ -395,7 +395,7 @@ def _name_cells(bad: pd.DataFrame, ids: Sequence[str]) -> ProblemDetails:
     rows, columns = np.nonzero(bad.to_numpy())
     cells = zip(rows[:50], columns[:50], strict=True)
     listing = join_names(f"{bad.columns[int(column)]} of {ids[int(row)]}" for row, column in cells)
-    return {"offenders": [ids[row] for row in np.unique(rows)], "listing": listing}
+    return {"offenders": [ids[int(row)] for row in np.unique(rows)], "listing": listing}
 
 
 def warn_equal_rows(regions: pd.DataFrame, keys: Sequence[str], findings: Findings) -> None:
@@ -408,7 +408,7 @@ def warn_equal_rows(regions: pd.DataFrame, keys: Sequence[str], findings: Findin
         return
     for row in np.flatnonzero(~np.isnan(values).any(axis=1)):
         rows_of_hash[hash(values[row].tobytes())].append(row)
-    groups = [[keys[row] for row in rows] for rows in rows_of_hash.values() if len(rows) > 1]
+    groups = [[keys[int(row)] for row in rows] for rows in rows_of_hash.values() if len(rows) > 1]
     if groups:
         people, pairs = [key for group in groups for key in group], [" = ".join(group) for group in groups]
         count = format_count(len(people), "person has", "people have")
