@@ -186,11 +186,9 @@ def _collect_complete_people(
     measured = None if regions is None else regions.to_numpy(dtype=float)
     if measured is not None:
         complete &= np.isfinite(measured).all(axis=1)
-    n_missing = int((~complete).sum())
-    if n_missing:
-        what = (
-            f"{format_count(n_missing, 'person lacks', 'people lack')} the outcome, an R-index, a covariate or a region"
-        )
+    if not complete.all():
+        count = format_count(int((~complete).sum()), "person lacks", "people lack")
+        what = f"{count} the outcome, an R-index, a covariate or a region"
         findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
     if not observed[complete].any() or (time is None and observed[complete].all()):
         raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {event}.")
