@@ -178,14 +178,9 @@ def _build_coded_layout(
     Where a table has volumes, thickness and area are set aside, to be used on request. Columns without any value, which
     these tables have for structures that a version of the program does not segment, are not used.
     """
-    kinds = {
-        column: "empty"
-        if frame[column].isna().all()
-        else "composite"
-        if freesurfer.is_whole_cortex(name)
-        else freesurfer.classify_column(name) or "region"
-        for column, name in names.items()
-    }
+    kinds = {column: freesurfer.classify_column(name) or "region" for column, name in names.items()}
+    kinds |= {column: "composite" for column, name in names.items() if freesurfer.is_whole_cortex(name)}
+    kinds |= {column: "empty" for column in names if frame[column].isna().all()}
     icv = next(iter(_select_columns(kinds, "icv")), None)
     candidates = _select_columns(kinds, "region")
     measures = {column: freesurfer.infer_measure(names[column]) for column in candidates}
