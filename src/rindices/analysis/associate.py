@@ -8,22 +8,11 @@ import pandas as pd
 from scipy import special
 
 from rindices._typing import FloatArray
-from rindices.analysis.tidy import (
-    SMALL_GROUP_SIZE,
-    check_columns,
-    encode_covariates,
-    exclude_missing_codes,
-    false_discovery_rate,
-    find_index_columns,
-    join_by_id,
-    load_columns,
-    select_people,
-    standardise_columns,
-)
+from rindices.analysis import tidy
 from rindices.errors import AnalysisError
 from rindices.tables.cohort import GROUP, ID, SESSION
 
-COLUMN_DESCRIPTIONS = load_columns("associations")
+COLUMN_DESCRIPTIONS = tidy.load_columns("associations")
 
 
 class _CodedVariable(NamedTuple):
@@ -86,19 +75,19 @@ def associate_indices(
     """
     if not 0 < confidence < 1:
         raise AnalysisError(f"confidence {confidence:g} is not between 0 and 1.")
-    names = find_index_columns(indices)
-    selected = select_people(indices, people)
-    joined = join_by_id(selected, clinical)
-    adjusted = check_columns(clinical, covariates, "covariates")
+    names = tidy.find_index_columns(indices)
+    selected = tidy.select_people(indices, people)
+    joined = tidy.join_by_id(selected, clinical)
+    adjusted = tidy.check_columns(clinical, covariates, "covariates")
     excluded = {ID, SESSION, GROUP, *names, *adjusted}
     wanted = [name for name in clinical.columns if name not in excluded] if variables is None else variables
-    wanted = check_columns(clinical, wanted, "variables")
-    joined = exclude_missing_codes(joined, list(dict.fromkeys([*wanted, *adjusted])), missing_codes)
+    wanted = tidy.check_columns(clinical, wanted, "variables")
+    joined = tidy.exclude_missing_codes(joined, list(dict.fromkeys([*wanted, *adjusted])), missing_codes)
     rows = []
     for variable in wanted:
         coded = _code_variable(joined[variable])
         complete = np.isfinite(coded.values) & joined[adjusted].notna().all(axis=1).to_numpy()
-        design = encode_covariates(joined.loc[complete, adjusted])
+        design = tidy.encode_covariates(joined.loc[complete, adjusted])
         for name in names:
             severity = selected[name].to_numpy(dtype=float)
             used = complete & np.isfinite(severity)
@@ -107,7 +96,7 @@ def associate_indices(
             note = _explain_weak_correlation(coded, coded.values[used], result)
             rows.append((name, variable, coded.kind, coded.level, int(used.sum()), *result, np.nan, note))
     table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
-    return table.assign(q=false_discovery_rate(table["p"]))
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
 def _code_variable(values: pd.Series) -> _CodedVariable:
@@ -127,7 +116,7 @@ def _compute_partial_correlation(both: FloatArray, design: FloatArray, confidenc
 
     The result is NaN if there are too few people, or if a variable is constant or determined by the covariates.
     """
-    centred = standardise_columns(design)
+    centred = tidy.standardise_columns(design)
     rank = int(np.linalg.matrix_rank(centred)) if centred.size else 0
     freedom = len(both) - 2 - rank
     undefined = Correlation(np.nan, np.nan, np.nan, np.nan)
@@ -159,6 +148,6 @@ def _explain_weak_correlation(variable: _CodedVariable, values: FloatArray, resu
     if variable.kind == "point-biserial":
         ones = int(values.sum())
         smaller = min(ones, len(values) - ones)
-        if smaller < SMALL_GROUP_SIZE // 2:
+        if smaller < tidy.SMALL_GROUP_SIZE // 2:
             return f"few people: {smaller} in the smaller group"
-    return f"few people: {len(values)}" if len(values) < SMALL_GROUP_SIZE else ""
+    return f"few people: {len(values)}" if len(values) < tidy.SMALL_GROUP_SIZE else ""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
+from rindices.analysis import tidy
 from rindices.analysis.change import NOMINAL_COVERAGE, convert_to_years, select_usable_visits
 from rindices.analysis.slopes import (
     TWO_STAGE,
@@ -24,29 +25,20 @@ from rindices.analysis.slopes import (
     estimate_retest_error,
     estimate_slopes,
 )
-from rindices.analysis.tidy import (
-    as_records,
-    check_columns,
-    encode_covariates,
-    exclude_missing_codes,
-    false_discovery_rate,
-    find_index_columns,
-    load_columns,
-)
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.tables.cohort import GROUP, ID
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _MIN_GROUP_SIZE = 3
 EVERYONE = "all"
-GROUP_COLUMNS = load_columns("change_groups")
-TRIAL_COLUMNS = load_columns("change_trial")
-RETEST_COLUMNS = load_columns("change_retest")
+GROUP_COLUMNS = tidy.load_columns("change_groups")
+TRIAL_COLUMNS = tidy.load_columns("change_trial")
+RETEST_COLUMNS = tidy.load_columns("change_retest")
 
 
 def describe_people_columns(names: Iterable[str]) -> dict[str, str]:
     """Return descriptions of the columns of ``change.tsv`` for the R-indices ``names``."""
-    columns = load_columns("change")
+    columns = tidy.load_columns("change")
     described = {name: text for name, text in columns.items() if "{index}" not in name}
     for index in names:
         described |= {
@@ -121,9 +113,9 @@ def model_change(
     duplicated, or a group is too small.
     """
     findings = Findings()
-    check_columns(visits, covariates, "covariates")
+    tidy.check_columns(visits, covariates, "covariates")
     used = [name for name in dict.fromkeys([time, *covariates]) if name in visits]
-    visits = exclude_missing_codes(visits, used, missing_codes)
+    visits = tidy.exclude_missing_codes(visits, used, missing_codes)
     study = _arrange_visits(visits, time)
     labels = [CONTROL, PATIENT] if GROUP in visits else [EVERYONE]
     _check_group_sizes(study, labels)
@@ -147,7 +139,7 @@ def model_change(
 
 
 def _arrange_visits(visits: pd.DataFrame, time: str) -> _StudyVisits:
-    names = find_index_columns(visits)
+    names = tidy.find_index_columns(visits)
     years = convert_to_years(visits, time)
     rows = np.flatnonzero(select_usable_visits(visits, years, names, Findings()))  # change_per_year reports them
     ids, person = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)
@@ -192,7 +184,7 @@ def _encode_covariates(
         what = f"{format_count(len(lacking), 'person lacks', 'people lack')} a covariate"
         ending = "; left out of the comparison of groups"
         findings.warn(ProblemCode.MISSING_VALUES, what, offenders=lacking, ending=ending)
-    design = encode_covariates(values)
+    design = tidy.encode_covariates(values)
     varies = design[complete].std(axis=0) > 0 if complete.any() else slice(None)
     return np.asarray(design[:, varies]), np.asarray(complete)
 
@@ -252,7 +244,7 @@ def _build_group_table(
         p = float(2 * stdtr(result.freedom, -abs(statistic)))
         rows.append(row | {"t": statistic, "freedom": result.freedom, "p": p})
     table = pd.DataFrame(rows)
-    return table.assign(q=false_discovery_rate(table["p"]))
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
 def _build_trial_table(names: list[str], slopes: dict[str, list[GroupSlopes]], trial: TrialDesign) -> pd.DataFrame:
@@ -327,4 +319,4 @@ def _build_retest_table(
 def describe_models(models: ChangeModels) -> dict[str, Any]:
     """Return the tables of the models as plain values for JSON."""
     tables = {"groups": models.groups, "trial": models.trial, "retest": models.retest}
-    return {name: as_records(table) for name, table in tables.items() if table is not None}
+    return {name: tidy.as_records(table) for name, table in tables.items() if table is not None}

@@ -10,21 +10,13 @@ import pandas as pd
 from scipy import special
 
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.analysis.tidy import (
-    SMALL_GROUP_SIZE,
-    encode_covariates,
-    false_discovery_rate,
-    find_index_columns,
-    join_values,
-    load_columns,
-    standardise_columns,
-)
+from rindices.analysis import tidy
 from rindices.errors import AnalysisError, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL
 
 SEVERITY_CUTS = (0.4, 0.7)
-COLUMN_DESCRIPTIONS = load_columns("regions")
+COLUMN_DESCRIPTIONS = tidy.load_columns("regions")
 _BLOCK = 10_000  # columns per step, which limits the memory for voxels
 _SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 
@@ -73,7 +65,7 @@ def make_subgroups(
     -------
     list of Subgroup
     """
-    names = find_index_columns(indices)
+    names = tidy.find_index_columns(indices)
     if not len(cuts) or list(cuts) != sorted(set(cuts)) or not np.isfinite(cuts).all():
         raise AnalysisError(f"cuts must be different numbers in ascending order, not {join_names(cuts)}.")
     ceiling = cuts[0] if others_below is None else others_below
@@ -122,7 +114,7 @@ def compare_subgroups(
         One row per index, subgroup and region, with the columns of `COLUMN_DESCRIPTIONS`. The numbers are NaN if a
         subgroup has fewer than two people.
     """
-    joined = join_values(indices, regions)
+    joined = tidy.join_values(indices, regions)
     design = make_covariate_design(indices, covariates)
     values = joined.to_numpy(dtype=float)
     complete = np.isfinite(values).all(axis=1) & np.isfinite(design).all(axis=1)
@@ -135,7 +127,7 @@ def compare_subgroups(
         numbers = {"n": n, "n_controls": n_controls, **effects._asdict()}
         tables.append(pd.DataFrame(labels | numbers | {"q": np.nan, "note": note_small_groups(n, n_controls)}))
     table = pd.concat(tables, ignore_index=True)
-    return table.assign(q=false_discovery_rate(table["p"]))
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
 def find_controls(indices: pd.DataFrame) -> BoolArray:
@@ -150,7 +142,11 @@ def find_controls(indices: pd.DataFrame) -> BoolArray:
 
 def make_covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None) -> FloatArray:
     """Return the covariates of the people of ``indices`` as a design (N, P); rows with missing values are NaN."""
-    return np.zeros((len(indices), 0)) if covariates is None else encode_covariates(join_values(indices, covariates))
+    return (
+        np.zeros((len(indices), 0))
+        if covariates is None
+        else tidy.encode_covariates(tidy.join_values(indices, covariates))
+    )
 
 
 def estimate_group_effects(
@@ -167,7 +163,7 @@ def estimate_group_effects(
     """
     rows = group | control
     member = group[rows].astype(float)
-    covariates = standardise_columns(design[rows])
+    covariates = tidy.standardise_columns(design[rows])
     contrast = member - member.mean() if rows.any() else member
     rank = 0
     if covariates.size:
@@ -194,7 +190,7 @@ def note_small_groups(people: int, controls: int) -> str:
     if people < 2:
         return f"too few people: {people}"
     sizes = {"patients": people, "controls": controls}
-    small = [f"{size} {name}" for name, size in sizes.items() if size < SMALL_GROUP_SIZE]
+    small = [f"{size} {name}" for name, size in sizes.items() if size < tidy.SMALL_GROUP_SIZE]
     return f"few people: {', '.join(small)}" if small else ""
 
 

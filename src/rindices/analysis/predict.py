@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.analysis import tidy
 from rindices.analysis.outcome_models import (
     NORMAL_QUANTILE,
     Outcome,
@@ -21,19 +22,11 @@ from rindices.analysis.outcome_models import (
     estimate_survival,
     fit_outcome,
 )
-from rindices.analysis.tidy import (
-    check_columns,
-    encode_covariates,
-    exclude_missing_codes,
-    false_discovery_rate,
-    find_index_columns,
-    load_columns,
-)
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.tables.cohort import ID
 
-EFFECT_COLUMNS = load_columns("outcome_effects")
-SURVIVAL_COLUMNS = load_columns("outcome_survival")
+EFFECT_COLUMNS = tidy.load_columns("outcome_effects")
+SURVIVAL_COLUMNS = tidy.load_columns("outcome_survival")
 THIRDS = ("low", "middle", "high")
 _MIN_EVENTS_PER_COLUMN = 5
 _NOT_ESTIMABLE = "not estimable: separates people with and without the event, or collinear with other columns"
@@ -112,8 +105,8 @@ def predict_outcome(
         If columns are missing, the event is not two-valued, times are negative, or events are too few.
     """
     findings = Findings()
-    used = check_columns(outcomes, [event, *([time] if time else []), *covariates], "outcome or covariates")
-    values = exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
+    used = tidy.check_columns(outcomes, [event, *([time] if time else []), *covariates], "outcome or covariates")
+    values = tidy.exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
     study = _collect_complete_people(indices, values, event, time, event_label, list(covariates), regions, findings)
     effects = pd.concat([_estimate_effects(study, joint) for joint in (False, True)], ignore_index=True)
     failed = effects.loc[effects["coefficient"].isna(), "index"]
@@ -167,7 +160,7 @@ def _collect_complete_people(
     findings: Findings,
 ) -> _StudyOutcome:
     """Return the people who have everything; say how many are left out."""
-    names = find_index_columns(indices)
+    names = tidy.find_index_columns(indices)
     duplicated = indices.loc[indices[ID].duplicated(), ID]
     if len(duplicated):
         raise AnalysisError(f"people appear more than once: {join_names(duplicated)}. Keep one row per person.")
@@ -192,7 +185,7 @@ def _collect_complete_people(
         findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
     if not observed[complete].any() or (time is None and observed[complete].all()):
         raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {event}.")
-    design = encode_covariates(values.loc[complete, covariates])
+    design = tidy.encode_covariates(values.loc[complete, covariates])
     design = design[:, design.std(axis=0) > 0]
     outcome = Outcome(observed[complete], None if years is None else years[complete])
     return _StudyOutcome(outcome, names, severity[complete], design, None if measured is None else measured[complete])
@@ -228,7 +221,7 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
         low=np.exp(coefficient - half),
         high=np.exp(coefficient + half),
         p=p,
-        q=false_discovery_rate(p),
+        q=tidy.false_discovery_rate(p),
     )
     return table[list(EFFECT_COLUMNS)]
 

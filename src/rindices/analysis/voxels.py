@@ -11,15 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices._typing import FloatArray
-from rindices.analysis.compare import (
-    SEVERITY_CUTS,
-    GroupEffects,
-    estimate_group_effects,
-    find_controls,
-    make_covariate_design,
-    make_subgroups,
-    note_small_groups,
-)
+from rindices.analysis import compare
+from rindices.analysis.compare import SEVERITY_CUTS, GroupEffects
 from rindices.analysis.tidy import false_discovery_rate, join_by_id, load_columns
 from rindices.atomic import write_atomically
 from rindices.errors import AnalysisError, explain_write_errors, join_names
@@ -75,11 +68,11 @@ def compare_voxels(
         from nilearn import masking
     except ImportError as error:
         raise AnalysisError("voxel-wise comparison needs nilearn: pip install 'rindices[brain]'.") from error
-    groups = make_subgroups(indices, cuts, others_below)
+    groups = compare.make_subgroups(indices, cuts, others_below)
     paths = join_by_id(indices, images)["image"]
-    design = make_covariate_design(indices, covariates)
+    design = compare.make_covariate_design(indices, covariates)
     complete = paths.notna().to_numpy() & np.isfinite(design).all(axis=1)
-    control = find_controls(indices) & complete
+    control = compare.find_controls(indices) & complete
     n_controls = int(control.sum())
     if n_controls < 2:
         raise AnalysisError(f"{n_controls} controls with an image are too few to compare with: at least 2 are needed.")
@@ -91,10 +84,15 @@ def compare_voxels(
     maps: dict[str, Image] = {}
     for group in groups:
         members = (group.rows & complete)[used]
-        effects = estimate_group_effects(values, members, control[used], design[used])
+        effects = compare.estimate_group_effects(values, members, control[used], design[used])
         q = false_discovery_rate(effects.p)
         n = int(members.sum())
-        sizes = {"n": n, "n_controls": n_controls, "voxels": values.shape[1], "note": note_small_groups(n, n_controls)}
+        sizes = {
+            "n": n,
+            "n_controls": n_controls,
+            "voxels": values.shape[1],
+            "note": compare.note_small_groups(n, n_controls),
+        }
         rows.append(group.labels | sizes | _summarise_map(effects, q, inside))
         if np.isfinite(effects.t).any():
             significant = np.where(q < _ALPHA, effects.effect, 0.0)

@@ -55,31 +55,28 @@ def power(
     says what a loss of 10 % of a region is in d.
     """
     from rindices.cli.progress import Progress
-    from rindices.experiments.power import (
-        EFFECTS_D,
-        GROUP_SIZES,
-        N_COHORTS,
-        PowerConfig,
-        format_markdown,
-        plot_power,
-        run_power,
-    )
+    from rindices.experiments import power as experiment
 
     healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
     losses = parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
     effects = parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
-    sizes, covariates = _parse_group_sizes(split_option(people)) or GROUP_SIZES, tuple(data.get("covariates", ()))
-    effects = effects or (() if losses else EFFECTS_D)
-    config = PowerConfig(sizes, losses, patterns, cohorts or N_COHORTS, covariates, healthy, effects)
+    sizes, covariates = (
+        _parse_group_sizes(split_option(people)) or experiment.GROUP_SIZES,
+        tuple(data.get("covariates", ())),
+    )
+    effects = effects or (() if losses else experiment.EFFECTS_D)
+    config = experiment.PowerConfig(
+        sizes, losses, patterns, cohorts or experiment.N_COHORTS, covariates, healthy, effects
+    )
     if out is not None:
         make_folder(out)
     with Progress("power") as progress:
-        result = run_power(config, workers, progress.update)
-    values, table = asdict(result), format_markdown(result)
+        result = experiment.run_power(config, workers, progress.update)
+    values, table = asdict(result), experiment.format_markdown(result)
     if out is not None:
         with explain_write_errors(f"to {out}"):
             write_json_and_table(out, ("power.json", "power.md"), values, table)
-            plot_power(result, out / "power.png")
+            experiment.plot_power(result, out / "power.png")
         typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
     print_result(as_json, values, table)
 

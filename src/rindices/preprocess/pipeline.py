@@ -14,18 +14,12 @@ import pandas as pd
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
 from rindices.errors import Findings, PreprocessingError, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord, resolve_harmonise_mode
 from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import (
-    CovariateCoding,
-    CovariateRecord,
-    Residualiser,
-    build_complete_design,
-    derive_codings,
-    find_head_size_columns,
-)
+from rindices.preprocess.residualise import CovariateCoding, CovariateRecord, Residualiser
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
@@ -47,7 +41,7 @@ def _fit_harmoniser(cohort: Cohort, mode: str, codings: tuple[CovariateCoding, .
             f"({format_count(n_people, 'person', 'people')}): leave sites with fewer than two out "
             f"(--leave-out-site {','.join(small)}), or estimate site effects from everyone (--harmonise all)."
         )
-    design = build_complete_design(codings, controls.covariates, sample.covariates)
+    design = residualise.build_complete_design(codings, controls.covariates, sample.covariates)
     patient = None if mode == "controls" else sample.is_patient
     preserved = design if patient is None else np.column_stack([design, patient])
     volumes = fill_within_sites(sample.volumes.to_numpy(dtype=float), preserved, sites)
@@ -63,11 +57,11 @@ def _fit_residualiser(
     that are not adjusted for head size.
     """
     covariates = controls.covariates
-    design = build_complete_design(codings, covariates, covariates)
+    design = residualise.build_complete_design(codings, covariates, covariates)
     filled = fill_by_regression(volumes, design, controls.regions)
     if thickness is not None and filled is not volumes:
         filled = filled.copy()
-        others = ~find_head_size_columns(codings)
+        others = ~residualise.find_head_size_columns(codings)
         filled[:, thickness] = fill_by_regression(volumes[:, thickness], design[:, others])
     return Residualiser.fit(filled, covariates, thickness=thickness, codings=codings)
 
@@ -167,7 +161,7 @@ class Preprocessing:
         if adjust == "none":
             cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
         thickness = find_thickness(cohort, icv_for)
-        codings = derive_codings(cohort.covariates[cohort.is_control], log=adjust == "log")
+        codings = residualise.derive_codings(cohort.covariates[cohort.is_control], log=adjust == "log")
         if seen is not None:
             cohort = replace(cohort, visits=None).take(seen)
         volumes, scores = cohort.volumes.to_numpy(dtype=float), None
@@ -181,7 +175,7 @@ class Preprocessing:
         controls = cohort.take(cohort.is_control)
         volumes = controls.volumes.to_numpy(dtype=float)
         if harmoniser is not None:
-            design = build_complete_design(codings, controls.covariates, controls.covariates)
+            design = residualise.build_complete_design(codings, controls.covariates, controls.covariates)
             volumes = harmoniser.transform(volumes, design, get_sites(controls))
         residualiser = _fit_residualiser(volumes, controls, codings, thickness)
         standardiser = Standardiser.fit(residualiser.transform(volumes, controls.covariates), cohort.regions)

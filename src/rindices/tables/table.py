@@ -15,21 +15,13 @@ from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, j
 from rindices.tables.io.frames import MemoryTable, find_duplicates, read_frame, to_text
 from rindices.tables.layout import formats, freesurfer
 from rindices.tables.layout.formats import Layout
-from rindices.tables.validation.ids import (
-    MAX_ID_LENGTH,
-    IdMatches,
-    is_row_counter,
-    mark_unprintable_ids,
-    match_ids,
-    normalise_session,
-    split_bids_ids,
-)
+from rindices.tables.validation import ids as id_rules
 
 NO_COLUMN = "none"
 """Word for no column, where one would be recognised otherwise."""
 _MIN_SHARE_OF_IDS = 0.5
 """Share of the ids that a column of participants must hold to be taken as their id column."""
-_UNPRINTABLE = f"with an id that holds a control character or is longer than {MAX_ID_LENGTH:,} characters"
+_UNPRINTABLE = f"with an id that holds a control character or is longer than {id_rules.MAX_ID_LENGTH:,} characters"
 
 
 @dataclass(frozen=True)
@@ -105,7 +97,7 @@ def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:
     """Return the key of each row: the id, and the session if there are sessions."""
     if sessions is None:
         return ids
-    return [f"{name} {normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
+    return [f"{name} {id_rules.normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, findings: Findings) -> Table:
@@ -171,7 +163,7 @@ def _build_table(
     session = _find_session_column(frame, roles) if first is None else first.session_column
     sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
     may_hold_session = sessions is None and (first is None or first.sessions is not None)
-    bids = split_bids_ids(ids) if may_hold_session else None
+    bids = id_rules.split_bids_ids(ids) if may_hold_session else None
     if bids:
         if first is None:
             example = f"{ids[0]} is {bids[0][0]}, {bids[1][0]}"
@@ -230,7 +222,7 @@ def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) 
     names = _get_id_cells(frame, id_column).to_numpy(dtype=object)
     nameless = pd.isna(names)
     unprintable = np.zeros_like(nameless)
-    unprintable[~nameless] = mark_unprintable_ids(names[~nameless].tolist())
+    unprintable[~nameless] = id_rules.mark_unprintable_ids(names[~nameless].tolist())
     for code, rows, what, cure in (
         (ProblemCode.MISSING_IDS, nameless, "without an id", "Fill the id or delete the row"),
         (ProblemCode.UNPRINTABLE_IDS, unprintable, _UNPRINTABLE, "Write the id again"),
@@ -274,7 +266,7 @@ def drop_counter_column(frame: pd.DataFrame, header: list[str], findings: Findin
     """Drop a first column without name that counts the rows, as pandas and R write it."""
     first = str(frame.columns[0])
     nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
-    if not nameless or not is_row_counter(to_text(frame[first]).tolist()):
+    if not nameless or not id_rules.is_row_counter(to_text(frame[first]).tolist()):
         return frame, header
     what = "the nameless first column only counts the rows; it is not used"
     findings.note(ProblemCode.ROW_COUNTER_DROPPED, what)
@@ -316,7 +308,7 @@ def _drop_unmatched_duplicates(
         return frame
     texts = _get_id_cells(frame, column)
     repeated = sorted(texts[texts.duplicated() & texts.notna()].unique())
-    strangers = set(repeated) - set(match_ids(repeated, ids).pairs) if repeated else set()
+    strangers = set(repeated) - set(id_rules.match_ids(repeated, ids).pairs) if repeated else set()
     if not strangers:
         return frame
     rows = texts.isin(strangers)
@@ -345,7 +337,7 @@ def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], findings: Finding
 def _match_rows(ids: Sequence[str], column: Sequence[str | None]) -> dict[str, int]:
     """Return the row of each id that matches a cell of a column."""
     rows = {name: row for row, name in enumerate(column) if name is not None}
-    return {left: rows[right] for left, right in match_ids(ids, rows).pairs.items()}
+    return {left: rows[right] for left, right in id_rules.match_ids(ids, rows).pairs.items()}
 
 
 def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
@@ -358,7 +350,7 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
         kind = OffenderKind.REGION
         findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, cure, offenders=same, offender_kind=kind)
     with_session = left.sessions is not None and right.sessions is not None
-    matches = match_ids(left.ids, right.ids)
+    matches = id_rules.match_ids(left.ids, right.ids)
     report_inexact_matches(matches, left.where, right.where, findings)
     row_of_key = {key: row for row, key in enumerate(right.keys(with_session))}
     keys = left.keys(with_session, [matches.pairs.get(name, "") for name in left.ids])
@@ -378,13 +370,13 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     )
 
 
-def report_inexact_matches(matches: IdMatches, left: str, right: str, findings: Findings) -> None:
+def report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, findings: Findings) -> None:
     """Report ids that were matched though spelt differently, and ids that fit several people."""
     findings = findings.at(f"{left}, {right}")
     if matches.inexact:
         example = " = ".join(matches.inexact[0])
         matched = [pair[0] for pair in matches.inexact]
-        if is_row_counter(matched) or is_row_counter([pair[1] for pair in matches.inexact]):
+        if id_rules.is_row_counter(matched) or id_rules.is_row_counter([pair[1] for pair in matches.inexact]):
             what, cure = "the ids of one table only count 1, 2, 3, ...", "Make sure that they are not row numbers"
             listing = f"matched as {example}"
             findings.warn(ProblemCode.ROW_COUNTER_IDS, what, cure, offenders=matched, listing=listing)

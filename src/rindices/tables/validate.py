@@ -21,28 +21,13 @@ from rindices.errors import (
     format_count,
     join_names,
 )
+from rindices.tables import participants, regions
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import ColumnSelection, holds_features, select_columns
-from rindices.tables.participants import (
-    ParticipantTable,
-    check_sexes,
-    check_shared_sites,
-    join_participants,
-    read_covariates,
-    read_groups,
-    read_sites,
-    resolve_roles,
-)
-from rindices.tables.regions import (
-    OnMissing,
-    UnfilteredCohort,
-    check_head_sizes,
-    find_incomplete_rows,
-    read_region_values,
-    select_icv,
-)
+from rindices.tables.participants import ParticipantTable
+from rindices.tables.regions import OnMissing, UnfilteredCohort
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
 from rindices.tables.validation import values
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -163,7 +148,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
     word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
-    lacking, unusable = find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
+    lacking, unusable = regions.find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
     suspects = may_hold_codes(parts.ranges.low, parts.ranges.high)
     if tuple(request.missing_codes) != NO_CODES and suspects.any():
         emptied = report_codes(parts.regions.loc[:, suspects], of_table)
@@ -184,8 +169,10 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     if parts.groups is not None:
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
-        check_sexes(parts.people, parts.groups, clean, roles, of_people)
-        check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN, of_people)
+        participants.check_sexes(parts.people, parts.groups, clean, roles, of_people)
+        participants.check_shared_sites(
+            parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN, of_people
+        )
     if not clean.any() and is_first:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
     cohort = None if findings.errors() else _build_cohort(parts, clean, unit, sort=chunk is None)
@@ -214,8 +201,8 @@ def _read_unfiltered_cohort(
     positive = [name for name in table.frame.columns if formats.is_positive_covariate(name)]
     positive += [*table.layout.regions, *([table.layout.icv] if table.layout.icv else [])]
     table = replace(table, frame=mask_missing_codes(table.frame, codes, names, positive))
-    participants = None if chunk is None else chunk.participants
-    people = join_participants(table, request.participants, request.roles, findings, participants)
+    participant_table = None if chunk is None else chunk.participants
+    people = participants.join_participants(table, request.participants, request.roles, findings, participant_table)
     positive = [name for name in people.frame.columns if formats.is_positive_covariate(name)]
     people = replace(people, frame=mask_missing_codes(people.frame, codes, zero_columns=positive))
     of_table, of_people = findings.at(table.where), findings.at(people.where)
@@ -224,19 +211,23 @@ def _read_unfiltered_cohort(
             columns = [*people.frame.columns, *table.frame.columns]
             what = f"there is no column '{name}' for --{option}"
             of_table.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, columns)
-    regions = read_region_values(table, request.exclude, of_table)
-    icv, roles, is_features = select_icv(table, people), request.roles, holds_features(table.layout, request.measure)
+    numbers = regions.read_region_values(table, request.exclude, of_table)
+    icv, roles, is_features = (
+        regions.select_icv(table, people),
+        request.roles,
+        holds_features(table.layout, request.measure),
+    )
     if None in (roles.site, roles.covariates):
         has_icv = icv is not None and request.measure != "thickness" and not is_features
-        roles = resolve_roles(people, roles, table.layout, has_icv, of_people, not request.model_regions)
+        roles = participants.resolve_roles(people, roles, table.layout, has_icv, of_people, not request.model_regions)
     kinds = None if chunk is None else chunk.kinds
-    covariates = read_covariates(people, roles.covariates or (), icv, of_people, kinds)
+    covariates = participants.read_covariates(people, roles.covariates or (), icv, of_people, kinds)
     groups = None
     if request.find_groups:
         labels, is_surrealgan = (request.controls, request.patients), table.layout.format == "surrealgan"
-        groups = read_groups(people, request.roles.group, *labels, of_people, is_surrealgan)
-    sites = read_sites(people, roles, of_people)
-    return UnfilteredCohort(table, people, regions, covariates, groups, sites, icv), roles
+        groups = participants.read_groups(people, request.roles.group, *labels, of_people, is_surrealgan)
+    sites = participants.read_sites(people, roles, of_people)
+    return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv), roles
 
 
 def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], findings: Findings) -> BoolArray:
@@ -300,7 +291,7 @@ def _check_adjustment(
         cure = "If a normative model has removed this already: --covariates none"
         of_table.note(ProblemCode.ADJUSTED_TWICE, what, cure)
     if parts.icv is not None and (request.find_groups or "icv" in covariates):
-        check_head_sizes(parts.icv, parts.table, parts.regions, of_table, others)
+        regions.check_head_sizes(parts.icv, parts.table, parts.regions, of_table, others)
     return replace(parts, covariates=covariates)
 
 
