@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray
-from rindices.analysis import tidy
 from rindices.errors import AnalysisError
 from rindices.tables.cohort import GROUP, ID, SESSION
 

@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
-from rindices.analysis import tidy
 from rindices.analysis.change import NOMINAL_COVERAGE, convert_to_years, select_usable_visits
 from rindices.analysis.slopes import (
     TWO_STAGE,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.analysis import tidy
 from rindices.errors import AnalysisError, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL

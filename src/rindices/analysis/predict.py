@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis import tidy
 from rindices.analysis.outcome_models import (
     NORMAL_QUANTILE,
     Outcome,

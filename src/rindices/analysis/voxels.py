@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+import rindices.analysis.compare as compare
 from rindices._typing import FloatArray
-from rindices.analysis import compare
 from rindices.analysis.compare import SEVERITY_CUTS, GroupEffects
 from rindices.analysis.tidy import false_discovery_rate, join_by_id, load_columns
 from rindices.atomic import write_atomically
