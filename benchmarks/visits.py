@@ -39,8 +39,7 @@ from rindices.selection.agreement import pattern_c_index
 from rindices.selection.choose import find_agreeing_members
 from rindices.study.config import StudyConfig
 from rindices.study.people import StudyPeople
-from rindices.tables.cohort import ID
-from rindices.tables.sessions import attach_visits
+from rindices.tables.cohort import ID, attach_visits
 from rindices.threads import limit_blas_threads
 
 OUT = Path(__file__).parent / "results" / "visits.json"

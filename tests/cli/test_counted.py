@@ -17,8 +17,8 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import Findings, RindicesError
 from rindices.tables import readers  # noqa: F401  (imported once, before files vanish)
-from rindices.tables.io import text
-from rindices.tables.io.dialect import Dialect
+from rindices.tables.io import frames
+from rindices.tables.io.lines import Dialect
 
 PEOPLE = 60
 
@@ -294,7 +294,7 @@ def test_input_that_fails_while_it_is_read_is_named(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(text, "sniff_dialect", fail)
+    monkeypatch.setattr(frames, "sniff_dialect", fail)
     for name in ("t.csv", "right.csv"):
         make_frame().to_csv(name, index=False)
     command, *options = arguments

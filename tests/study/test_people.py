@@ -10,8 +10,7 @@ from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import DataConfig, StudyConfig
 from rindices.study.people import StudyPeople, resolve_visits
 from rindices.study.plan import make_data_key
-from rindices.tables.cohort import ID, Cohort
-from rindices.tables.sessions import attach_visits
+from rindices.tables.cohort import ID, Cohort, attach_visits
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import (
-    DataOptions,
-    Json,
-    Tables,
-    Workers,
-    make_table_request,
-    take_table_options,
-)
+from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
 from rindices.errors import Problem, ProblemCode, Severity, format_count
 
 if TYPE_CHECKING:
-    from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
     from rindices.model.stream import StreamResult
     from rindices.tables.validate import TableRequest
@@ -55,8 +47,7 @@ def apply(
         str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
     ] = "model",
     plink: Annotated[
-        Path | None,
-        typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE."),
+        Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE.")
     ] = None,
     inverse_normal: Annotated[
         bool, typer.Option("--inverse-normal", help="With --plink: R-indices as rank-based inverse normal scores.")
@@ -119,11 +110,10 @@ def apply(
         typer.echo(f"{written} written to {out}, {share}{again}", err=True)
 
 
-def _find_training_people(model: Path, out: Path) -> "list[Problem]":
+def _find_training_people(model: Path, out: Path) -> list[Problem]:
     """Return a warning that names the people of a table whom the model was trained on, as its study tells."""
     import pandas as pd
 
-    from rindices.errors import Problem, Severity
     from rindices.model.index_tables import SEPARATORS
     from rindices.tables.cohort import ID
 

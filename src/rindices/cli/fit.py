@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import (
-        PatternCountRecord,
-        ReferenceRecord,
-        SelectionRecord,
-        SettingRecord,
-    )
+    from rindices.model.records import PatternCountRecord, ReferenceRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -117,13 +112,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
         try:
             ending: FittedModel | NoPatternError = run_study(
-                cohort,
-                study,
-                out,
-                study_file=source,
-                table_problems=problems,
-                observer=observer,
-                reference=reference,
+                cohort, study, out, study_file=source, table_problems=problems, observer=observer, reference=reference
             )
         except NoPatternError as error:
             ending = error

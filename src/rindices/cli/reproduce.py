@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.options import Json
-from rindices.cli.results import write_results
+from rindices.cli.statistics import write_results
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel

@@ -16,7 +16,7 @@ import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 
 from rindices._typing import FloatArray
-from rindices.analysis.figure import draw_panels
+from rindices.analysis.figures import draw_panels
 from rindices.errors import InputError, SimulationError, format_count
 from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
 from rindices.experiments.simulate import simulate_cohort

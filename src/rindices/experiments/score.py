@@ -10,7 +10,7 @@ import pandas as pd
 from rindices.errors import Findings, InputError, TableError, join_names
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import ID, SESSION
-from rindices.tables.io.text import read_frame
+from rindices.tables.io.frames import read_frame
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from rindices._typing import FloatArray
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, did_you_mean, format_count, join_names
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.validation.units import is_model_unit
+from rindices.tables.validation.values import is_model_unit
 from rindices.wording import get_wording
 
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training

@@ -24,7 +24,7 @@ from rindices.preprocess.residualise import CovariateRecord
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
 from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
 from rindices.tables.layout.muse import ICV_CODE
-from rindices.tables.validation.units import Unit
+from rindices.tables.validation.values import Unit
 from rindices.wording import get_wording
 
 

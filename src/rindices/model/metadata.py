@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from rindices.errors import make_damage_error
 from rindices.learners.inference import HEADS_BY_KIND
 from rindices.preprocess.harmonise import HARMONISATION_MODES
-from rindices.preprocess.modes import ADJUSTMENTS
+from rindices.preprocess.measures import ADJUSTMENTS
 
 MAX_DIMENSION = 100_000
 """Of regions, patterns or members."""

@@ -23,8 +23,7 @@ from rindices._typing import FloatArray, IntArray
 from rindices.errors import ModelError, format_count, join_names
 from rindices.model.metadata import ReferenceMetadata, find_unsafe_value, validate_metadata
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
-from rindices.preprocess.modes import resolve_adjustment
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
 from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import build_design_matrix, derive_codings, find_head_size_columns
 from rindices.tables.cohort import SITE, Cohort

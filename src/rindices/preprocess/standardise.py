@@ -5,6 +5,7 @@ The loss weights and thresholds of the paper are made for this scale. Shape lett
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Self
 
 import numpy as np
@@ -39,11 +40,7 @@ class Standardiser:
             mean, sd = np.nanmean(volumes, axis=0), np.nanstd(volumes, axis=0, ddof=1)
         else:
             mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
-        constant = find_constant_regions(mean, sd, regions)
-        if constant:
-            raise PreprocessingError(
-                f"constant in the controls: {join_names(constant)}. Leave these regions out (--exclude)."
-            )
+        refuse_constant_regions(mean, sd, regions, "constant in the controls")
         return cls(mean, sd)
 
     def transform(self, volumes: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -65,5 +62,11 @@ class Standardiser:
 
 def find_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> list[str]:
     """Return the names of regions whose sd (R,) is 0 up to rounding of the mean (R,)."""
-    varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
-    return [region for region, vary in zip(regions, varies, strict=True) if not vary]
+    return list(compress(regions, sd <= 1e-12 * np.maximum(np.abs(mean), 1e-300)))
+
+
+def refuse_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str], what: str) -> None:
+    """Refuse `find_constant_regions` with words that say ``what`` is wrong."""
+    constant = find_constant_regions(mean, sd, regions)
+    if constant:
+        raise PreprocessingError(f"{what}: {join_names(constant)}. Leave these regions out (--exclude).")

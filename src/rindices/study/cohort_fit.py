@@ -44,8 +44,7 @@ from rindices.study.people import StudyPeople, resolve_visits
 from rindices.study.plan import MemberSet, make_data_key, make_plan
 from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
 from rindices.study.store import RunStore
-from rindices.tables.cohort import ID, Cohort
-from rindices.tables.ordering import sort_people
+from rindices.tables.cohort import ID, Cohort, sort_people
 from rindices.threads import limit_blas_threads
 from rindices.wording import get_wording
 

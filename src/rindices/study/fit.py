@@ -18,8 +18,8 @@ from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
 from rindices.study.run import run_study
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.missing import report_imputed
 from rindices.tables.readers import AnyTable, read_cohort
+from rindices.tables.regions import report_imputed
 
 
 def fit(
@@ -137,8 +137,8 @@ def fit(
     elif reading:
         raise TypeError(f"fit takes {join_names(reading)} with a table, not with a Cohort: give them to read_cohort")
     cohort, problems = keep_training_scans(cohort, [], visits)
-    imputed = Findings()
-    report_imputed(cohort.covariates, cohort.people[ID].tolist(), "covariates", imputed)
+    imputed = Findings(where="covariates")
+    report_imputed(cohort.covariates, cohort.people[ID].tolist(), imputed)
     study = make_study(
         {"data": data, "model": model, "run": {"seed": int(seed), "workers": workers, "with_ids": with_ids}}, "fit"
     )

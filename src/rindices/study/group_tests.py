@@ -9,8 +9,7 @@ from rindices._typing import FloatArray
 from rindices.learners.inference import apply_log_transform
 from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
-from rindices.preprocess.impute import estimate_design_moments, fill_design
-from rindices.preprocess.missing import fill_by_regression
+from rindices.preprocess.missing import estimate_design_moments, fill_by_regression, fill_design
 from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CategoricalCovariate, build_design_matrix, count_columns, derive_codings
 from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns

@@ -22,8 +22,7 @@ from rindices.preprocess.measures import encode_measures
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.config import ModelConfig, StudyConfig
 from rindices.study.recipes import get_study_recipe
-from rindices.tables.cohort import GROUP, ID, SITE, Cohort
-from rindices.tables.sessions import find_visit_times
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort, find_visit_times
 
 _MIN_SITE_SIZE = 3  # two are left where one is in the fold of a member
 

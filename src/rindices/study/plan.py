@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.model.normal_reference import NormalReference
-from rindices.preprocess.measures import encode_measures
-from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
+from rindices.preprocess.harmonise import resolve_harmonise_mode
+from rindices.preprocess.measures import encode_measures, resolve_adjustment
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig, StudyConfig
 from rindices.study.recipes import RecipeValues, get_study_recipe

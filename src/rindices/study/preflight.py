@@ -9,8 +9,7 @@ from rindices.study.cohort_fit import check_settings
 from rindices.study.config import StudyConfig
 from rindices.study.reference import read_reference
 from rindices.study.sample_size import check_sample_size
-from rindices.tables.cohort import Cohort
-from rindices.tables.sessions import attach_visits, keep_first_scans
+from rindices.tables.cohort import Cohort, attach_visits, keep_first_scans
 from rindices.tables.validate import ValidationResult, validate_table
 
 

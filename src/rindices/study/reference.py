@@ -7,7 +7,7 @@ from rindices.errors import Problem, ProblemCode
 from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.config import DataConfig
-from rindices.tables.sessions import keep_first_scans
+from rindices.tables.cohort import keep_first_scans
 from rindices.tables.table import NO_COLUMN
 from rindices.tables.validate import TableRequest, validate_table
 

@@ -1,5 +1,7 @@
-"""Figures of change: visits and slopes of each person, and of controls and patients."""
+"""One style of figures that commands write as PNG files: predicted outcomes, and change of persons and groups."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,73 @@ import pandas as pd
 
 from rindices.analysis.change import NOMINAL_COVERAGE, YearlyChange, convert_to_years
 from rindices.analysis.change_models import ChangeModels
-from rindices.analysis.figure import DOWN_COLOUR, LINE_COLOUR, UNSURE_COLOUR, UP_COLOUR, draw_panels
+from rindices.analysis.predict import THIRDS, OutcomePrediction
+from rindices.atomic import atomic_path
 from rindices.tables.cohort import GROUP, ID
 from rindices.tables.validation.groups import CONTROL, PATIENT
+
+UP_COLOUR, DOWN_COLOUR, UNSURE_COLOUR, LINE_COLOUR = "#D55E00", "#0072B2", "#9AA3AD", "#444444"
+
+
+@contextmanager
+def draw_panels(
+    path: Path, size: tuple[float, float], n_rows: int, n_columns: int, width_ratios: list[float] | None = None
+) -> Iterator[Any]:
+    """Yield the axes (rows, columns) of a figure with a size in inches, and write it in the end."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(n_rows, n_columns, width_ratios=width_ratios, squeeze=False)
+    for axes in panels.flat:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+    yield panels
+    with atomic_path(path) as temporary_path:
+        figure.savefig(temporary_path, dpi=150)
+
+
+_COLOURS = dict(zip(THIRDS, (DOWN_COLOUR, UNSURE_COLOUR, UP_COLOUR), strict=True))
+
+
+def plot_outcome(prediction: OutcomePrediction, path: Path) -> None:
+    """Draw survival by thirds (if there are times) and ratios per standard deviation into a PNG file."""
+    curves = {} if prediction.survival is None else dict(list(prediction.survival.groupby("index", sort=False)))
+    with draw_panels(path, (3.6 * (len(curves) + 1) + 0.6, 3.6), 1, len(curves) + 1) as panels:
+        for (name, curve), axes in zip(curves.items(), panels[0], strict=False):
+            _plot_survival(axes, curve, name)
+        _plot_ratios(panels[0, -1], prediction.effects)
+
+
+def _plot_survival(axes: Any, curves: pd.DataFrame, name: str) -> None:
+    for third, colour in _COLOURS.items():
+        curve = curves[curves["third"] == third]
+        axes.step(curve["time"], curve["survival"], where="post", color=colour, label=f"{third} third")
+        axes.fill_between(curve["time"], curve["low"], curve["high"], step="post", color=colour, alpha=0.15, lw=0)
+    axes.set(ylim=(0, 1.02), xlabel="time", ylabel="share without the event")
+    p = float(curves["log_rank_p"].iloc[0])
+    axes.set_title(f"{name}, log-rank p = {p:.2g}", loc="left", fontsize="medium")
+    axes.legend(loc="lower left", frameon=False, fontsize="small")
+
+
+def _plot_ratios(axes: Any, effects: pd.DataFrame) -> None:
+    """Draw ratios of single and joint models, the first R-index at the top."""
+    names = list(dict.fromkeys(effects["index"]))
+    for model, offset, marker in (("single", -0.12, "o"), ("joint", 0.12, "s")):
+        rows = effects[effects["model"] == model].set_index("index").reindex(names)
+        y = np.arange(len(names)) + offset
+        errors = [rows["ratio"] - rows["low"], rows["high"] - rows["ratio"]]
+        axes.errorbar(rows["ratio"], y, xerr=errors, fmt=marker, ms=5, capsize=3, label=model)
+    axes.axvline(1, color=LINE_COLOUR, lw=0.8)
+    axes.set_yticks(range(len(names)), names)
+    kind = "hazard" if effects["regression"].iloc[0] == "cox" else "odds"
+    axes.set(xscale="log", ylim=(len(names) - 0.4, -0.6), xlabel=f"{kind} ratio per standard deviation")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="both", labelsize="small", rotation=45)
+    axes.legend(frameon=False, fontsize="small")
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", alpha=0.3)
+
 
 _MAX_LINES = 60  # people (of a group) whose visits are drawn
 _MAX_PEOPLE = 400  # people whose change is drawn; of more people, evenly spaced ones

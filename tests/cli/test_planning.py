@@ -1,4 +1,4 @@
-"""``rindices reference`` and ``fit --reference``: healthy people elsewhere lend their correlations."""
+"""The commands power, simulate, score and reference."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,108 @@ from typer.testing import CliRunner
 
 import rindices as ri
 from rindices.cli.main import app
+from rindices.errors import SimulationError, TableError
 from rindices.experiments.simulate import write_cohort
 from rindices.model.normal_reference import NormalReference
 from tests.cohorts import simulate_few_regions
 from tests.report.helpers import get_section_text
+
+
+def test_json_has_one_row_per_size_and_wrong_sizes_exit_2() -> None:
+    arguments = ["power", "--people", "80+100", "--rates", "0.3", "--patterns", "1", "--cohorts", "1", "--json"]
+    done = CliRunner().invoke(app, [*arguments, "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["rows"][0]["controls"] == 80
+    assert CliRunner().invoke(app, ["power", "--people", "80,100"]).exit_code == 2
+
+
+def test_effects_are_given_in_d_of_the_users_table(tmp_path: Path) -> None:
+    """10 % of a thickness is more than a standard deviation: the table says what it is in d."""
+    rng = np.random.default_rng(0)
+    regions = {f"lh_parcel{k}_thickness": 2.5 * np.exp(rng.normal(0, 0.04, 60)) for k in range(24)}
+    pd.DataFrame({"participant_id": [f"s{k}" for k in range(60)], **regions}).to_csv(tmp_path / "t.csv", index=False)
+    how = ["power", "--controls", str(tmp_path / "t.csv"), "--people", "40+50", "--patterns", "1", "--cohorts", "1"]
+    done = CliRunner().invoke(app, [*how, "--effect-d", "0.5", "--rates", "0.1", "--workers", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    in_d, as_share = value["rows"]
+    assert (in_d["d"], in_d["rate"]) == (0.5, pytest.approx(0.04, rel=0.3))
+    assert (as_share["d"], as_share["rate"]) == (pytest.approx(1.25, rel=0.3), 0.1)
+    assert value["d_of_tenth"][1] == pytest.approx(as_share["d"])
+    text = CliRunner().invoke(app, [*how, "--effect-d", "0.5", "--workers", "1"]).stdout
+    assert "| 0.50 |" in text
+    assert "In these people a loss of 10 % is d = " in text
+
+
+def test_effects_are_in_d_by_default_and_wrong_ones_are_refused() -> None:
+    assert CliRunner().invoke(app, ["power", "--effect-d", "big"]).exit_code == 2
+    done = CliRunner().invoke(app, ["power", "--effect-d", "50"])
+    assert "effects in d between 0 and 5" in str(done.exception)
+
+
+def call(*arguments: str) -> object:
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+def test_json_has_the_counts_and_files_are_written(tmp_path: Path) -> None:
+    done = call("--task", "tiny", "--seed", "2", "--sites", "3", "--out", str(tmp_path / "demo"), "--json")
+    value = json.loads(done.stdout)  # type: ignore[attr-defined]
+    assert (value["people"], value["controls"], value["patients"], value["patterns"]) == (180, 80, 100, 3)
+    assert pd.read_csv(tmp_path / "demo" / "participants.tsv", sep="\t")["site"].nunique() == 3
+    assert len(pd.read_csv(tmp_path / "demo" / "truth.tsv", sep="\t")) == 100
+
+
+def test_staged_tasks_have_their_onsets(tmp_path: Path) -> None:
+    assert call("--task", "staged", "--out", str(tmp_path / "demo")).exit_code == 0  # type: ignore[attr-defined]
+    onsets = pd.read_csv(tmp_path / "demo" / "onsets.tsv", sep="\t")
+    patterns = pd.read_csv(tmp_path / "demo" / "patterns.tsv", sep="\t")
+    assert list(onsets.columns) == ["pattern", "region", "onset"]
+    for name, group in onsets.groupby("pattern"):
+        assert set(group.region) == set(patterns.region[patterns[name] > 0])
+        assert (group.onset.min(), group.onset.max()) == (0.0, 0.6)
+
+
+def test_wrong_names_and_unclear_groups_are_refused(tmp_path: Path) -> None:
+    unknown = call("--task", "tny", "--out", str(tmp_path))
+    assert isinstance(unknown.exception, SimulationError)  # type: ignore[attr-defined]
+    assert "did you mean 'tiny'" in str(unknown.exception)  # type: ignore[attr-defined]
+    assert call("--task", "tiny", "--out", str(tmp_path / "demo")).exit_code == 0  # type: ignore[attr-defined]
+    table = pd.read_csv(tmp_path / "demo" / "volumes.csv").copy()
+    table["diagnosis"] = ["well", "ill"] * (len(table) // 2)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    healthy = ["--controls", str(tmp_path / "table.csv"), "--out", str(tmp_path / "new")]
+    unclear = call(*healthy)
+    assert isinstance(unclear.exception, TableError)  # type: ignore[attr-defined]
+    assert "--group COLUMN --label LABEL" in str(unclear.exception)  # type: ignore[attr-defined]
+    done = call(*healthy, "--group", "diagnosis", "--label", "well", "--json")
+    assert json.loads(done.stdout)["people"] == 90  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("option", [("--seed", "x"), ("--sites", "-1")])
+def test_wrong_usage_exits_2(option: tuple[str, str], tmp_path: Path) -> None:
+    assert call(*option, "--out", str(tmp_path)).exit_code == 2  # type: ignore[attr-defined]
+
+
+def test_visits_are_written_by_session(tmp_path: Path) -> None:
+    done = call("--task", "tiny", "--visits", "3", "--out", str(tmp_path / "demo"), "--json")
+    value = json.loads(done.stdout)  # type: ignore[attr-defined]
+    truth = pd.read_csv(tmp_path / "demo" / "truth.tsv", sep="\t")
+    assert list(truth.columns) == ["participant_id", "session_id", "s1", "s2", "s3"]
+    assert value["people"] == 180
+    assert value["visits"] == len(pd.read_csv(tmp_path / "demo" / "sessions.tsv", sep="\t"))
+    refused = call("--task", "tiny", "--visits", "3", "--sites", "2", "--out", str(tmp_path / "demo"))
+    assert "--sites and --visits cannot be combined" in str(refused.exception)  # type: ignore[attr-defined]
+
+
+def test_score_compares_r_indices_with_the_truth(tmp_path: Path) -> None:
+    simulated = simulate_few_regions("tiny", seed=1)
+    write_cohort(simulated, tmp_path)
+    ri.fit(simulated.cohort, 3, members=4, recipe="contrastive", workers=1, out=tmp_path / "out")
+    arguments = ["score", str(tmp_path / "out" / "r_indices.tsv"), str(tmp_path / "truth.tsv"), "--json"]
+    result = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert result["people"] == 100
+    assert result["pattern_c_index"] > 0.8
+
 
 COVARIATES = ["--covariates", "age,sex,icv"]
 
