@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import rindices as ri
+from rindices.apply import chunks
+from rindices.apply.chunks import StreamResult, apply_stream
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
-from rindices.model import stream
-from rindices.model.stream import StreamResult, apply_stream
 from rindices.tables.chunks import ChunkSize, list_table_files
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
@@ -207,18 +207,18 @@ def test_a_folder_in_and_a_folder_out_resumes(
         people.iloc[offset::3].to_parquet(file, index=False)
     (at / "in" / "_SUCCESS").write_text("")
     assert list_table_files(at / "in") == files
-    made, original = [], stream.make_part
+    made, original = [], chunks.make_part
 
-    def dies(job: stream.StreamJob, chunk: stream.TableChunk, name: str) -> stream.PartRecord:
+    def dies(job: chunks.StreamJob, chunk: chunks.TableChunk, name: str) -> chunks.PartRecord:
         made.append(name)
         if len(made) == 3:
             raise KeyboardInterrupt
         return original(job, chunk, name)
 
-    monkeypatch.setattr(stream, "make_part", dies)
+    monkeypatch.setattr(chunks, "make_part", dies)
     with pytest.raises(KeyboardInterrupt):
         run(at, model, at / "in", "out")
-    monkeypatch.setattr(stream, "make_part", original)
+    monkeypatch.setattr(chunks, "make_part", original)
     before = {path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")}
     outcome = run(at, model, at / "in", "out")
     assert (outcome.parts, outcome.resumed, len(before)) == (3, 2, 2)

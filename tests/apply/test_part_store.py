@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import rindices as ri
-from rindices.model.part_store import RECORDS_FOLDER
+from rindices.apply.part_store import RECORDS_FOLDER
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import run
 
@@ -60,12 +60,12 @@ def interrupted(folder: Path, tmp_path: Path) -> Iterator[Path]:
     arguments = (folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv")
     code = (
         "import os, signal\n"
-        "from rindices.model import stream\n"
-        "original, made = stream.make_part, []\n"
+        "from rindices.apply import chunks\n"
+        "original, made = chunks.make_part, []\n"
         "def make_part(*arguments):\n"
         "    made.append(1)\n"
         "    return original(*arguments) if len(made) < 6 else os.kill(os.getpid(), signal.SIGKILL)\n"
-        "stream.make_part = make_part\n"
+        "chunks.make_part = make_part\n"
         "from rindices.cli.main import run; run()"
     )
     line = command(*arguments)
@@ -109,13 +109,13 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
     (tmp_path / "wait").touch()
     slow[2] = (
         "import os, time\n"
-        "from rindices.model import stream\n"
-        "original = stream.make_part\n"
+        "from rindices.apply import chunks\n"
+        "original = chunks.make_part\n"
         "def make_part(*arguments):\n"
         f"    while os.path.exists({str(tmp_path / 'wait')!r}):\n"
         "        time.sleep(0.02)\n"
         "    return original(*arguments)\n"
-        "stream.make_part = make_part\n"
+        "chunks.make_part = make_part\n"
         "from rindices.cli.main import run; run()"
     )
     lock = tmp_path / ".out.tsv.parts" / "lock" if out == "out.tsv" else tmp_path / out / RECORDS_FOLDER / "lock"
@@ -173,15 +173,15 @@ def kill_workers(folder: Path, tmp_path: Path, kills: int) -> subprocess.Complet
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import os, signal\n"
         "if os.getppid() != int(os.environ['FIRST_PARENT']):\n"
-        "    from rindices.model import part_writer, stream\n"
-        "    original = stream.open_part\n"
+        "    from rindices.apply import chunks\n"
+        "    original = chunks.open_part\n"
         "    def open_part(path):\n"
         "        marks = os.environ['KILL_MARKS']\n"
         f"        if len(os.listdir(marks)) < {kills}:\n"
         "            open(os.path.join(marks, str(os.getpid())), 'w').close()\n"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
         "        return original(path)\n"
-        "    stream.open_part = open_part\n"
+        "    chunks.open_part = open_part\n"
     )
     paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError
-from rindices.model.importers import PUBLISHED_MODELS, import_checkpoint, import_published, list_published_regions
+from rindices.share.importers import PUBLISHED_MODELS, import_checkpoint, import_published, list_published_regions
 
 N_REGIONS, N_PATTERNS = 12, 2
 

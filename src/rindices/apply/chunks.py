@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rindices.apply.part_store import PartRecord, StreamJob, load_finished_part, lock_parts, stamp_file
+from rindices.apply.part_writer import count_people, join_parts, open_part, read_part_keys
+from rindices.apply.row_hashes import RowHashes, find_repeated_hashes, hash_keys, write_hashes
 from rindices.atomic import write_json
 from rindices.errors import (
     ModelError,
@@ -29,9 +32,6 @@ from rindices.errors import (
     join_names,
 )
 from rindices.model.fitted import FittedModel, load
-from rindices.model.part_store import PartRecord, StreamJob, load_finished_part, lock_parts, stamp_file
-from rindices.model.part_writer import count_people, join_parts, open_part, read_part_keys
-from rindices.model.row_hashes import RowHashes, find_repeated_hashes, hash_keys, write_hashes
 from rindices.model.unusual import UnusualCount, make_table_warning
 from rindices.tables.chunks import (
     SCHEMA_ROWS,

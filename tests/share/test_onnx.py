@@ -15,12 +15,12 @@ import pytest
 from scripts.make_model_fixture import small_cohort
 
 import rindices as ri
-from rindices.model.export import export_onnx
 from rindices.preprocess.residualise import CategoricalCovariate, Residualiser
+from rindices.share.onnx import export_onnx
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
 
-HERE = Path(__file__).parent
+FIXTURES = Path(__file__).parents[1] / "model" / "fixtures"
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "r_indices.mjs"
 TOLERANCE = 1e-5
 
@@ -73,7 +73,7 @@ def test_contrastive_model(model: ri.FittedModel, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["default", "contrastive", "paper"])
 def test_models_of_every_kind(name: str, tmp_path: Path) -> None:
-    model, cohort = ri.load(HERE / "fixtures" / f"{name}.safetensors"), small_cohort()
+    model, cohort = ri.load(FIXTURES / f"{name}.safetensors"), small_cohort()
     outputs = export_onnx(model, tmp_path / "m.onnx")["outputs"]
     assert outputs == ["r_indices", "low", "high", "unusual"]
     assert_equal(run_graph(tmp_path / "m.onnx", list_columns(cohort)), model.apply(cohort), 2)
@@ -81,7 +81,7 @@ def test_models_of_every_kind(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ad_2rindices", "brain_aging_5rindices"])
 def test_published_models_take_the_columns_of_their_sums(name: str, shared: Path, tmp_path: Path) -> None:
-    from rindices.model.importers import import_published
+    from rindices.share.importers import import_published
 
     checkpoint = next((shared / "upstream").rglob(f"{name}*"))
     model = import_published(checkpoint, name)
@@ -162,9 +162,9 @@ def test_onnxruntime_web(kind: str, web: Path, model: ri.FittedModel, request: p
     cohort = small_cohort() if kind == "paper" else simulate_few_regions("tiny", seed=1).cohort
     cohort = ri.simulate_cohort("tiny", seed=1).cohort if kind.startswith("brain") else cohort
     if kind == "paper":
-        model = ri.load(HERE / "fixtures" / f"{kind}.safetensors")
+        model = ri.load(FIXTURES / f"{kind}.safetensors")
     elif kind.startswith("brain"):
-        from rindices.model.importers import import_published
+        from rindices.share.importers import import_published
 
         shared = request.getfixturevalue("shared")
         model = import_published(next((shared / "upstream").rglob(f"{kind}*")), kind)

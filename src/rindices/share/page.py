@@ -1,6 +1,6 @@
 """Write a model as one web page that computes R-indices in a browser, for people without Python.
 
-The scripts of the page (folder ``page``) repeat the arithmetic of `rindices.FittedModel.assess` in double precision.
+The scripts of the page (folder ``templates``) repeat the arithmetic of `rindices.FittedModel.assess` in doubles.
 Shape letters: R regions, M patterns, G points of z, N drawn people.
 """
 
@@ -35,7 +35,7 @@ def export_page(model: FittedModel, path: Path) -> None:
     """
     _check_model(model)
     environment = Environment(
-        loader=PackageLoader("rindices.model", "page"),
+        loader=PackageLoader("rindices.share"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

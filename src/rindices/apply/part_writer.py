@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from rindices.apply.row_hashes import hash_keys
+from rindices.apply.tables import SEPARATORS, check_people_count, count_rows, write_data_dictionary
 from rindices.atomic import atomic_path, compute_digest
 from rindices.errors import ModelError
-from rindices.model.index_tables import SEPARATORS, check_people_count, count_rows, write_data_dictionary
-from rindices.model.row_hashes import hash_keys
 from rindices.tables.cohort import ID, SESSION
 from rindices.tables.io.spreadsheet import protect_texts, restore_texts
 from rindices.tables.table import make_row_keys

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rindices.model import row_hashes
-from rindices.model.row_hashes import find_repeated_hashes, hash_keys
+from rindices.apply import row_hashes
+from rindices.apply.row_hashes import find_repeated_hashes, hash_keys
 
 
 @settings(deadline=None)

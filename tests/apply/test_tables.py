@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rindices.apply.tables import describe_columns, write_indices
 from rindices.errors import ModelError
-from rindices.model.index_tables import describe_columns, write_indices
 
 INDICES = pd.DataFrame({"participant_id": ["a", "b"], "r1": [0.25, 1.5]})
 

@@ -14,7 +14,7 @@ import rindices as ri
 from rindices.errors import ModelError
 from rindices.experiments.tasks import make_task_with_patterns
 from rindices.learners.inference import InteractingHead, TrajectoryHead
-from rindices.model.export_page import export_page, pack_triangle
+from rindices.share.page import export_page, pack_triangle
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "model" / "fixtures"
 
 
 @pytest.mark.parametrize("name", ["paper", "contrastive"])

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rindices.apply.part_writer import PartWriter, join_parts, open_part
 from rindices.errors import ModelError
-from rindices.model.part_writer import PartWriter, join_parts, open_part
 
 
 def test_a_part_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     card = model.card
     names = model.index_names
     word = get_wording(card.unit)
-    text = Template(_word_template(files("rindices.model").joinpath("card.md").read_text("utf-8"), card.unit))
+    text = Template(_word_template(files("rindices.share").joinpath("card.md").read_text("utf-8"), card.unit))
     return text.substitute(
         {name: _escape_cell(value) for name, value in facts.items()},
         title=f"{model.n_patterns} R-indices from {len(model.regions)} {word('regions')}",
