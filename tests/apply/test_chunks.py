@@ -1,16 +1,20 @@
 """Results do not depend on the size of chunks or the number of workers, and a run can be resumed."""
 
 import json
+import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import rindices as ri
 from rindices.apply import chunks
-from rindices.apply.chunks import StreamResult, apply_stream
+from rindices.apply.chunks import StreamResult, apply_stream, find_repeated_hashes
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.chunks import ChunkSize, list_table_files
@@ -279,3 +283,25 @@ def test_blank_lines_at_the_end_are_ignored(at: Path, model: ri.FittedModel, peo
         (at / f"{name}.csv").write_text(text + more)
         run(at, model, at / f"{name}.csv", f"{name}.tsv", size=ChunkSize(50, 50, len(text) - 5))
     assert (at / "plain.tsv").read_bytes() == (at / "blank.tsv").read_bytes()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 60), max_size=40), st.integers(1, 5))
+def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
+    numbers = [key * (2**64 // 61) + 3 for key in keys]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{k}.npz" for k in range(files)]
+        for k, path in enumerate(paths):
+            np.savez(path, keys=np.array(numbers[k::files], dtype=np.uint64))
+        result = find_repeated_hashes(paths)
+    assert result.tolist() == sorted(key for key, times in Counter(numbers).items() if times > 1)
+
+
+def test_few_hashes_in_memory_give_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = np.random.default_rng(0).integers(2**64, size=500, dtype=np.uint64)
+    hashes = np.append(hashes, hashes[[7, 300]])
+    np.savez(tmp_path / "a.npz", keys=hashes[:250])
+    np.savez(tmp_path / "b.npz", keys=hashes[250:])
+    monkeypatch.setattr(chunks, "_MAX_HASHES_IN_MEMORY", 20)
+    repeated = find_repeated_hashes([tmp_path / "a.npz", tmp_path / "b.npz"])
+    assert sorted(repeated.tolist()) == sorted(hashes[[7, 300]].tolist())

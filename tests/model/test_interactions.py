@@ -12,11 +12,11 @@ from rindices.cli.main import app
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.inference import InteractingHead
-from rindices.model.interactions import INTERACTION_COLUMN_DESCRIPTIONS, average_interaction
+from rindices.model.pattern_tables import INTERACTION_COLUMN_DESCRIPTIONS, average_interaction
 from rindices.selection.agreement import pattern_c_index
 from rindices.share.onnx import export_onnx
 from tests.cohorts import simulate_few_regions
-from tests.model.test_export import assert_equal, list_columns, run_graph
+from tests.share.test_onnx import assert_equal, list_columns, run_graph
 
 
 @pytest.fixture(scope="module")

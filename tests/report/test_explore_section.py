@@ -11,8 +11,8 @@ import pytest
 from scripts.chromium import Browser, Tab
 
 import rindices as ri
-from rindices.report.brain import match_atlas, paint_view
 from rindices.report.explore_section import compute_person_changes, halve_view
+from rindices.report.figures import match_atlas, paint_view
 from rindices.report.geometry import BrainView
 from rindices.report.sections import compute_colour_limit
 from rindices.report.study_results import read_study_results

@@ -115,7 +115,7 @@ def export(
 
 def _make_json(model: "FittedModel") -> dict[str, object]:
     """Return what ``show --json`` prints: what the model needs, then its card in the order of the file."""
-    from rindices.model.schemas import SCHEMA_VERSION
+    from rindices.model.file import SCHEMA_VERSION
 
     card = json.loads(json.dumps(model.card.to_dict(), sort_keys=True))
     return {
@@ -134,7 +134,7 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
 
 def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     """Return what ``show`` prints; facts without a value are not printed."""
-    from rindices.report.facts import StudyFacts, load_statements
+    from rindices.report.sections import StudyFacts, load_statements
 
     card, facts, say = model.card, StudyFacts.of_model(model), load_statements(model.card.unit)
     unit = "" if card.unit == FEATURE_UNIT else f" in {card.unit}"
@@ -160,7 +160,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
 
 
 def _list_card_facts(model: "FittedModel") -> dict[str, str]:
-    from rindices.report.facts import StudyFacts, load_statements
+    from rindices.report.sections import StudyFacts, load_statements
 
     facts, say = StudyFacts.of_model(model), load_statements(model.card.unit)
     reproduced = [f"{each.name}: {say.reproduction(each)}; {say.separation(each)}" for each in facts.patterns]

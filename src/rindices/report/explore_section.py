@@ -17,13 +17,13 @@ import pandas as pd
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import StudyError
 from rindices.learners.severity_posterior import compute_growth
-from rindices.model.interactions import average_interaction
-from rindices.model.trajectories import TRAJECTORY_LEVELS, make_trajectory_table
+from rindices.model.intervals import iterate_changes
+from rindices.model.pattern_tables import TRAJECTORY_LEVELS, average_interaction, make_trajectory_table
 from rindices.packing import ArrayPacker
-from rindices.report.brain import AtlasMatch, effects_to_rgb
+from rindices.report.figures import AtlasMatch, effects_to_rgb
 from rindices.report.geometry import BrainView
+from rindices.report.sections import Context
 from rindices.report.study_results import StudyResults
-from rindices.report.summary import Context
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import PATIENT
 from rindices.wording import get_wording
@@ -167,18 +167,8 @@ def compute_person_changes(results: StudyResults, n_regions: int) -> FloatArray:
     severities = np.clip(results.indices[results.names].to_numpy(dtype=float), 0.0, 1.0)
     curves = _get_curves(results).reshape(len(TRAJECTORY_LEVELS), len(results.names), n_regions)
     interaction = average_interaction(results.model)
-    growth = np.ones_like(severities)
-    if interaction is not None:
-        medium = np.full((1, len(results.names)), 0.5)
-        growth = compute_growth(severities, interaction) / compute_growth(medium, interaction)
-    position = severities * (len(TRAJECTORY_LEVELS) - 1)
-    level = np.minimum(position.astype(int), len(TRAJECTORY_LEVELS) - 2)
-    changes = np.empty((*severities.shape, n_regions), dtype=np.float32)
-    for k in range(len(results.names)):
-        share = (position[:, k] - level[:, k])[:, None]
-        below, above = curves[level[:, k], k], curves[level[:, k] + 1, k]
-        changes[:, k] = growth[:, k, None] * ((1 - share) * below + share * above)
-    return changes
+    changes = iterate_changes(np.array(TRAJECTORY_LEVELS), curves, severities, interaction)
+    return np.stack([change.astype(np.float32) for change in changes], axis=1)
 
 
 def _pack_covariate(name: object, column: pd.Series, order: IntArray, people: ArrayPacker) -> dict[str, Any]:

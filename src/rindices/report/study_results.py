@@ -14,14 +14,8 @@ from rindices._typing import BoolArray
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
-from rindices.model.patterns import make_pattern_table
-from rindices.model.record_base import Record
-from rindices.model.records import (
-    CandidateRecord,
-    CohortRecord,
-    PermutationTestRecord,
-    SelectionRecord,
-)
+from rindices.model.pattern_tables import make_pattern_table
+from rindices.model.records import CandidateRecord, CohortRecord, PermutationTestRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts

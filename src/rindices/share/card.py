@@ -9,8 +9,8 @@ import numpy as np
 
 from rindices.errors import join_names
 from rindices.learners.inference import TrajectoryHead
+from rindices.model.file import SCHEMA_VERSION
 from rindices.model.fitted import FittedModel
-from rindices.model.schemas import SCHEMA_VERSION
 from rindices.wording import FEATURE_UNIT, get_wording
 
 UNKNOWN_TEXT = "not known"

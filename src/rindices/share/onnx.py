@@ -61,7 +61,7 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
         squares = graph.op("Mul", deviations, deviations)
         variance = graph.op("ReduceMean", squares, graph.ints([1]), keepdims=0)
         outputs["low"], outputs["high"] = _add_interval_bounds(graph, model.intervals, indices, variance)
-    if model.training is not None and len(model.training.distances):
+    if model.training is not None and model.has_distances:
         outputs["unusual"] = _add_unusual(graph, model.training, values)
     about = {name: getattr(model.card, name) or None for name in ("unit", "source", "citation", "licence")}
     about |= {"rindices_version": __version__, "patterns": model.n_patterns, "regions": list(model.regions)}
@@ -93,17 +93,15 @@ class _GraphBuilder:
         self.inputs.setdefault(name, self.onnx.helper.make_tensor_value_info(name, kind, ["people", 1]))
         return name
 
-    def const(self, value: object) -> str:
-        """Add a constant of doubles."""
-        return self._add_constant(np.asarray(value, dtype=np.float64))
+    def const(self, value: object, dtype: Any = np.float64) -> str:
+        """Add a constant, of doubles unless another type is named."""
+        name = f"c{len(self._constants)}"
+        self._constants.append(self.onnx.numpy_helper.from_array(np.array(value, dtype=dtype), name))
+        return name
 
     def ints(self, value: Sequence[int]) -> str:
         """Add a constant of integers, for axes and shapes."""
-        return self._add_constant(np.asarray(value, dtype=np.int64))
-
-    def texts(self, value: Sequence[str]) -> str:
-        """Add a constant row of strings (1, ...)."""
-        return self._add_constant(np.array([[text.encode() for text in value]], dtype=object))
+        return self.const(value, np.int64)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add a node."""
@@ -127,6 +125,15 @@ class _GraphBuilder:
         """Add a linear layer."""
         return self.op("Add", self.matmul(values, weight), self.const(bias))
 
+    def interpolate(self, values: str, knots: AnyArray, heights: AnyArray) -> str:
+        """Add linear interpolation of values (N, M) between knots (M, K) with heights (M, K), as sums over segments."""
+        lower, upper = knots[None, :, :-1], knots[None, :, 1:]
+        slopes = np.diff(heights)[None] / np.where(upper > lower, upper - lower, np.inf)
+        position = self.op("Min", self.op("Unsqueeze", values, self.ints([2])), self.const(upper))
+        rise = self.op("Sub", self.op("Max", position, self.const(lower)), self.const(lower))
+        total = self.op("ReduceSum", self.op("Mul", rise, self.const(slopes)), self.ints([2]), keepdims=0)
+        return self.op("Add", total, self.const(heights[:, 0]))
+
     def leaky_relu(self, values: str) -> str:
         """Add a leaky ReLU; the operator LeakyRelu is defined for single precision only in some runtimes."""
         return self.op("Max", values, self.op("Mul", values, self.const(LEAKY_RELU_SLOPE)))
@@ -143,11 +150,6 @@ class _GraphBuilder:
         helper.set_model_props(model, properties)
         self.onnx.checker.check_model(model, full_check=True)
         return bytes(model.SerializeToString())
-
-    def _add_constant(self, value: AnyArray) -> str:
-        name = f"c{len(self._constants)}"
-        self._constants.append(self.onnx.numpy_helper.from_array(value, name))
-        return name
 
 
 def _add_volumes(graph: _GraphBuilder, model: FittedModel) -> str:
@@ -173,22 +175,20 @@ def _add_pipeline(graph: _GraphBuilder, pre: Preprocessing, volumes: str, design
 
 def _add_design(graph: _GraphBuilder, codings: Sequence[CovariateCoding]) -> str | None:
     """Return the design (N, P), or None without covariates; rows with an unknown category are NaN."""
-    columns = [_add_covariate(graph, coding) for coding in codings]
-    if not columns:
-        return None
-    return columns[0] if len(columns) == 1 else graph.op("Concat", *columns, axis=1)
-
-
-def _add_covariate(graph: _GraphBuilder, coding: CovariateCoding) -> str:
-    """Return the design columns of a covariate."""
-    if not isinstance(coding, NumericCovariate):
-        return _add_one_hot(graph, coding.name, coding.levels, skip=1)
-    return graph.op("Log", graph.input(coding.name)) if coding.log else graph.input(coding.name)
+    columns = []
+    for coding in codings:
+        if isinstance(coding, NumericCovariate):
+            column = graph.input(coding.name)
+            columns.append(graph.op("Log", column) if coding.log else column)
+        else:
+            columns.append(_add_one_hot(graph, coding.name, coding.levels, skip=1))
+    return graph.op("Concat", *columns, axis=1) if columns else None
 
 
 def _add_one_hot(graph: _GraphBuilder, name: str, levels: Sequence[str], skip: int) -> str:
     """Return indicators (N, levels - skip) of the levels, NaN for texts that are no level."""
-    matches = graph.op("Cast", graph.op("Equal", graph.input(name, text=True), graph.texts(levels)), to=_DOUBLE_TYPE)
+    texts = graph.const([[level.encode() for level in levels]], object)
+    matches = graph.op("Cast", graph.op("Equal", graph.input(name, text=True), texts), to=_DOUBLE_TYPE)
     n_matches = graph.op("ReduceSum", matches, graph.ints([1]), keepdims=1)
     is_level = graph.op("Greater", n_matches, graph.const(0.5))
     unknown = graph.op("Where", is_level, graph.const(0.0), graph.const(np.nan))
@@ -264,36 +264,22 @@ def _add_surreal_head(graph: _GraphBuilder, head: SurrealHead, order: Sequence[i
 def _add_interval_bounds(
     graph: _GraphBuilder, intervals: CalibratedIntervals, indices: str, variance: str
 ) -> tuple[str, str]:
-    """Return `CalibratedIntervals.compute_bounds`, each (N, M); interpolation is a sum over segments between knots."""
-    lower, upper = intervals.knots[:, :-1], intervals.knots[:, 1:]
-    position = graph.op("Unsqueeze", indices, graph.ints([2]))
-    position = graph.op("Max", graph.op("Min", position, graph.const(upper[None])), graph.const(lower[None]))
-    position = graph.op("Sub", position, graph.const(lower[None]))  # (N, M, K - 1), distance from each lower knot
-    width = np.where(upper > lower, upper - lower, 1.0)
-
-    def interpolate(offsets: AnyArray) -> str:
-        rises = graph.op("Mul", position, graph.const((np.diff(offsets, axis=1) / width)[None]))
-        total = graph.op("ReduceSum", rises, graph.ints([2]), keepdims=0)
-        return graph.op("Add", total, graph.const(offsets[:, 0]))
-
+    """Return `CalibratedIntervals.compute_bounds`, each (N, M)."""
     relative = graph.op("Mul", variance, graph.const(intervals.members / intervals.error**2))
     widening = graph.op("Sqrt", graph.op("Add", relative, graph.const(1.0)))
-    middle = interpolate(intervals.middle)
+    middle = graph.interpolate(indices, intervals.knots, intervals.middle)
     bounds = []
     for offsets, outermost in ((intervals.low, "Min"), (intervals.high, "Max")):
-        half = graph.op("Mul", graph.op("Sub", interpolate(offsets), middle), widening)
+        offset = graph.interpolate(indices, intervals.knots, offsets)
+        half = graph.op("Mul", graph.op("Sub", offset, middle), widening)
         bounds.append(graph.op(outermost, graph.sum([indices, middle, half]), indices))
     return bounds[0], bounds[1]
 
 
 def _add_unusual(graph: _GraphBuilder, training: TrainingDistribution, values: str) -> str:
-    """Return `TrainingDistribution.compute_unusual` (N, 1); interpolation is a sum over segments."""
+    """Return `TrainingDistribution.compute_unusual` (N, 1)."""
     projected = graph.matmul(graph.op("Sub", values, graph.const(training.mean)), training.root)
     squares = graph.op("Mul", projected, projected)
     distance = graph.op("Sqrt", graph.op("ReduceSum", squares, graph.ints([1]), keepdims=1))
-    lower, upper = training.distances[None, :-1], training.distances[None, 1:]
-    position = graph.op("Max", graph.op("Min", distance, graph.const(upper)), graph.const(lower))
-    slopes = np.diff(training.shares) / np.where(upper > lower, upper - lower, np.inf)
-    rises = graph.op("Mul", graph.op("Sub", position, graph.const(lower)), graph.const(slopes))
-    unusual = graph.op("ReduceSum", rises, graph.ints([1]), keepdims=1)
+    unusual = graph.interpolate(distance, training.distances[None], training.shares[None])
     return graph.op("Where", graph.op("IsNaN", distance), graph.const(np.nan), unusual)

@@ -14,11 +14,13 @@ from rindices._typing import FloatArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, describe_os_error, format_quantity
-from rindices.learners.inference import ContrastiveHead, InteractingHead, ShiftHead, TrajectoryHead
+from rindices.learners.inference import ShiftHead, TrajectoryHead
 from rindices.learners.severity_posterior import N_STEPS, compute_log_copula, make_severity_points
+from rindices.model.apply_checks import MIN_INFORMATION
+from rindices.model.consensus import draw_training_noise
+from rindices.model.file import collect_arrays
 from rindices.model.fitted import FittedModel
-from rindices.model.measured import MIN_INFORMATION, draw_training_noise
-from rindices.model.summed_regions import format_region_name
+from rindices.model.unusual import label_region
 from rindices.packing import ArrayPacker, read_decoder
 from rindices.preprocess.residualise import CovariateRecord
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
@@ -33,39 +35,24 @@ def export_page(model: FittedModel, path: Path) -> None:
 
     Raises ModelError: if a browser cannot compute this model, or the file cannot be written.
     """
-    _check_model(model)
-    environment = Environment(
-        loader=PackageLoader("rindices.share"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("page.html").render(
-        model=describe_model(model),
-        has_intervals=model.intervals is not None,
-        version=__version__,
-        decoder=read_decoder(),
-    )
+    if not all(isinstance(head, ShiftHead) for head in model.heads):
+        raise ModelError("networks cannot be exported to a page: fit with recipe default, or export with --onnx.")
+    if model.preprocessing.adjust == "rank":
+        raise ModelError("models of ranks cannot be exported to a page: fit with adjust = log or linear, or use apply.")
+    layout: Any = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("rindices.share"), undefined=StrictUndefined, **layout)
+    facts = {"has_intervals": model.intervals is not None, "version": __version__, "decoder": read_decoder()}
+    page = environment.get_template("page.html").render(model=describe_model(model), **facts)
     try:
         write_atomically(path, page.encode())
     except OSError as error:
         raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another path with --page.") from error
 
 
-def _check_model(model: FittedModel) -> None:
-    if not all(isinstance(head, ShiftHead) for head in model.heads):
-        raise ModelError("networks cannot be exported to a page: fit with recipe default, or export with --onnx.")
-    if model.preprocessing.adjust == "rank":
-        raise ModelError("models of ranks cannot be exported to a page: fit with adjust = log or linear, or use apply.")
-
-
 def describe_model(model: FittedModel) -> dict[str, Any]:
     """Return all that the page needs of a model, as values for JSON; arrays are packed."""
     preprocessing, training, card = model.preprocessing, model.training, model.card
-    word = get_wording(card.unit)
-    has_distances = training is not None and len(training.distances) > 0
-    labels = [format_region_name(region) for region in model.regions]
+    word, has_sizes = get_wording(card.unit), card.unit not in (Unit.STANDARDISED, Unit.ANY)
     parts = [part for columns in model.sums.values() for part in columns]
     return {
         "patterns": model.n_patterns,
@@ -74,10 +61,8 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "orders": [list(order) for order in model.orders],
         "pipelines": len(model.pipelines),
         "regions": list(model.regions),
-        "labels": labels,
-        "aliases": {
-            name: [format_region_name(name), *list_region_spellings(name)] for name in (*model.regions, *parts)
-        },
+        "labels": [label_region(region) for region in model.regions],
+        "aliases": {name: [label_region(name), *list_region_spellings(name)] for name in (*model.regions, *parts)},
         "sums": {region: list(columns) for region, columns in model.sums.items()},
         "covariates": [_describe_covariate(model, record) for record in preprocessing.residualiser.to_dict()],
         "sites": None if preprocessing.harmoniser is None else list(preprocessing.harmoniser.sites),
@@ -85,11 +70,9 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "unit": card.unit,
         "noun": word("regions"),
         "values_noun": word("all volumes are"),
-        "positive": [
-            card.unit not in (Unit.STANDARDISED, Unit.ANY) and not may_be_zero(name) for name in model.regions
-        ],
+        "positive": [has_sizes and not may_be_zero(name) for name in model.regions],
         "zero_is_missing": Layout(card.source or "table", {}).zero_is_missing,
-        "has_distances": has_distances,
+        "has_distances": model.has_distances,
         "limit": float(training.limit) if training is not None else 1.0,
         "min_information": MIN_INFORMATION,
         "trained_on": dict(card.trained_on) or None,
@@ -114,51 +97,28 @@ def _describe_covariate(model: FittedModel, record: CovariateRecord) -> dict[str
 
 
 def _pack_model(model: FittedModel) -> ArrayPacker:
-    """Return the arrays of a model."""
-    arrays = ArrayPacker()
-    for name, array in model.preprocessing.to_arrays().items():
-        arrays.add(name, np.asarray(array, dtype=float))
-    for number, pipeline in enumerate(model.pipelines):
-        for name, array in pipeline.to_arrays().items():
-            arrays.add(f"pipeline{number}.{name}", np.asarray(array, dtype=float))
-    arrays.add("control_mean", np.asarray(model.preprocessing.control_mean, dtype=float))
-    if model.intervals is not None:
-        for name, array in vars(model.intervals).items():
-            arrays.add(f"intervals.{name}", np.atleast_1d(np.asarray(array, dtype=float)))
-    if model.training is not None:
-        arrays.add("training.mean", model.training.mean)
-        arrays.add("training.sd", np.sqrt(np.diag(model.training.covariance)))
-        if len(model.training.distances):
-            arrays.add("training.distances", model.training.distances)
-            arrays.add("training.shares", model.training.shares)
-        arrays.add("training.precision", pack_triangle(model.training.precision))
+    """Return the arrays of a model that the page needs."""
+    training, first, packer = model.training, model.heads[0], ArrayPacker()
+    arrays = collect_arrays(model) | {"control_mean": model.preprocessing.control_mean}
+    if training is not None:
+        sd = np.sqrt(np.diag(training.covariance))
+        arrays |= {"training.sd": sd, "training.precision": training.precision, "training.shares": training.shares}
     for number, head in enumerate(model.heads):
-        assert isinstance(head, ShiftHead)
-        _pack_head(arrays, f"member{number}.", head)
-    first = model.heads[0]
+        if isinstance(head, TrajectoryHead):
+            arrays[f"member{number}.log_copula"] = compute_log_copula(head.correlation)
     if isinstance(first, TrajectoryHead):
-        points, noise = first.draw_patients()
-        arrays.add("points", make_severity_points(model.n_patterns))
-        arrays.add("expected.points", points.astype(np.uint16))
-        arrays.add("expected.noise", noise)
-        arrays.add("expected.whole", first.expected_variance)
-    elif model.training is not None:
-        arrays.add("drawn.noise", draw_training_noise(len(model.regions)))
-    return arrays
-
-
-def _pack_head(arrays: ArrayPacker, prefix: str, head: ShiftHead) -> None:
-    """Add the arrays of a member."""
-    names = ["control_mean", "control_scale", "share", "shift_mean", "shift_scale", "weights"]
-    if isinstance(head, TrajectoryHead):
-        names.append("steps")
-        arrays.add(f"{prefix}precision", pack_triangle(head.precision))
-        arrays.add(f"{prefix}log_copula", compute_log_copula(head.correlation))
-    if isinstance(head, InteractingHead):
-        names.append("interaction")
-    assert isinstance(head, ContrastiveHead | TrajectoryHead)
-    for name in names:
-        arrays.add(f"{prefix}{name}", np.atleast_1d(np.asarray(getattr(head, name), dtype=float)))
+        points, arrays["expected.noise"] = first.draw_patients()
+        packer.add("expected.points", points.astype(np.uint16))
+        arrays |= {"points": make_severity_points(model.n_patterns), "expected.whole": first.expected_variance}
+    elif training is not None:
+        arrays["drawn.noise"] = draw_training_noise(len(model.regions))
+    unused = () if model.has_distances else ("training.distances", "training.shares")
+    for name, array in arrays.items():
+        if name.endswith(".precision"):
+            packer.add(name, pack_triangle(array))
+        elif name not in ("patterns", "patterns_se", *unused) and not name.endswith((".covariance", ".correlation")):
+            packer.add(name, np.atleast_1d(np.asarray(array, dtype=float)))
+    return packer
 
 
 def pack_triangle(matrix: FloatArray) -> FloatArray:

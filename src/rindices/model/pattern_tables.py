@@ -1,24 +1,20 @@
-"""Patterns of a model along severity, and the order in which their regions change.
+"""Tables of the patterns of a model: changes along severity, the order of the regions, interactions.
 
 Shape letters: S members, Q severities, M patterns, K steps of a curve, R regions.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray
 from rindices.errors import ModelError
-from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
+from rindices.learners.inference import SEVERITY_LEVELS, InteractingHead, TrajectoryHead
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+from rindices.model.file import ModelContent
 from rindices.selection.patterns import compute_confidence_interval, compute_standard_error
 from rindices.tables.layout.muse import region_label
-
-if TYPE_CHECKING:
-    from rindices.model.fitted import FittedModel
 
 TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))
 """Severities of the rows of `make_trajectory_table`."""
@@ -41,6 +37,14 @@ _KEYS = {
     "pattern": "Pattern, named as its R-index",
     "region": "Region, named as in the model",
     "label": "Region, readable",
+}
+PATTERN_COLUMN_DESCRIPTIONS = {
+    "pattern": _KEYS["pattern"],
+    "severity": "Severity at which the change is taken; 1 is full severity",
+    **_KEYS,
+    "change": "Change of the region in standard deviations of controls; negative is loss",
+    "low": "Lower end of the 95 % interval",
+    "high": "Upper end of the 95 % interval",
 }
 TRAJECTORY_COLUMN_DESCRIPTIONS = _KEYS | {
     "severity": "Severity of the pattern, from 0 to 1",
@@ -68,15 +72,22 @@ COURSE_COLUMN_DESCRIPTIONS = (
         for level in COURSE_LEVELS
     }
 )
+INTERACTION_COLUMN_DESCRIPTIONS = {
+    "pattern": "R-index of the pattern whose change depends on another one",
+    "other": "R-index of the other pattern",
+    "factor": "Factor of the pattern's change at full severity of the other one, mean over members; 1 if there is none",
+    "low": "Lower end of the 95 % interval of the factor",
+    "high": "Upper end of the 95 % interval of the factor",
+}
 
 
-def list_trajectory_heads(model: FittedModel) -> list[TrajectoryHead]:
+def list_trajectory_heads(model: ModelContent) -> list[TrajectoryHead]:
     """Return the members of a model whose patterns are curves; empty unless all members are such."""
     heads = [head for head in model.heads if isinstance(head, TrajectoryHead)]
     return heads if len(heads) == len(model.heads) else []
 
 
-def has_curved_patterns(model: FittedModel) -> bool:
+def has_curved_patterns(model: ModelContent) -> bool:
     """Return whether regions of a pattern change at different severities.
 
     Patterns of the shape ``straight`` have one course for all regions, up to a factor for each region: their steps
@@ -89,22 +100,41 @@ def has_curved_patterns(model: FittedModel) -> bool:
     return bool((singular[..., 1] > _STRAIGHT_TOLERANCE * singular[..., 0]).any())
 
 
-def make_trajectory_table(model: FittedModel) -> pd.DataFrame:
+def make_trajectory_table(model: ModelContent) -> pd.DataFrame:
     """Return the change of each region along severity, one row per pattern, region and severity.
 
     model: a model without curves has its patterns interpolated between 0 and the severities at which they were
     recorded. Returns see `TRAJECTORY_COLUMN_DESCRIPTIONS`. The interval is empty if there is a single member.
     """
     changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))
+    arrays = (array.transpose(1, 2, 0) for array in changes)
     axes = {"pattern": model.index_names, "region": model.regions, "severity": TRAJECTORY_LEVELS}
-    index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
-    columns = dict(zip(("change", "low", "high"), (array.transpose(1, 2, 0).ravel() for array in changes), strict=True))
-    table = pd.DataFrame(columns, index=index).reset_index()
-    table["label"] = [region_label(region) for region in table["region"]]
+    table = _make_long_table(axes, dict(zip(("change", "low", "high"), arrays, strict=True)))
     return table[list(TRAJECTORY_COLUMN_DESCRIPTIONS)]
 
 
-def make_region_order(model: FittedModel) -> pd.DataFrame:
+def make_pattern_table(model: ModelContent) -> pd.DataFrame:
+    """Return the change of each region, one row per pattern, severity and region.
+
+    The interval ``low`` to ``high`` is empty if the model has no standard errors of its patterns.
+    """
+    errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
+    low, high = compute_confidence_interval(model.patterns, errors, len(model.heads))
+    arrays = {"change": model.patterns, "low": low, "high": high}
+    axes = {"pattern": model.index_names, "severity": SEVERITY_LEVELS, "region": model.regions}
+    table = _make_long_table(axes, {name: array.transpose(1, 0, 2) for name, array in arrays.items()})
+    return table[list(PATTERN_COLUMN_DESCRIPTIONS)]
+
+
+def _make_long_table(axes: Mapping[str, Sequence[object]], arrays: Mapping[str, FloatArray]) -> pd.DataFrame:
+    """Return arrays as columns, one row per combination of the axes, with a label of each region."""
+    index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
+    table = pd.DataFrame({name: array.ravel() for name, array in arrays.items()}, index=index).reset_index()
+    table["label"] = [region_label(region) for region in table["region"]]
+    return table
+
+
+def make_region_order(model: ModelContent) -> pd.DataFrame:
     """Return the order in which the regions of each pattern change, earliest first.
 
     Returns see `REGION_ORDER_COLUMN_DESCRIPTIONS`. One row per pattern and region that clearly belongs to it: its final
@@ -118,7 +148,7 @@ def make_region_order(model: FittedModel) -> pd.DataFrame:
     return table[list(REGION_ORDER_COLUMN_DESCRIPTIONS)].reset_index(drop=True)
 
 
-def make_course_table(model: FittedModel) -> pd.DataFrame:
+def make_course_table(model: ModelContent) -> pd.DataFrame:
     """Return onset and change at five severities, one row per pattern and region: content of ``trajectories.tsv``.
 
     Returns see `COURSE_COLUMN_DESCRIPTIONS`. Raises ModelError: if the patterns of the model are not curves.
@@ -130,7 +160,7 @@ def make_course_table(model: FittedModel) -> pd.DataFrame:
     return table[list(COURSE_COLUMN_DESCRIPTIONS)]
 
 
-def compute_progress(model: FittedModel, levels: FloatArray) -> FloatArray:
+def compute_progress(model: ModelContent, levels: FloatArray) -> FloatArray:
     """Return the share (Q, M, R) of its final change that each region has at severities (Q,).
 
     It is taken on the scale on which disease is additive, as onsets are. A region without any change has NaN.
@@ -142,7 +172,7 @@ def compute_progress(model: FittedModel, levels: FloatArray) -> FloatArray:
     return np.asarray(progress.T.reshape(len(levels), len(knots), -1))
 
 
-def compute_onsets(steps: FloatArray) -> FloatArray:
+def compute_curve_onsets(steps: FloatArray) -> FloatArray:
     """Return the severity at which each region first has a quarter of its final change.
 
     steps (..., K, R): change of each region in K equal steps of severity. Returns (..., R), NaN for a region without
@@ -163,7 +193,7 @@ def _compute_knots(steps: FloatArray) -> FloatArray:
     return change / np.where(final == 0.0, np.nan, final)
 
 
-def _stack_steps(model: FittedModel) -> FloatArray:
+def _stack_steps(model: ModelContent) -> FloatArray:
     """Return the steps of the aligned members (S, M, K, R), on the scale on which disease is additive."""
     heads = list_trajectory_heads(model)
     if not heads:
@@ -173,48 +203,39 @@ def _stack_steps(model: FittedModel) -> FloatArray:
     return np.stack([head.steps[list(order)] for head, order in zip(heads, model.orders, strict=True)])
 
 
-def _make_onset_table(model: FittedModel) -> pd.DataFrame:
+def _make_onset_table(model: ModelContent) -> pd.DataFrame:
     """Return change, onset and rank, one row per pattern and region."""
     steps = _stack_steps(model)
     (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
-    member_onsets = compute_onsets(steps)
+    member_onsets = compute_curve_onsets(steps)
     onsets = member_onsets.mean(axis=0)
     belongs = (np.abs(change) >= MIN_FINAL_CHANGE) & ~((low <= 0.0) & (high >= 0.0))
-    error = np.hypot(compute_member_error(model, member_onsets), _ONSET_RESOLUTION)
+    error = np.hypot(_compute_member_error(model, member_onsets), _ONSET_RESOLUTION)
     bias = np.stack([estimate_shrinkage(*each) for each in zip(onsets, error, belongs, strict=True)])
     ends = compute_confidence_interval(onsets, error, len(member_onsets))
     ends = np.clip(ends[0] - np.maximum(bias, 0.0), 0.0, 1.0), np.clip(ends[1] - np.minimum(bias, 0.0), 0.0, 1.0)
-    index = pd.MultiIndex.from_product([model.index_names, model.regions], names=["pattern", "region"])
     columns = {"onset": onsets, "onset_low": ends[0], "onset_high": ends[1]}
-    arrays = {name: np.where(belongs, array, np.nan).ravel() for name, array in columns.items()}
-    table = pd.DataFrame({"change": change.ravel(), **arrays}, index=index).reset_index()
-    table["label"] = [region_label(region) for region in table["region"]]
+    arrays = {name: np.where(belongs, array, np.nan) for name, array in columns.items()}
+    table = _make_long_table({"pattern": model.index_names, "region": model.regions}, {"change": change, **arrays})
     rounded = table["onset"].round(6)  # regions of straight patterns share one rank
     table["rank"] = rounded.groupby(table["pattern"]).rank(method="min").astype("Int64")
     return table
 
 
-def _compute_changes(model: FittedModel, levels: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _compute_changes(model: ModelContent, levels: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the change at severities (Q,) and both ends of its interval, each (Q, M, R), in control SDs."""
     heads = list_trajectory_heads(model)
     if heads:
         curves = [head.compute_curves(levels)[:, list(order)] for head, order in zip(heads, model.orders, strict=True)]
         members = np.stack(curves)
         change = members.mean(axis=0)
-        return change, *compute_member_interval(model, members, change)
+        return change, *compute_confidence_interval(change, _compute_member_error(model, members), len(members))
     change = _interpolate(model.patterns, levels)
     errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
     return change, *compute_confidence_interval(change, _interpolate(errors, levels), len(model.heads))
 
 
-def compute_member_interval(
-    model: FittedModel, members: FloatArray, centre: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the 95 % interval of a mean over members (S, ...); empty for a single member."""
-    return compute_confidence_interval(centre, compute_member_error(model, members), len(members))
-
-
-def compute_member_error(model: FittedModel, members: FloatArray) -> FloatArray:
+def _compute_member_error(model: ModelContent, members: FloatArray) -> FloatArray:
     """Return the standard error of a mean over members (S, ...); NaN for a single member."""
     if len(members) < 2:
         return np.full(members.shape[1:], np.nan)
@@ -245,3 +266,33 @@ def _interpolate(values: FloatArray, levels: FloatArray) -> FloatArray:
     recorded, flat = (0.0, *SEVERITY_LEVELS), values.reshape(len(values), -1)
     columns = [np.interp(levels, recorded, np.concatenate([[0.0], column])) for column in flat.T]
     return np.stack(columns, axis=1).reshape(len(levels), *values.shape[1:])
+
+
+def average_interaction(model: ModelContent) -> FloatArray | None:
+    """Return the mean over members of the interactions (M, M); None where the changes of the patterns add up."""
+    members = _stack_interactions(model)
+    return None if members is None else np.asarray(members.mean(axis=0))
+
+
+def make_interaction_table(model: ModelContent) -> pd.DataFrame:
+    """Return the factor by which each pattern multiplies the change of each other one.
+
+    Returns see `INTERACTION_COLUMN_DESCRIPTIONS`; empty where the changes of the patterns add up.
+    """
+    members, names, rows = _stack_interactions(model), model.index_names, []
+    if members is not None:
+        factor = 1.0 + members.mean(axis=0)
+        low, high = compute_confidence_interval(factor, _compute_member_error(model, members), len(members))
+        pairs = [(k, m) for k in range(len(names)) for m in range(len(names)) if k != m]
+        rows = [(names[k], names[m], factor[k, m], max(low[k, m], 0.0), high[k, m]) for k, m in pairs]
+    return pd.DataFrame(rows, columns=list(INTERACTION_COLUMN_DESCRIPTIONS))
+
+
+def _stack_interactions(model: ModelContent) -> FloatArray | None:
+    """Return the interactions of the aligned members (S, M, M); None where the changes of the patterns add up."""
+    stacked = [
+        head.interaction[np.ix_(order, order)]
+        for head, order in zip(model.heads, model.orders, strict=True)
+        if isinstance(head, InteractingHead)
+    ]
+    return np.stack(stacked) if stacked else None

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import rindices as ri
-from rindices.apply.part_store import RECORDS_FOLDER
+from rindices.apply.chunks import RECORDS_FOLDER
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import run
 
@@ -84,7 +84,7 @@ def test_damaged_parts_are_made_again(folder: Path, interrupted: Path, expected:
     truncated.write_bytes(content[: content[: len(content) // 2].rindex(b"\n") + 1])  # whole rows are missing
     altered.write_bytes(altered.read_bytes().replace(b"0.1", b"0.2", 1))
     emptied.write_bytes(b"")
-    hashes = other_hashes.parent / RECORDS_FOLDER / f"{other_hashes.stem}.npy"
+    hashes = other_hashes.parent / RECORDS_FOLDER / f"{other_hashes.stem}.npz"
     hashes.write_bytes(hashes.read_bytes()[:-8])
     record = other_record.parent / RECORDS_FOLDER / f"{other_record.stem}.json"
     record.write_text(record.read_text()[:-40])
@@ -174,14 +174,14 @@ def kill_workers(folder: Path, tmp_path: Path, kills: int) -> subprocess.Complet
         "import os, signal\n"
         "if os.getppid() != int(os.environ['FIRST_PARENT']):\n"
         "    from rindices.apply import chunks\n"
-        "    original = chunks.open_part\n"
-        "    def open_part(path):\n"
+        "    original = chunks.open_part_file\n"
+        "    def open_part_file(path):\n"
         "        marks = os.environ['KILL_MARKS']\n"
         f"        if len(os.listdir(marks)) < {kills}:\n"
         "            open(os.path.join(marks, str(os.getpid())), 'w').close()\n"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
         "        return original(path)\n"
-        "    chunks.open_part = open_part\n"
+        "    chunks.open_part_file = open_part_file\n"
     )
     paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {

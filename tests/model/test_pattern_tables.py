@@ -13,21 +13,23 @@ from rindices.errors import ModelError
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
-from rindices.model.patterns import make_pattern_table
-from rindices.model.trajectories import (
+from rindices.model.pattern_tables import (
     COURSE_COLUMN_DESCRIPTIONS,
     COURSE_LEVELS,
     MIN_FINAL_CHANGE,
     ONSET_SHARE,
+    PATTERN_COLUMN_DESCRIPTIONS,
     REGION_ORDER_COLUMN_DESCRIPTIONS,
     TRAJECTORY_COLUMN_DESCRIPTIONS,
     TRAJECTORY_LEVELS,
-    compute_onsets,
+    compute_curve_onsets,
     compute_progress,
     estimate_shrinkage,
     has_curved_patterns,
     make_course_table,
+    make_pattern_table,
 )
+from rindices.selection.patterns import compute_confidence_interval
 from tests.cohorts import simulate_few_regions
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -63,7 +65,7 @@ def test_the_onset_is_where_a_quarter_of_the_final_change_is_reached() -> None:
     steps = np.array(
         [[1.0, 0.0, -4.0, 0.5, 0.0], [1.0, 0.0, 0.0, -0.5, 0.0], [1.0, 2.0, 0.0, 1.0, 0.0], [1.0, 2.0, 0.0, 1.0, 0.0]]
     )
-    onsets = compute_onsets(steps)
+    onsets = compute_curve_onsets(steps)
     np.testing.assert_allclose(onsets[:4], [0.25, 0.625, 0.0625, 0.25])
     assert np.isnan(onsets[4])
 
@@ -188,3 +190,22 @@ def test_patterns_that_are_no_curves_are_interpolated(old_model: ri.FittedModel)
         old_model.region_order()
     with pytest.raises(ModelError, match="no curves"):
         make_course_table(old_model)
+
+
+def test_rows_are_ordered_by_pattern_severity_and_region(old_model: ri.FittedModel) -> None:
+    table = make_pattern_table(old_model)
+    assert list(table) == list(PATTERN_COLUMN_DESCRIPTIONS)
+    changes = table["change"].to_numpy().reshape(old_model.n_patterns, -1, len(old_model.regions))
+    np.testing.assert_array_equal(changes, old_model.patterns.transpose(1, 0, 2))
+    assert table["pattern"].drop_duplicates().tolist() == list(old_model.index_names)
+    assert table["region"].head(len(old_model.regions)).tolist() == list(old_model.regions)
+
+
+def test_the_interval_is_that_of_the_standard_errors_or_empty(old_model: ri.FittedModel) -> None:
+    errors = np.full_like(old_model.patterns, 0.1)
+    with_errors = make_pattern_table(replace(old_model, patterns_se=errors))
+    low, high = compute_confidence_interval(old_model.patterns, errors, len(old_model.heads))
+    np.testing.assert_allclose(with_errors["low"], low.transpose(1, 0, 2).ravel())
+    np.testing.assert_allclose(with_errors["high"], high.transpose(1, 0, 2).ravel())
+    without_errors = make_pattern_table(replace(old_model, patterns_se=None))
+    assert without_errors[["low", "high"]].isna().all(axis=None)
