@@ -19,8 +19,8 @@ from rindices.model.pattern_tables import (
     MIN_FINAL_CHANGE,
     ONSET_SHARE,
     PATTERN_COLUMN_DESCRIPTIONS,
-    REGION_ORDER_COLUMN_DESCRIPTIONS,
-    TRAJECTORY_COLUMN_DESCRIPTIONS,
+    REGION_ORDER_COLUMNS,
+    TRAJECTORY_COLUMNS,
     TRAJECTORY_LEVELS,
     compute_curve_onsets,
     compute_progress,
@@ -72,7 +72,7 @@ def test_the_onset_is_where_a_quarter_of_the_final_change_is_reached() -> None:
 
 def test_changes_are_those_of_the_patterns_at_their_severities(model: ri.FittedModel) -> None:
     table = model.trajectories()
-    assert list(table) == list(TRAJECTORY_COLUMN_DESCRIPTIONS)
+    assert list(table) == list(TRAJECTORY_COLUMNS)
     assert len(table) == model.n_patterns * len(model.regions) * len(TRAJECTORY_LEVELS)
     for severity in (0.5, 1.0):
         rows = table[table["severity"] == severity]
@@ -94,7 +94,7 @@ def test_the_interval_at_full_severity_is_that_of_the_patterns(model: ri.FittedM
 def test_the_order_of_the_regions_is_the_true_one(model: ri.FittedModel, simulated: SimulatedCohort) -> None:
     assert has_curved_patterns(model)
     order, truth = model.region_order(), simulated.patterns.set_index("region")
-    assert list(order) == list(REGION_ORDER_COLUMN_DESCRIPTIONS)
+    assert list(order) == list(REGION_ORDER_COLUMNS)
     for name in model.index_names:
         rows = order[order["pattern"] == name].set_index("region")
         overlaps = {column: len(rows.index.intersection(truth.index[truth[column] != 0])) for column in truth}

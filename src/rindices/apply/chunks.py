@@ -269,14 +269,14 @@ def _run_chunks(
         n_resumed = n_resumed if attempt else len(parts)
         missing = {name: chunk for name, chunk in missing.items() if name not in parts}
         try:
-            for name, part in _make_parts(job, missing, workers):
-                if isinstance(part, RindicesError):
-                    refused[name] = part
+            for name, outcome in _make_parts(job, missing, workers):
+                if isinstance(outcome, RindicesError):
+                    refused[name] = outcome
                     if sum(len(p.offenders) for error in refused.values() for p in error.problems) > _MAX_REFUSED:
                         break
                     continue
-                parts[name] = part
-                people += part.counted.people
+                parts[name] = outcome
+                people += outcome.counted.people
                 on_progress(people)
             break
         except BrokenExecutor as error:  # a worker was killed; what the others finished is kept

@@ -128,7 +128,7 @@ class ConsensusInference:
     @cached_property
     def _aligned_columns(self) -> IntArray:
         orders = np.array(self.model.orders)
-        return (np.arange(len(orders))[:, None] * self.model.n_patterns + orders).ravel()
+        return np.ravel(np.arange(len(orders))[:, None] * self.model.n_patterns + orders)
 
 
 def _apply_by_missing(compute: Callable[..., FloatArray], arrays: Sequence[AnyArray]) -> FloatArray:

@@ -33,51 +33,29 @@ _MAX_SHRINKAGE = 0.5
 more than their errors do not say how much."""
 _STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
 
-_KEYS = {
+TRAJECTORY_COLUMNS = ("pattern", "region", "label", "severity", "change", "low", "high")
+REGION_ORDER_COLUMNS = ("pattern", "region", "label", "change", "onset", "onset_low", "onset_high", "rank")
+INTERACTION_COLUMNS = ("pattern", "other", "factor", "low", "high")
+PATTERN_COLUMN_DESCRIPTIONS = {
     "pattern": "Pattern, named as its R-index",
+    "severity": "Severity at which the change is taken; 1 is full severity",
     "region": "Region, named as in the model",
     "label": "Region, readable",
-}
-PATTERN_COLUMN_DESCRIPTIONS = {
-    "pattern": _KEYS["pattern"],
-    "severity": "Severity at which the change is taken; 1 is full severity",
-    **_KEYS,
     "change": "Change of the region in standard deviations of controls; negative is loss",
     "low": "Lower end of the 95 % interval",
     "high": "Upper end of the 95 % interval",
 }
-TRAJECTORY_COLUMN_DESCRIPTIONS = _KEYS | {
-    "severity": "Severity of the pattern, from 0 to 1",
-    "change": "Change of the region at this severity, in standard deviations of controls; negative is loss",
-    "low": "Lower end of the 95 % interval of the change",
-    "high": "Upper end of the 95 % interval of the change",
-}
-_ONSETS = {
+COURSE_COLUMN_DESCRIPTIONS = {
+    **{name: PATTERN_COLUMN_DESCRIPTIONS[name] for name in ("pattern", "region", "label")},
     "onset": "Severity at which the region has a quarter of its final change, mean over members; empty for a region "
     "that does not clearly belong to the pattern",
     "onset_low": "Lower end of the 95 % interval of the onset",
     "onset_high": "Upper end of the 95 % interval of the onset",
     "rank": "Position of the region in the order of onsets of its pattern; 1 changes first",
-}
-REGION_ORDER_COLUMN_DESCRIPTIONS = (
-    _KEYS
-    | {"change": "Change of the region at full severity, in standard deviations of controls; negative is loss"}
-    | _ONSETS
-)
-COURSE_COLUMN_DESCRIPTIONS = (
-    _KEYS
-    | _ONSETS
-    | {
+    **{
         f"c{100 * level:.0f}": f"Change of the region at severity {level:g}, in standard deviations of controls"
         for level in COURSE_LEVELS
-    }
-)
-INTERACTION_COLUMN_DESCRIPTIONS = {
-    "pattern": "R-index of the pattern whose change depends on another one",
-    "other": "R-index of the other pattern",
-    "factor": "Factor of the pattern's change at full severity of the other one, mean over members; 1 if there is none",
-    "low": "Lower end of the 95 % interval of the factor",
-    "high": "Upper end of the 95 % interval of the factor",
+    },
 }
 
 
@@ -104,13 +82,13 @@ def make_trajectory_table(model: ModelContent) -> pd.DataFrame:
     """Return the change of each region along severity, one row per pattern, region and severity.
 
     model: a model without curves has its patterns interpolated between 0 and the severities at which they were
-    recorded. Returns see `TRAJECTORY_COLUMN_DESCRIPTIONS`. The interval is empty if there is a single member.
+    recorded. Returns see `rindices.FittedModel.trajectories`. The interval is empty if there is a single member.
     """
     changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))
     arrays = (array.transpose(1, 2, 0) for array in changes)
     axes = {"pattern": model.index_names, "region": model.regions, "severity": TRAJECTORY_LEVELS}
     table = _make_long_table(axes, dict(zip(("change", "low", "high"), arrays, strict=True)))
-    return table[list(TRAJECTORY_COLUMN_DESCRIPTIONS)]
+    return table[list(TRAJECTORY_COLUMNS)]
 
 
 def make_pattern_table(model: ModelContent) -> pd.DataFrame:
@@ -137,15 +115,15 @@ def _make_long_table(axes: Mapping[str, Sequence[object]], arrays: Mapping[str, 
 def make_region_order(model: ModelContent) -> pd.DataFrame:
     """Return the order in which the regions of each pattern change, earliest first.
 
-    Returns see `REGION_ORDER_COLUMN_DESCRIPTIONS`. One row per pattern and region that clearly belongs to it: its final
-    change is at least 0.2 standard deviations of controls, and the 95 % interval of that change excludes 0. Raises
-    ModelError: if the patterns of the model are not curves.
+    Returns see `rindices.FittedModel.region_order`. One row per pattern and region that clearly belongs to it: its
+    final change is at least 0.2 standard deviations of controls, and the 95 % interval of that change excludes 0.
+    Raises ModelError: if the patterns of the model are not curves.
     """
     table = _make_onset_table(model)
     table = table[table["onset"].notna()]
     table = table.assign(strength=-table["change"].abs(), number=table["pattern"].str.removeprefix("r").astype(int))
     table = table.sort_values(["number", "rank", "strength"], kind="stable")
-    return table[list(REGION_ORDER_COLUMN_DESCRIPTIONS)].reset_index(drop=True)
+    return table[list(REGION_ORDER_COLUMNS)].reset_index(drop=True)
 
 
 def make_course_table(model: ModelContent) -> pd.DataFrame:
@@ -277,7 +255,7 @@ def average_interaction(model: ModelContent) -> FloatArray | None:
 def make_interaction_table(model: ModelContent) -> pd.DataFrame:
     """Return the factor by which each pattern multiplies the change of each other one.
 
-    Returns see `INTERACTION_COLUMN_DESCRIPTIONS`; empty where the changes of the patterns add up.
+    Returns see `rindices.FittedModel.interactions`; empty where the changes of the patterns add up.
     """
     members, names, rows = _stack_interactions(model), model.index_names, []
     if members is not None:
@@ -285,7 +263,7 @@ def make_interaction_table(model: ModelContent) -> pd.DataFrame:
         low, high = compute_confidence_interval(factor, _compute_member_error(model, members), len(members))
         pairs = [(k, m) for k in range(len(names)) for m in range(len(names)) if k != m]
         rows = [(names[k], names[m], factor[k, m], max(low[k, m], 0.0), high[k, m]) for k, m in pairs]
-    return pd.DataFrame(rows, columns=list(INTERACTION_COLUMN_DESCRIPTIONS))
+    return pd.DataFrame(rows, columns=list(INTERACTION_COLUMNS))
 
 
 def _stack_interactions(model: ModelContent) -> FloatArray | None:

@@ -47,14 +47,19 @@ class Record(Mapping[str, Any]):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Read the object of a JSON file; ValueError names the first key that is missing or has a wrong value."""
         try:
-            return _get_adapter(cls).validate_json(json.dumps(values))  # only JSON has lists for tuples
+            record: Self = _get_adapter(cls).validate_json(json.dumps(values))  # only JSON has lists for tuples
         except ValidationError as error:
             raise ValueError(_describe_fault(error)) from None
+        return record
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        omitted = {item.name for item in fields(self) if _is_omitted(item, getattr(self, item.name))}
-        return {name: _to_plain(value) for name, value in vars(self).items() if name not in omitted}
+        """Return plain values for JSON, without optional fields that are None or empty as their default is."""
+        values = dict(vars(self))
+        for item in fields(self):
+            value = values[item.name]
+            if "omit" in item.metadata and (value is None or (item.default is not None and not value)):
+                del values[item.name]
+        return {name: _to_plain(value) for name, value in values.items()}
 
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]
@@ -78,11 +83,6 @@ def _describe_fault(error: ValidationError) -> str:
     value = f" (it is {fault['input']!r:.60})" if place and fault["type"] != "missing" else ""
     message = str(fault.get("ctx", {}).get("error", fault["msg"]))  # of our own checks: their words alone
     return f"{place}: {message[:1].lower()}{message[1:]}{value}" if place else message
-
-
-def _is_omitted(item: Field[Any], value: Any) -> bool:
-    """Return whether a field is left out of the file: optional, and None or empty as its default is."""
-    return "omit" in item.metadata and (value is None or (item.default is not None and not value))
 
 
 def _to_plain(value: Any) -> Any:

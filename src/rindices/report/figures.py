@@ -88,9 +88,8 @@ def plot_agreement(results: StudyResults) -> Chart:
         axes.annotate("needed", (MIN_STABLE_CONCORDANCE, 1), (3, -1), textcoords="offset points", color=MUTED_COLOUR,
                       xycoords=("data", "axes fraction"), va="top", fontsize=8)  # fmt: skip
         axes.set_yticks(range(len(table)), list(table["setting"]))
-        axes.set_ylim(len(table) - 0.4, -0.75)
-        axes.set_xlim(min(0.5, table["concordance"].min() - 0.02), 1.005)
-        axes.set_xlabel("agreement (0.5 is chance, 1 is perfect)")
+        xlim = min(0.5, table["concordance"].min() - 0.02), 1.005
+        axes.set(ylim=(len(table) - 0.4, -0.75), xlim=xlim, xlabel="agreement (0.5 is chance, 1 is perfect)")
         axes.grid(axis="x")
         best = chosen.agreement.concordance
         number = "unknown" if best is None else f"{best:.3f}"
@@ -113,14 +112,12 @@ def plot_excess(test: PermutationTestRecord) -> Chart:
             axes.plot([excess], [row], "o", ms=7, mfc=fill, mec=colour, mew=1.4)
             position = {"xycoords": ("axes fraction", "data"), "va": "center"}
             axes.annotate(f"p {format_p_value(p)}", (1.01, row), fontsize=8, **position)
-        axes.set_xscale("log")
-        axes.set_xlim(left, right)
+        xlabel = "patients' largest variation (1: as controls)"
+        axes.set(xscale="log", xlim=(left, right), ylim=(len(table) - 0.45, -0.55), xlabel=xlabel)
         ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if left < tick < right]
         axes.set_xticks(ticks[:: 1 + len(ticks) // 7], [f"{tick:,}" for tick in ticks[:: 1 + len(ticks) // 7]])
         axes.minorticks_off()
         axes.set_yticks(table.index, [f"{number or 'none'} removed" for number in table["patterns"]])
-        axes.set_ylim(len(table) - 0.45, -0.55)
-        axes.set_xlabel("patients' largest variation (1: as controls)")
         rows = f"{int(exceeds.sum())} of {format_count(len(table), 'row')} exceed chance"
         alt = f"Excess of patients over controls against chance as patterns are removed one by one; {rows}."
         return _make_chart(figure, "excess", alt, table)
@@ -142,8 +139,7 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
                 share = 100 * table[f"{group}s"] / max(len(indices), 1)
                 axes.stairs(share, edges, color=colour, fill=True, alpha=0.25)
                 axes.stairs(share, edges, color=colour, lw=1.4, label=f"{group}s")
-            axes.set_xlabel(f"R-index {name}")
-            axes.set_ylabel("% of group")
+            axes.set(xlabel=f"R-index {name}", ylabel="% of group")
             axes.legend(frameon=False, fontsize=8.5, handlelength=1.2, borderaxespad=0)
             medians = [results.select_group(group)[name].median() for group in (CONTROL, PATIENT)]
             alt = f"Histogram of {name}: median {medians[0]:.2f} in controls and {medians[1]:.2f} in patients."
@@ -165,10 +161,8 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
             for group, colour, size in ((CONTROL, CONTROL_COLOUR, 5), (PATIENT, PATIENT_COLOUR, 6)):
                 x, y = frame.loc[frame[GROUP] == group, [first, second]].clip(low, high).to_numpy().T
                 axes.plot(x, y, "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s")
-            axes.set_xlim(low - 0.02, high + 0.02)
-            axes.set_ylim(low - 0.02, high + 0.02)
-            axes.set_xlabel(first)
-            axes.set_ylabel(second)
+            span = low - 0.02, high + 0.02
+            axes.set(xlim=span, ylim=span, xlabel=first, ylabel=second)
             axes.grid()
             axes.legend(frameon=False, fontsize=8.5, handletextpad=0.2, markerscale=2, loc="lower left",
                         bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0)  # fmt: skip
@@ -197,8 +191,7 @@ def plot_member_agreement(results: StudyResults) -> Chart | None:
                     axes.text(column, row, f"{value:.2f}".removeprefix("0"), color=colour, **style)
             axes.set_xticks(range(len(matrix)), labels)
             axes.set_yticks(range(len(matrix)), labels)
-        axes.set_xlabel("member")
-        axes.set_ylabel("member")
+        axes.set(xlabel="member", ylabel="member")
         figure.colorbar(image, ax=axes, label="agreement", fraction=0.046, pad=0.03)
         caption = f"Mean {np.nanmean(matrix):.3f}."
         alt = f"Matrix of the agreement of every two of {len(matrix)} members. {caption}"
@@ -227,9 +220,7 @@ def plot_progress(
                 axes.plot(levels, curve, color=MUTED_COLOUR, lw=0.8, alpha=0.6)
         for position, (colour, line) in styles.items():
             axes.plot(levels, 100 * progress[:, position], line, color=colour, lw=2.2, label=names[position])
-        axes.set_xlim(0, 1)
-        axes.set_xlabel(f"severity of pattern {pattern}")
-        axes.set_ylabel("% of full change")
+        axes.set(xlim=(0, 1), xlabel=f"severity of pattern {pattern}", ylabel="% of full change")
         axes.grid()
         axes.legend(frameon=False, fontsize=8, handlelength=1.8, borderaxespad=0, loc="lower left",
                     bbox_to_anchor=(0, 1.02))  # fmt: skip

@@ -75,7 +75,7 @@ def render_report(results: StudyResults, details: PersonDetails | None = None) -
     """Return the page of a study with a model as HTML; details only for a page with ids, which stays at home."""
     model, selection = results.model, results.selection
     match = figures.match_atlas(model.regions, results.cohort.unit)
-    limit, trust = sections.compute_colour_limit(results), sections.build_trust_section(results)
+    limit, trust = sections.compute_colour_limit(model.patterns[-1]), sections.build_trust_section(results)
     # rows in the order of ids would tell everyone who has the list of participants whose row is whose
     order = random.SystemRandom().sample(range(len(results.indices)), len(results.indices))
     return _render_page(

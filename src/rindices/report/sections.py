@@ -192,8 +192,8 @@ def collect_cohort_warnings(cohort: CohortRecord, skipped_codes: Collection[str]
                 rare.append(Context(covariate=covariate.name, levels=levels, min_controls=_MIN_CONTROLS_PER_LEVEL))
         if control.mean is None or control.sd is None or patient.mean is None:
             continue
+        means = {"control_mean": control.mean, "patient_mean": patient.mean}
         if abs(patient.mean - control.mean) > _MAX_GROUP_DIFFERENCE * max(control.sd, 1e-12):
-            means = {"control_mean": control.mean, "patient_mean": patient.mean}
             differences.append(Context(covariate=covariate.name, **means))
     return Context(rare_levels=rare, group_differences=differences, problems=list(problems.values()))
 
@@ -209,9 +209,8 @@ def build_covariate_rows(cohort: CohortRecord) -> list[Context]:
         counts = (control.counts or {}, patient.counts or {})
         levels = list(dict.fromkeys([*counts[0], *counts[1]]))
         for level in levels[:_MAX_LEVELS]:
-            rows.append(
-                (f"{covariate.name}: {level}", _format_share(counts[0], level), _format_share(counts[1], level))
-            )
+            shares = _format_share(counts[0], level), _format_share(counts[1], level)
+            rows.append((f"{covariate.name}: {level}", *shares))
         if len(levels) > _MAX_LEVELS:
             rows.append((f"{covariate.name}: {len(levels) - _MAX_LEVELS} more categories", "", ""))
     return [Context(name=name, control=control, patient=patient) for name, control, patient in rows]
@@ -265,15 +264,11 @@ def make_colour_cell(value: float, limit: float) -> Context:
     return Context(value=value, colour=effect_to_hex(value, limit), ink="#000" if is_dark else "#fff")
 
 
-def round_colour_limit(largest: float) -> float:
-    """Return a round number that is not below the largest effect."""
+def compute_colour_limit(effects: FloatArray) -> float:
+    """Return the effect at which colours end: a round number that is not below the largest effect."""
+    largest = float(np.abs(effects).max())
     step = 10.0 ** np.floor(np.log10(max(largest, 1e-6))) / 2
     return float(np.ceil(largest / step) * step)
-
-
-def compute_colour_limit(results: StudyResults) -> float:
-    """Return the effect at which colours end, a round number; one for all patterns, so that they can be compared."""
-    return round_colour_limit(float(np.abs(results.model.patterns[-1]).max()))
 
 
 def build_trust_section(results: StudyResults) -> Context:
@@ -304,7 +299,7 @@ def build_trust_section(results: StudyResults) -> Context:
 def build_effect_section(effects: pd.DataFrame, smallest_effect: float, match: AtlasMatch) -> Context:
     """Return the difference between patients and controls in each region, from the content of ``effects.tsv``."""
     strongest = effects.reindex(effects["d"].abs().sort_values(ascending=False, kind="stable").index)
-    limit, listed = round_colour_limit(float(effects["d"].abs().max())), strongest.head(N_LISTED_REGIONS)
+    limit, listed = compute_colour_limit(effects["d"].to_numpy()), strongest.head(N_LISTED_REGIONS)
     span = min(0.0, float(listed["low"].min())), max(0.0, float(listed["high"].max()))
     labels = match.label_regions(tuple(effects["region"]))
     top = []

@@ -26,8 +26,9 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     card = model.card
     names = model.index_names
     word = get_wording(card.unit)
-    text = Template(_word_template(files("rindices.share").joinpath("card.md").read_text("utf-8"), card.unit))
-    return text.substitute(
+    parts = re.split(r"(\$\w+)", files("rindices.share").joinpath("card.md").read_text("utf-8"))
+    text = "".join(part if part.startswith("$") else word(part) for part in parts)  # names of fields stay
+    return Template(text).substitute(
         {name: _escape_cell(value) for name, value in facts.items()},
         title=f"{model.n_patterns} R-indices from {len(model.regions)} {word('regions')}",
         version=_escape_cell(card.rindices_version),
@@ -47,12 +48,6 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         regions=", ".join(f"`{_escape_cell(region)}`" for region in model.regions),
         citation=_escape_cell(card.citation),
     )
-
-
-def _word_template(text: str, unit: str) -> str:
-    """Return the text of the card in the words for a unit; names of fields, such as ``$regions``, stay."""
-    word = get_wording(unit)
-    return "".join(part if part.startswith("$") else word(part) for part in re.split(r"(\$\w+)", text))
 
 
 def _escape_cell(text: str) -> str:
