@@ -159,9 +159,8 @@ class FittedModel(ModelContent):
         ApplyResult
         """
         combined, _ = apply_checks.add_summed_regions(cohort, self.sums)
-        combined, _ = apply_checks.add_missing_regions(
-            combined, self.regions, "model"
-        )  # refused with the first chunk, if at all
+        # a table that lacks regions is refused with its first chunk, if at all
+        combined, _ = apply_checks.add_missing_regions(combined, self.regions, "model")
         self._review_or_raise(combined, is_whole_table=False)
         return self._infer(combined, False)
 
@@ -204,12 +203,11 @@ class FittedModel(ModelContent):
         unusual = {} if flagged.unusual is None else {"unusual": flagged.unusual}
         flags = {"novel": flagged.novel, "novel_because": flagged.texts}
         table = pd.DataFrame({**ids, **columns, **unusual, **flags})
-        if is_short.any():
-            table, cohort, flagged = table[~is_short], cohort.take(~is_short), flagged.take(~is_short)
-            distances = None if distances is None else distances[~is_short]
-        has_index = np.ones(len(table), dtype=bool) if weights is None else np.asarray(weights.any(axis=1))
-        numbers = [*(table[name].to_numpy() for name in columns), *([] if distances is None else [distances])]
+        has_index = ~is_short if weights is None else ~is_short & weights.any(axis=1)
+        numbers = [*columns.values(), *([] if distances is None else [distances])]
         apply_checks.check_results(cohort.take(has_index), [column[has_index] for column in numbers])
+        if is_short.any():
+            table, flagged = table[~is_short], flagged.take(~is_short)
         return ApplyResult(table, problems, UnusualCount.of(flagged))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:

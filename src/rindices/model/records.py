@@ -32,7 +32,7 @@ _EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 class Record(Mapping[str, Any]):
-    """An object of a JSON file as typed fields. Keys that this version does not know are kept as attributes.
+    """An object of a JSON file as typed fields. Keys that this version does not know are kept.
 
     Every subclass is a frozen dataclass, whose types pydantic checks when it is read.
     """
@@ -42,6 +42,13 @@ class Record(Mapping[str, Any]):
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False)(cls)
+
+    def __post_init__(self) -> None:
+        names = {item.name for item in fields(self)}
+        extra = {name: value for name, value in vars(self).items() if name not in names}
+        for name in extra:  # as an attribute, it could take the place of a method
+            del vars(self)[name]
+        vars(self)["_extra"] = extra
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -54,12 +61,12 @@ class Record(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, without optional fields that are None or empty as their default is."""
-        values = dict(vars(self))
+        values = {}
         for item in fields(self):
-            value = values[item.name]
-            if "omit" in item.metadata and (value is None or (item.default is not None and not value)):
-                del values[item.name]
-        return {name: _to_plain(value) for name, value in values.items()}
+            value = getattr(self, item.name)
+            if "omit" not in item.metadata or (value is not None and (item.default is None or value)):
+                values[item.name] = _to_plain(value)
+        return {**values, **vars(self)["_extra"]}
 
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]
