@@ -130,7 +130,7 @@ def test_a_wrong_form_is_refused(values: Any) -> None:
 def test_cards_are_written_as_they_were(path: Path) -> None:
     values = {key: value for key, value in read_metadata(path).items() if key not in MODEL_KEYS}
     card = ModelCard.from_dict(values)
-    assert not vars(card)["_extra"]
+    assert not card.extra
     assert written(card) == {"covariate_ranges": {}} | values
     assert card.recipe == RecipeRecord(values["recipe"]["recipe"], values["recipe"]["values"])
 

@@ -8,7 +8,7 @@ Shape letters: N people, R regions, P columns of the design.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import as_file, files
@@ -36,6 +36,7 @@ MUSE_REFERENCE = "muse"
 _MUSE_PEOPLE = 250  # of the IXI data set, see data/README.md
 _SCHEMA = 1
 _MIN_PEOPLE = 20
+_FACTS = ("regions", "people", "sites", "name", "adjust", "covariates")
 
 
 class ReferenceMetadata(Record):
@@ -169,7 +170,7 @@ class NormalReference:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the reference to one ``.safetensors`` file."""
-        facts = {each.name: getattr(self, each.name) for each in fields(ReferenceMetadata)}
+        facts = {each: getattr(self, each) for each in _FACTS}
         metadata = {"kind": "reference", "schema": _SCHEMA, **facts}
         write_safetensors(Path(path), {"correlation.covariance": self.correlation}, metadata)
 
@@ -186,7 +187,7 @@ class NormalReference:
         correlation = np.asarray(arrays["correlation.covariance"], dtype=float)
         if not np.allclose(np.diag(correlation), 1.0, atol=1e-6):
             raise make_damage_error(path.name, "the diagonal of its correlations is not 1")
-        facts = {each.name: getattr(metadata, each.name) for each in fields(metadata)}
+        facts = {each: getattr(metadata, each) for each in _FACTS}
         facts |= {"regions": tuple(metadata.regions), "covariates": tuple(metadata.covariates)}
         return cls(correlation=correlation, **facts)
 

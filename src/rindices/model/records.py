@@ -31,12 +31,14 @@ _EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+@dataclass(frozen=True, eq=False)
 class Record(Mapping[str, Any]):
-    """An object of a JSON file as typed fields. Keys that this version does not know are kept.
+    """An object of a JSON file as typed fields; ``extra`` keeps keys that this version does not know.
 
     Every subclass is a frozen dataclass, whose types pydantic checks when it is read.
     """
 
+    extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 
@@ -44,11 +46,9 @@ class Record(Mapping[str, Any]):
         dataclass(frozen=True, eq=False)(cls)
 
     def __post_init__(self) -> None:
-        names = {item.name for item in fields(self)}
-        extra = {name: value for name, value in vars(self).items() if name not in names}
-        for name in extra:  # as an attribute, it could take the place of a method
-            del vars(self)[name]
-        vars(self)["_extra"] = extra
+        unknown = vars(self).keys() - {item.name for item in fields(self)}
+        if unknown:  # as attributes, they could take the place of methods
+            vars(self)["extra"] = {**self.extra, **{name: vars(self).pop(name) for name in sorted(unknown)}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -61,12 +61,12 @@ class Record(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, without optional fields that are None or empty as their default is."""
-        values = {}
+        values: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if "omit" not in item.metadata or (value is not None and (item.default is None or value)):
                 values[item.name] = _to_plain(value)
-        return {**values, **vars(self)["_extra"]}
+        return {**values.pop("extra"), **values}
 
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]

@@ -309,12 +309,12 @@ def match_atlas(regions: tuple[str, ...], unit: str = "") -> AtlasMatch:
 
 
 def render_views(
-    match: AtlasMatch, effects: Mapping[str, float], limit: float, which: str = "all", shrink: int = 1
+    match: AtlasMatch, effects: Mapping[str, float], limit: float, only_outside: bool = False, shrink: int = 1
 ) -> list[BrainImage]:
     """Return views of the brain, coloured by effect; empty where there is no atlas.
 
-    match: what can be drawn; effects: effect by region; limit: effect at which the colours end, on both sides; which:
-    ``outside``: both hemispheres from outside; shrink: further factor by which the images are made smaller.
+    match: what can be drawn; effects: effect by region; limit: effect at which the colours end, on both sides;
+    only_outside: both hemispheres from outside; shrink: further factor by which the images are made smaller.
     """
     atlas = match.atlas
     if atlas is None:
@@ -323,12 +323,8 @@ def render_views(
     position = {structure: index for index, structure in enumerate(atlas.structures)}
     for region, structure in match.drawn.items():
         values[position[structure]] = effects[region]
-    views = {
-        "all": (*atlas.cortex, *atlas.slices),
-        "cortex": atlas.cortex,
-        "slices": atlas.slices,
-        "outside": (atlas.cortex[0], atlas.cortex[-1]),
-    }[which]
+    cortex = (atlas.cortex[0], atlas.cortex[-1]) if only_outside else atlas.cortex
+    views = cortex if only_outside else (*cortex, *atlas.slices)
     return [_render_view(view, values, limit, shrink) for view in views]
 
 

@@ -364,7 +364,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
 def _draw_steps(match: AtlasMatch, effects: dict[float, dict[str, float]], limit: float) -> list[Context]:
     """Return small pictures of a pattern at each severity."""
     return [
-        Context(severity=severity, images=render_views(match, step, limit, "outside", shrink=2))
+        Context(severity=severity, images=render_views(match, step, limit, only_outside=True, shrink=2))
         for severity, step in effects.items()
     ]
 

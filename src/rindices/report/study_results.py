@@ -15,7 +15,7 @@ from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
 from rindices.model.pattern_tables import make_pattern_table
-from rindices.model.records import CandidateRecord, CohortRecord, PermutationTestRecord, Record, SelectionRecord
+from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts
@@ -59,11 +59,6 @@ class StudyResults:
         return self.selection.finding == "mean_difference"
 
     @property
-    def smallest_effect(self) -> float:
-        """Smallest Cohen's d that the study detects."""
-        return self.selection.difference.smallest_effect
-
-    @property
     def names(self) -> list[str]:
         """``r1`` to ``rM``."""
         return self.model.index_names
@@ -103,16 +98,6 @@ class NullResults:
     cohort: CohortRecord
     selection: SelectionRecord
     effects: pd.DataFrame
-
-    @property
-    def test(self) -> PermutationTestRecord:
-        """The permutation test of the number of patterns."""
-        return self.selection.number_of_patterns.test
-
-    @property
-    def smallest_effect(self) -> float:
-        """Smallest Cohen's d that the study detects."""
-        return self.selection.difference.smallest_effect
 
 
 def read_null_results(folder: Path) -> NullResults | None:
