@@ -27,7 +27,7 @@ OMIT_EMPTY = {"omit": True}
 """Metadata of a field that is left out of the file while it is None or empty."""
 MIN_SPLIT_HALF = 0.5
 """Rank correlation from which a pattern counts as reproduced in other people."""
-_EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)
+_EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == {} else value)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
