@@ -1,4 +1,4 @@
-// R-indices of prepared people: the arithmetic of rindices.learners.inference and rindices.model.measured.
+// R-indices of prepared people: the arithmetic of rindices.learners.inference and rindices.model.consensus.
 const LOG_FLOOR = 0.1;
 const IDENTITY_THRESHOLD = 1e-6;
 const MIN_EIGENVALUE = 1e-9;
