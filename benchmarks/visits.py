@@ -33,7 +33,7 @@ from rindices.learners.ensemble import Member
 from rindices.learners.inference import TrajectoryHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import fit_trajectory_members
-from rindices.model.trajectories import ONSET_SHARE
+from rindices.model.pattern_tables import ONSET_SHARE
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
 from rindices.selection.choose import find_agreeing_members

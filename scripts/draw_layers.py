@@ -49,10 +49,11 @@ def read_imports(source: Path = SOURCE) -> set[tuple[str, str]]:
 
 def describe_layer(layer: list[str]) -> str:
     """Return the first line of the docstring; of several modules, the beginnings of their first lines."""
+    packages = [SOURCE / name / "__init__.py" for name in layer]
+    paths = [path if path.is_file() else path.parent.with_suffix(".py") for path in packages]
     if len(layer) == 1:
-        package, module = SOURCE / layer[0] / "__init__.py", SOURCE / f"{layer[0]}.py"
-        return read_first_line(package if package.is_file() else module)
-    return "; ".join(re.split("[:.,;]", read_first_line(SOURCE / f"{name}.py"))[0] for name in layer)
+        return read_first_line(paths[0])
+    return "; ".join(re.split("[:.,;]", read_first_line(path))[0] for path in paths)
 
 
 def read_first_line(path: Path) -> str:

@@ -367,9 +367,9 @@ def test_errors_of_all_chunks_are_reported_at_once(model: Path, tmp_path: Path) 
 
     table = write_lines(tmp_path / "t.csv", make_frame(30_000), plant)
     program = (
-        "from rindices.model import stream\n"
-        "size = stream.ChunkSize(rows=2_000, text_bytes=300_000)\n"
-        "stream.ChunkSize = lambda: size\n"
+        "from rindices.apply import chunks\n"
+        "size = chunks.ChunkSize(rows=2_000, text_bytes=300_000)\n"
+        "chunks.ChunkSize = lambda: size\n"
         "from rindices.cli.main import run; run()\n"
     )
     arguments = ["apply", model, table, "--out", tmp_path / "o.csv", "--workers", "1", "--json"]

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rindices.report.brain import AtlasMatch
-from rindices.report.sections import build_pattern_sections, compute_colour_limit
+from rindices.report.figures import AtlasMatch
+from rindices.report.sections import Context, build_pattern_sections, compute_colour_limit
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults, read_study_results
-from rindices.report.summary import Context
 from tests.report.helpers import render_section
 
 

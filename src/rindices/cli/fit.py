@@ -139,7 +139,7 @@ def _has_weights(model: "ModelConfig") -> bool:
 def _print_result(
     model: "FittedModel", has_weights: bool, out: Path, page: str | None, seconds: float, as_json: bool
 ) -> None:
-    from rindices.report.facts import StudyFacts, load_statements
+    from rindices.report.sections import StudyFacts, load_statements
 
     selection = model.selection
     assert selection is not None
@@ -218,7 +218,7 @@ def _print_null_result(error: "NoPatternError", out: Path, page: str | None, sec
         tests = {name: error.selection[name] for name in ("number_of_patterns", "finding", "difference")}
         print_json({"n_patterns": 0, **empty, **rest, **tests, "patterns": []})
         return
-    from rindices.report.facts import load_statements
+    from rindices.report.sections import load_statements
 
     typer.echo(str(error), err=True)
     adjusted = load_statements().adjustment(error.selection.adjustment)

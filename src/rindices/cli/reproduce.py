@@ -25,10 +25,10 @@ def reproduce(
     """Fit a study on each half of its people, and compare the R-indices of people that one half has not seen."""
     from rindices.analysis.reproduce import COLUMN_DESCRIPTIONS
     from rindices.analysis.reproduce import reproduce_in_halves as run
+    from rindices.apply.tables import write_indices
     from rindices.cli.fit import read_study_cohort
     from rindices.cli.progress import Progress
     from rindices.errors import AnalysisError, describe_os_error
-    from rindices.model.index_tables import write_indices
     from rindices.study.cohort_fit import CohortFit
     from rindices.study.config import make_study, merge_options
     from rindices.study.engines.base import StudyObserver

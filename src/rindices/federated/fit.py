@@ -26,9 +26,8 @@ from rindices.federated.starts import fit_starts
 from rindices.federated.subsets import MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
 from rindices.learners.ensemble import HeldOutLikelihood, choose_shape
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
-from rindices.model.adjustment import describe_adjustment
 from rindices.model.fitted import FittedModel
-from rindices.model.records import CandidateRecord, ModelCard, SelectionRecord
+from rindices.model.records import CandidateRecord, ModelCard, SelectionRecord, describe_adjustment
 from rindices.selection.choose import choose_simplest_setting
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import make_candidate_record

@@ -28,8 +28,8 @@ from rindices.learners.pattern_stability import (
 )
 from rindices.model.consensus import average_weighted
 from rindices.model.fitted import CITATION, FittedModel
-from rindices.model.interactions import average_interaction
 from rindices.model.intervals import MemberControls, calibrate_intervals
+from rindices.model.pattern_tables import average_interaction
 from rindices.model.records import (
     AgreementRecord,
     CandidateRecord,

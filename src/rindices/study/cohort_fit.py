@@ -15,10 +15,9 @@ from rindices.errors import StudyError, format_count, join_names
 from rindices.learners.ensemble import Member, TrainingOutcome, select_usable_members
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.model.adjustment import describe_adjustment
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference
-from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord
+from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord, describe_adjustment
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,

@@ -10,13 +10,18 @@ import pandas as pd
 from scipy import stats
 
 from rindices._version import __version__
+from rindices.apply.tables import write_indices
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
-from rindices.model.index_tables import write_indices
-from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
+from rindices.model.pattern_tables import (
+    COURSE_COLUMN_DESCRIPTIONS,
+    PATTERN_COLUMN_DESCRIPTIONS,
+    has_curved_patterns,
+    make_course_table,
+    make_pattern_table,
+)
 from rindices.model.records import CohortRecord, SelectionRecord
-from rindices.model.trajectories import COURSE_COLUMN_DESCRIPTIONS, has_curved_patterns, make_course_table
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml

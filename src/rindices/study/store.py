@@ -24,8 +24,13 @@ from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcom
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
-from rindices.model.metadata import MAX_DIMENSION
-from rindices.model.safetensors_io import read_arrays, read_header, read_metadata, write_safetensors
+from rindices.model.safetensors_io import (
+    MAX_DIMENSION,
+    read_arrays,
+    read_header,
+    read_metadata,
+    write_safetensors,
+)
 from rindices.study.plan import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
