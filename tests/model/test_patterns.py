@@ -8,7 +8,7 @@ import pytest
 
 import rindices as ri
 from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
-from rindices.selection.patterns import compute_confidence_interval
+from rindices.selection.agreement import compute_confidence_interval
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -24,7 +24,7 @@ from rindices.report.facts import StudyFacts
 from rindices.report.sections import build_trust_section
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.report.summary import summarise_findings, summarise_test
-from rindices.study.result_checks import collect_study_warnings
+from rindices.study.checks import collect_study_warnings
 from tests.report.helpers import Page, get_section_text, read_figure_data, render_macro, render_section
 
 EMPTY = CovariateGroups(GroupSummary(), GroupSummary(), GroupSummary())

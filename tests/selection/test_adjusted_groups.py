@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
-from rindices.selection.dimensions import DimensionEstimate, count_dimensions
+from rindices.selection.dimensions import (
+    AdjustedGroups,
+    CovariateColumns,
+    DimensionEstimate,
+    count_dimensions,
+    standardise_columns,
+)
 
 N_COHORTS = 20
 

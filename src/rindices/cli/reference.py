@@ -27,7 +27,7 @@ def reference(
     as_json: Json = False,
 ) -> None:
     """Learn the correlations of regions in healthy people, for fit --reference FILE."""
-    from rindices.study.reference import fit_reference
+    from rindices.study.preflight import fit_reference
 
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out.name} has another ending than .safetensors", param_hint="--out")

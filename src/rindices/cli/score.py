@@ -19,7 +19,7 @@ def score(
     """Print the pattern-c-index: the share of pairs of people ranked as in the truth (1 is perfect, 0.5 is chance)."""
     from dataclasses import asdict
 
-    from rindices.experiments.score import score_tables
+    from rindices.experiments.simulate import score_tables
 
     result = score_tables(indices, truth)
     matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)

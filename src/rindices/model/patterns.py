@@ -5,7 +5,7 @@ import pandas as pd
 
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel
-from rindices.selection.patterns import compute_confidence_interval
+from rindices.selection.agreement import compute_confidence_interval
 from rindices.tables.layout.muse import region_label
 
 PATTERN_COLUMN_DESCRIPTIONS = {

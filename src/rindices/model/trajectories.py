@@ -14,7 +14,7 @@ from rindices._typing import BoolArray, FloatArray
 from rindices.errors import ModelError
 from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
-from rindices.selection.patterns import compute_confidence_interval, compute_standard_error
+from rindices.selection.agreement import compute_confidence_interval, compute_standard_error
 from rindices.tables.layout.muse import region_label
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from rindices.report.brain import AtlasMatch, effect_to_hex, effects_to_rgb
 from rindices.report.figures import plot_excess, plot_progress
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
 from rindices.report.summary import Context, locate_pattern, summarise_test
-from rindices.study.result_checks import MIN_CARRIER_SHARE
+from rindices.study.checks import MIN_CARRIER_SHARE
 
 MAX_ORDERED_REGIONS = 20
 """Regions of a pattern whose order the page shows; the data hold all."""

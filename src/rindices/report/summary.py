@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 
 from rindices.errors import Severity
-from rindices.learners.pattern_stability import N_SPLITS
+from rindices.learners.ensemble import N_SPLITS
 from rindices.model.records import CohortRecord, DifferenceRecord, PermutationTestRecord, ProblemRecord
 from rindices.model.trajectories import list_trajectory_heads
 from rindices.report.formatting import format_summary
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import StudyResults
+from rindices.study.checks import collect_study_warnings, list_weak_patterns
 from rindices.study.recipes import get_study_recipe
-from rindices.study.result_checks import collect_study_warnings, list_weak_patterns
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import PATIENT
 from rindices.wording import FEATURE_UNIT, get_wording

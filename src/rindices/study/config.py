@@ -22,7 +22,7 @@ from rindices.errors import (
 from rindices.learners.prepared_people import round_members
 from rindices.model.normal_reference import MUSE_REFERENCE
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, get_study_recipe
+from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, RecipeValues, StudyRecipe, get_study_recipe
 from rindices.tables.cohort import Cohort
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
@@ -126,10 +126,25 @@ class ModelConfig(_ConfigSection):
             raise ValueError("give at least one weight, each 0 or more")
         return value
 
+    def get_recipe(self) -> StudyRecipe:
+        """Return the recipe."""
+        return get_study_recipe(self.recipe)
+
+    def resolve_values(self) -> RecipeValues:
+        """Return all values of the recipe."""
+        return self.get_recipe().resolve_values(self.recipe_changes, self.correlated)
+
+    def list_weights(self) -> tuple[float | None, ...]:
+        """Return the weights lambda of the grid: those of the study, else those of the recipe."""
+        weights = self.get_recipe().orthogonality_weights
+        if not weights:
+            return (None,)
+        return weights if self.orthogonality is None else tuple(dict.fromkeys(self.orthogonality))
+
     @property
     def n_members(self) -> int:
         """Number of members, rounded up to whole sets of folds for recipes whose members leave people out."""
-        return round_members(self.members) if get_study_recipe(self.recipe).leaves_people_out else self.members
+        return round_members(self.members) if self.get_recipe().leaves_people_out else self.members
 
     @property
     def forced(self) -> int | None:
@@ -205,7 +220,7 @@ class StudyConfig(_ConfigSection):
     @property
     def adjust(self) -> str | None:
         """Scale of the adjustment that the study or its recipe names."""
-        return self.data.adjust or get_study_recipe(self.model.recipe).adjust
+        return self.data.adjust or self.model.get_recipe().adjust
 
     def fit_preprocessing(self, cohort: Cohort, seen: BoolArray | None = None) -> Preprocessing:
         """Learn the adjustment of a cohort with the settings of this study, from everyone or from the people seen."""
@@ -247,17 +262,13 @@ def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
         raise StudyError([_describe_validation_error(fault, where) for fault in error.errors()]) from error
     except TypeError as error:
         raise StudyError(f"{where}: a study has the tables [data], [model] and [run].") from error
-    if unused := [_describe_unused_setting(name, study.model.recipe, where) for name in _list_unused_settings(study)]:
-        raise StudyError(unused)
-    return study
-
-
-def _list_unused_settings(study: StudyConfig) -> list[str]:
-    """Return the settings that a study names and its recipe does not use."""
     model, data = study.model, study.data
     named = {"orthogonality": model.orthogonality, "correlated": model.correlated, "reference": data.reference}
     named["visits"] = data.visits == "all"
-    return [name for name, value in named.items() if value and name not in get_study_recipe(model.recipe).uses]
+    unused = [name for name, value in named.items() if value and name not in model.get_recipe().uses]
+    if unused:
+        raise StudyError([_describe_unused_setting(name, model.recipe, where) for name in unused])
+    return study
 
 
 def _describe_unused_setting(name: str, recipe: str, where: str) -> Problem:

@@ -13,8 +13,15 @@ from rindices.preprocess.impute import estimate_design_moments, fill_design
 from rindices.preprocess.missing import fill_by_regression
 from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CategoricalCovariate, build_design_matrix, count_columns, derive_codings
-from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
-from rindices.selection.dimensions import MAX_PATTERNS, SIGNIFICANCE_LEVEL, DimensionEstimate, count_dimensions
+from rindices.selection.dimensions import (
+    MAX_PATTERNS,
+    SIGNIFICANCE_LEVEL,
+    AdjustedGroups,
+    CovariateColumns,
+    DimensionEstimate,
+    count_dimensions,
+    standardise_columns,
+)
 from rindices.selection.group_difference import (
     STATISTICS,
     GroupTest,

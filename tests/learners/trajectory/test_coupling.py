@@ -6,8 +6,7 @@ import pytest
 from rindices._typing import FloatArray
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.ensemble import Member
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.repeat_visits import reduce_visits
+from rindices.learners.prepared_people import PreparedPeople, reduce_visits
 from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.learners.trajectory.visits import (
     MIN_FOLLOWED,

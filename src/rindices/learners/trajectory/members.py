@@ -1,4 +1,4 @@
-"""Ensemble members of the trajectory learner, and their choice between straight, curved and interacting patterns.
+"""``DiseaseTrajectories``: its ensemble members, and their choice between straight, curved and interacting patterns.
 
 Each member is fitted to its own four fifths of controls and of patients (`subsampling`). The likelihood of the patients
 that members have not seen tells when EM ends, and which shape and which number of patterns describe other people best.
@@ -13,7 +13,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import InputError
+from rindices.learners.base import Learner, RandomState
 from rindices.learners.contrastive.estimator import LinearStart, fit_linear_start, initialise_contrastive_head
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
@@ -28,8 +30,9 @@ from rindices.learners.ensemble import (
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, MemberHead, TrajectoryHead
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople, Subsample, split_into_halves
+from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members, split_into_halves
 from rindices.learners.trajectory.expectation_maximisation import (
+    MAX_ITERATIONS,
     TrajectoryFit,
     TrajectoryModel,
     TrajectoryProblem,
@@ -47,6 +50,8 @@ from rindices.learners.trajectory.visits import (
     make_trend_start,
     prepare_visit_shifts,
 )
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.selection.choose import find_agreeing_members
 from rindices.threads import limit_blas_threads
 
 MAX_INTERACTING_PATTERNS = 4
@@ -304,3 +309,95 @@ def _measure_split_half_agreement(
                 model = fit_trajectories([people.pose(half, model, with_held_out=False)], shape, number)[0].model
         indices.append(people.make_head(model)[0].infer(people.values[people.y == 1]))
     return compute_split_half_agreement(*indices)
+
+
+class DiseaseTrajectories(Learner):
+    """Severities of disease patterns that are curves: each region changes at its own stage.
+
+    The model is solved by maximum likelihood. R-indices are posterior means of the severities z, from 0 to 1, averaged
+    over members that are fitted to four fifths of the people each.
+
+    Parameters
+    ----------
+    n_patterns : int, default=3
+        M.
+    random_state : int, RandomState or None, default=None
+        Seed of the members' people.
+    members : int, default=5
+        Number of members, rounded up to whole sets of five folds.
+    shape : {'auto', 'straight', 'curved', 'interacting'}, default='auto'
+        Straight: all regions of a pattern change together. Curved: each in its own stage. Interacting: straight, and
+        the change of a pattern also depends on the severities of the others. ``auto`` chooses by the likelihood of
+        people that members have not seen.
+    reference : array-like of shape (R, R), default=None
+        Correlations of the regions in a reference population of healthy people.
+
+    Attributes
+    ----------
+    patterns_ : ndarray of shape (M, R)
+        Change of each region at full severity, in control standard deviations; atrophy is negative.
+    trajectories_ : ndarray of shape (Q, M, R)
+        Change of each region at the severities 0.25, 0.5, 0.75 and 1.
+    shape_ : str
+        The shape that was chosen.
+    members_ : list of Member
+    consensus_ : list of tuple
+        Each member that agrees, and the order of its patterns that matches ``patterns_``.
+    n_iter_ : int
+        Largest number of EM steps of a member.
+    converged_ : bool
+        Whether every member ended before the largest number of steps.
+    n_features_in_ : int
+        R.
+
+    Examples
+    --------
+    >>> r = DiseaseTrajectories(n_patterns=3, random_state=0).fit(X, y).transform(X)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_patterns: int = 3,
+        random_state: RandomState = None,
+        members: int = 5,
+        shape: str = "auto",
+        reference: FloatArray | None = None,
+    ) -> None:
+        super().__init__(n_patterns, random_state)
+        self.members = members
+        self.shape = shape
+        self.reference = reference
+
+    def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
+        if self.shape not in ("auto", *SHAPES):
+            raise InputError(f"shape is {self.shape!r}; give one of auto, {', '.join(SHAPES)}.")
+        if not isinstance(self.members, int | np.integer) or self.members < 1:
+            raise InputError(f"members is {self.members!r}; give a whole number from 1.")
+        people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
+        numbers, seed = range(round_members(self.members)), self._draw_seed()
+        self.members_ = fit_trajectory_members(
+            people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape, evidence=False
+        )
+        indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
+        consensus = find_agreeing_members(indices)
+        self.consensus_ = [
+            (self.members_[k], order) for k, order in zip(consensus.agreeing, consensus.orders, strict=True)
+        ]
+        held_out = self.members_[0].held_out
+        assert held_out is not None
+        self.shape_ = held_out.shape
+        self.n_iter_ = max(member.steps for member in self.members_)
+        self.converged_ = self.n_iter_ < MAX_ITERATIONS[self.shape_]
+        self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self.consensus_], axis=0)
+        self.patterns_ = self.trajectories_[SEVERITY_LEVELS.index(1.0)]
+
+    def _prepare(self, regions: FloatArray) -> FloatArray:
+        return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))
+
+    def _compute_log_likelihood(self, prepared: FloatArray) -> FloatArray:
+        """Average over the members that agree."""
+        heads = [member.head for member, _ in self.consensus_]
+        return np.asarray(np.mean([compute_head_likelihood(head, prepared) for head in heads], axis=0))
+
+    def _infer(self, prepared: FloatArray) -> FloatArray:
+        return np.asarray(np.mean([member.head.infer(prepared)[:, order] for member, order in self.consensus_], axis=0))
