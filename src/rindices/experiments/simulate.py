@@ -1,7 +1,7 @@
 """Cohorts with known severities: simulated atrophy in healthy people (section 4.2 of the paper), and their score."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -115,11 +115,12 @@ def simulate_cohort(
     disease_rng, site_rng = (np.random.default_rng([seed, part]) for part in (1, 2))
     severities = spec.draw_severities(int(patient.sum()), disease_rng)
     base = volumes.to_numpy(dtype=float)
-    measured, rates = base.copy(), np.full(base.shape[1], spec.rate) if rates is None else rates
-    measured[patient] = apply_patterns(base[patient], severities, patterns, rates, spec, disease_rng)
+    measured = base.copy()
+    disease = Disease(spec, patterns, np.full(base.shape[1], spec.rate) if rates is None else rates)
+    measured[patient] = disease.apply(base[patient], severities, disease_rng)
     if spec.dependence:
         deviations = _compute_deviations(volumes, covariates, generator if healthy is None else None)[patient]
-        measured[patient] *= _compute_personal_factors(deviations, severities, patterns, rates, spec)
+        measured[patient] *= disease.compute_personal_factors(deviations, severities)
     if sites:
         site = site_rng.integers(sites, size=len(people))
         measured = _add_site_effects(measured, base, site, site_shift, site_scale, site_rng)
@@ -132,7 +133,7 @@ def simulate_cohort(
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
     frame = pd.DataFrame(measured, columns=volumes.columns)
-    tables = describe_patterns(frame, patterns, rates, spec, is_organs)
+    tables = disease.describe(volumes.columns, is_organs)
     return SimulatedCohort(Cohort(frame, people, covariates, source, unit), truth, *tables)
 
 
@@ -157,21 +158,57 @@ def express_severities(severities: FloatArray, sizes: Sequence[int], task: Simul
     return all_expressed
 
 
-def apply_patterns(
-    volumes: FloatArray,
-    severities: FloatArray,
-    patterns: list[IntArray],
-    rates: FloatArray,
-    task: SimulationTask,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M) and rates (R,)."""
-    changed = volumes.copy()
-    all_expressed = express_severities(severities, [len(regions) for regions in patterns], task)
-    for regions, expressed in zip(patterns, all_expressed, strict=True):
-        loss = expressed * rng.normal(1, task.noise, size=expressed.shape) * rates[regions]
-        changed[:, regions] -= changed[:, regions] * loss
-    return changed
+class Disease(NamedTuple):
+    """What patients lose.
+
+    patterns: positions of the regions of each pattern; rates (R,): share of volume lost at severity 1.
+    """
+
+    task: SimulationTask
+    patterns: list[IntArray]
+    rates: FloatArray
+
+    def _express(self, severities: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield the regions of each pattern, and how far they are affected (N, size); severities are (N, M)."""
+        sizes = [len(regions) for regions in self.patterns]
+        return zip(self.patterns, express_severities(severities, sizes, self.task), strict=True)
+
+    def apply(self, volumes: FloatArray, severities: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M)."""
+        changed = volumes.copy()
+        for regions, expressed in self._express(severities):
+            loss = expressed * rng.normal(1, self.task.noise, size=expressed.shape) * self.rates[regions]
+            changed[:, regions] -= changed[:, regions] * loss
+        return changed
+
+    def compute_personal_factors(self, deviations: FloatArray, severities: FloatArray) -> FloatArray:
+        """Return the factors (N, R) by which volumes differ from those of average people with the same severities.
+
+        The change of log volume without noise, log(1 - loss), is multiplied by 1 - dependence * e with the deviation e
+        of the region before disease: a region that is small in a person loses more. Log volumes after disease are then
+        linear in e, and stay normal given the severities.
+        """
+        logs = np.zeros_like(deviations)
+        for regions, expressed in self._express(severities):
+            logs[:, regions] += np.log1p(-expressed * self.rates[regions])
+        return np.asarray(np.exp(-self.task.dependence * deviations * logs))
+
+    def describe(self, names: Sequence[str], is_organs: bool = False) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return the tables of the loss of each region at severity 1 in each pattern, and of its severity at onset."""
+        effects = np.zeros((len(names), len(self.patterns)))
+        for k, regions in enumerate(self.patterns):
+            effects[regions, k] = self.rates[regions]
+        effects = describe_effects(effects) if is_organs else effects
+        frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(self.patterns))])
+        frame.insert(0, "feature" if is_organs else "region", list(names))
+        if not self.task.last_onset:
+            return frame, None
+        rows = [
+            (f"s{k + 1}", names[region], onset)
+            for k, regions in enumerate(self.patterns)
+            for region, onset in zip(regions, self.task.list_onsets(len(regions)).round(4).tolist(), strict=True)
+        ]
+        return frame, pd.DataFrame(rows, columns=["pattern", "region", "onset"])
 
 
 def _compute_deviations(
@@ -189,22 +226,6 @@ def _compute_deviations(
         return np.asarray(residuals / np.sqrt(np.diag(generator.residual_covariance)))
     adjusted = Residualiser.fit(np.log(values), covariates, log=True).transform(np.log(values), covariates)
     return standardise_columns(adjusted)
-
-
-def _compute_personal_factors(
-    deviations: FloatArray, severities: FloatArray, patterns: list[IntArray], rates: FloatArray, task: SimulationTask
-) -> FloatArray:
-    """Return the factors (N, R) by which people's volumes differ from those of average people with their severities.
-
-    The change of log volume without noise, log(1 - loss), is multiplied by 1 - dependence * e with the deviation e of
-    the region before disease: a region that is small in a person loses more. Log volumes after disease are then linear
-    in e, and stay normal given the severities.
-    """
-    logs = np.zeros_like(deviations)
-    all_expressed = express_severities(severities, [len(regions) for regions in patterns], task)
-    for regions, expressed in zip(patterns, all_expressed, strict=True):
-        logs[:, regions] += np.log1p(-expressed * rates[regions])
-    return np.asarray(np.exp(-task.dependence * deviations * logs))
 
 
 def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
@@ -300,26 +321,6 @@ def _add_site_effects(
     mean, sd = healthy.mean(axis=0), healthy.std(axis=0)
     moved = mean + sd * shifts[site] + scales[site] * (measured - mean)
     return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
-
-
-def describe_patterns(
-    volumes: pd.DataFrame, patterns: list[IntArray], rates: FloatArray, task: SimulationTask, is_organs: bool = False
-) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return the tables of the loss of each region at severity 1 in each pattern, and of the severity at its onset."""
-    effects = np.zeros((volumes.shape[1], len(patterns)))
-    for k, regions in enumerate(patterns):
-        effects[regions, k] = rates[regions]
-    effects = describe_effects(effects) if is_organs else effects
-    frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(patterns))])
-    frame.insert(0, "feature" if is_organs else "region", list(volumes.columns))
-    if not task.last_onset:
-        return frame, None
-    rows = [
-        (f"s{k + 1}", volumes.columns[region], onset)
-        for k, regions in enumerate(patterns)
-        for region, onset in zip(regions.tolist(), task.list_onsets(len(regions)).round(4).tolist(), strict=True)
-    ]
-    return frame, pd.DataFrame(rows, columns=["pattern", "region", "onset"])
 
 
 @dataclass(frozen=True)

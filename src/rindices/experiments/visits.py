@@ -18,9 +18,9 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import SimulationError
 from rindices.experiments.reference import HealthyReference, load_reference
 from rindices.experiments.simulate import (
+    Disease,
+    DrawnPeople,
     SimulatedCohort,
-    apply_patterns,
-    describe_patterns,
     draw_people,
     resolve_task,
     write_cohort,
@@ -91,7 +91,8 @@ def simulate_visits(
     if plan.visits < 2:
         raise SimulationError(f"{plan.visits} visit per person is not a repeat visit: give 2 or more.")
     reference = load_reference()
-    volumes, people, covariates, patient, patterns = draw_people(spec, seed, healthy, reference)
+    drawn = draw_people(spec, seed, healthy, reference)
+    volumes, people, covariates, patient, patterns = drawn
     ages = reference if healthy is None else None
     disease_rng, course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (1, 10, 11, 12))
     severities = np.zeros((len(people), len(patterns)))
@@ -102,16 +103,15 @@ def simulate_visits(
     measured = volumes.to_numpy(dtype=float)[person]
     if ages is not None:
         measured = measured * np.exp(years[:, None] * ages.coefficients[1])
-    rates = np.full(measured.shape[1], spec.rate)
+    disease = Disease(spec, patterns, np.full(measured.shape[1], spec.rate))
     for number in range(plan.visits):  # the same random numbers at each visit: a person's pattern stays
         rows = np.flatnonzero((visit == number) & patient[person])
         full = np.zeros((int(patient.sum()), len(patterns)))
         position = np.cumsum(patient)[person[rows]] - 1
         full[position] = current[rows]
         ones = np.ones((len(full), measured.shape[1]))
-        factors = apply_patterns(ones, full, patterns, rates, spec, copy.deepcopy(disease_rng))
-        measured[rows] *= factors[position]
-    measured *= np.exp(_draw_noise(volumes, covariates, ages, len(person), noise_rng))
+        measured[rows] *= disease.apply(ones, full, copy.deepcopy(disease_rng))[position]
+    measured *= np.exp(_draw_noise(drawn, ages, len(person), noise_rng))
     sessions = _build_sessions(people, covariates, person, visit, years, ages=healthy is None)
     names = [f"s{k + 1}" for k in range(len(patterns))]
     truth = pd.concat([sessions[[ID, SESSION]], pd.DataFrame(current, columns=names)], axis=1)
@@ -121,7 +121,7 @@ def simulate_visits(
     simulated = SimulatedCohort(
         Cohort(frame, *own, source, unit),
         truth[patient[person]].reset_index(drop=True),
-        *describe_patterns(frame, patterns, rates, spec),
+        *disease.describe(volumes.columns),
     )
     growth_frame = pd.DataFrame(growth[patient], columns=names)
     growth_frame.insert(0, ID, people.loc[patient, ID].to_numpy())
@@ -155,21 +155,17 @@ def _draw_schedule(n_people: int, plan: VisitPlan, rng: np.random.Generator) -> 
 
 
 def _draw_noise(
-    volumes: pd.DataFrame,
-    covariates: pd.DataFrame,
-    reference: HealthyReference | None,
-    n_scans: int,
-    rng: np.random.Generator,
+    drawn: DrawnPeople, reference: HealthyReference | None, n_scans: int, rng: np.random.Generator
 ) -> FloatArray:
     """Return retest noise of log volumes (n_scans, R), as large in relation to the healthy variance as measured."""
     if reference is not None:
         variance = np.diag(reference.residual_covariance)
     else:
-        logs = np.log(volumes.to_numpy(dtype=float))
-        variance = Residualiser.fit(logs, covariates, log=True).transform(logs, covariates).var(axis=0)
-    share = draw_noise_shares(volumes.shape[1], rng)
+        logs = np.log(drawn.volumes.to_numpy(dtype=float))
+        variance = Residualiser.fit(logs, drawn.covariates, log=True).transform(logs, drawn.covariates).var(axis=0)
+    share = draw_noise_shares(drawn.volumes.shape[1], rng)
     deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
-    return draw_retest_noise(deviations, _pair_sides(list(volumes.columns)), n_scans, rng)
+    return draw_retest_noise(deviations, _pair_sides(list(drawn.volumes.columns)), n_scans, rng)
 
 
 @cache

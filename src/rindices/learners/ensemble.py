@@ -2,9 +2,9 @@
 
 Stability of each pattern is measured by learning it from other people. The disease space is learnt from a part of the
 people (`compute_contrastive_space`), the model's patterns are projected onto it, and patients who were left out are
-ranked along each pattern. A pattern is stable if it ranks them as before. Ranks are compared, because a pattern of a few
-patients (a batch, a scanner, one family) is easily found again but ranks all other patients by noise. The basis of the
-disease space is taken from the model. The agreement of split halves shows whether that basis is found again.
+ranked along each pattern. A pattern is stable if it ranks them as before. Ranks are compared, because a pattern of a
+few patients (a batch, a scanner, one family) is easily found again but ranks all other patients by noise. The basis of
+the disease space is taken from the model. The agreement of split halves shows whether that basis is found again.
 
 Shape letters: S members, N people, R regions, M patterns, B repetitions.
 """
@@ -28,7 +28,7 @@ from rindices.learners.contrastive.estimator import (
 )
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople, Subsample, split_into_halves
+from rindices.learners.prepared_people import PreparedPeople, Subsample
 from rindices.selection.agreement import agreement
 from rindices.threads import limit_blas_threads
 
@@ -106,9 +106,13 @@ def choose_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
     if not additive:
         return held_out[0].shape
     best = max(additive, key=lambda shape: float(values[shape].mean()))
-    gains = values["interacting"] - values[best]
+    return "interacting" if is_clear_gain(values["interacting"] - values[best], MIN_INTERACTION_GAIN) else best
+
+
+def is_clear_gain(gains: FloatArray, least: float) -> bool:
+    """Return whether the mean gain of members (S,) exceeds a least gain and two standard errors."""
     error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    return "interacting" if gains.mean() > max(MIN_INTERACTION_GAIN, 2.0 * float(error)) else best
+    return bool(gains.mean() > max(least, 2.0 * float(error)))
 
 
 def choose_common_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
@@ -157,8 +161,8 @@ def fit_linear_members(
         curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
         if evidence:
             patients = each.complete().X[each.y == 1]
-            fits = [_fit_subsample(each, half, learner, n_patterns, rng) for half in split_into_halves(each.y, rng)]
-            halves = compute_split_half_agreement(*(half.head_.infer(patients) for half in fits))
+            fits = [_fit_subsample(each, half, learner, n_patterns, rng) for half in Subsample.draw_halves(each.y, rng)]
+            halves = agreement(*(half.head_.infer(patients) for half in fits))[:3]
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, fitted.head_, curves, halves))
     return members
 
@@ -177,12 +181,6 @@ def _fit_subsample(
         raise InputError(
             f"{n_patterns} patterns cannot be told apart in {len(seen.y)} people: ask for fewer."
         ) from error
-
-
-def compute_split_half_agreement(first: FloatArray, second: FloatArray) -> SplitHalfAgreement:
-    """Return the agreement of two sets of R-indices (N, M) of the same people."""
-    between = agreement(first, second)
-    return between.concordance, between.dimension, between.difference
 
 
 def rescale_consensus(

@@ -28,6 +28,16 @@ class Subsample(NamedTuple):
     seen: IntArray
     unseen: IntArray
 
+    @classmethod
+    def draw_halves(cls, y: IntArray, rng: np.random.Generator) -> tuple[Self, Self]:
+        """Split controls and patients (N,) at random into halves of equal size."""
+        groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
+        first, second = (
+            np.sort(np.concatenate([rows[half * (len(rows) // 2) : (half + 1) * (len(rows) // 2)] for rows in groups]))
+            for half in (0, 1)
+        )
+        return cls(first, second), cls(second, first)
+
 
 def round_members(members: int) -> int:
     """Return a number of members as whole sets of folds, rounded up."""
@@ -78,16 +88,6 @@ def draw_subsample(y: IntArray, share: float, rng: np.random.Generator) -> Subsa
     seen = np.concatenate([group[:cut] for group, cut in zip(groups, cuts, strict=True)])
     unseen = np.concatenate([group[cut:] for group, cut in zip(groups, cuts, strict=True)])
     return Subsample(np.sort(seen), np.sort(unseen))
-
-
-def split_into_halves(y: IntArray, rng: np.random.Generator) -> tuple[Subsample, Subsample]:
-    """Split controls and patients (N,) at random into halves of equal size."""
-    groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
-    first, second = (
-        np.sort(np.concatenate([rows[half * (len(rows) // 2) : (half + 1) * (len(rows) // 2)] for rows in groups]))
-        for half in (0, 1)
-    )
-    return Subsample(first, second), Subsample(second, first)
 
 
 class PreparedPeople(NamedTuple):

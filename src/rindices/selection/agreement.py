@@ -156,7 +156,10 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
 
     members (S, N, M): R-indices of S >= 2 members for the same people.
     """
-    stack = _validate_stack(members)
+    layout = "give (members, people, patterns), every member with the same people and number of patterns"
+    stack = _convert_to_floats(members, f"members differ in shape or are not numbers; {layout}.")
+    if stack.ndim != 3 or len(stack) < 2:
+        raise InputError(f"members have shape {stack.shape}; {layout}, and at least two members.")
     n_members = len(stack)
     pairwise = np.full((n_members, n_members), np.nan)
     results = []
@@ -228,14 +231,6 @@ def _validate_matrix(values: ArrayLike, name: str) -> FloatArray:
     if table.ndim != 2 or table.shape[1] == 0:
         raise InputError(f"{name} has shape {table.shape}; give people in rows, patterns in columns.")
     return _check_finite(table, name)
-
-
-def _validate_stack(members: ArrayLike) -> FloatArray:
-    layout = "give (members, people, patterns), every member with the same people and number of patterns"
-    stack = _convert_to_floats(members, f"members differ in shape or are not numbers; {layout}.")
-    if stack.ndim != 3 or len(stack) < 2:
-        raise InputError(f"members have shape {stack.shape}; {layout}, and at least two members.")
-    return stack
 
 
 def _convert_to_floats(values: ArrayLike, message: str) -> FloatArray:

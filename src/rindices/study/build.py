@@ -26,25 +26,12 @@ from rindices.learners.ensemble import (
 )
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE, PreparedPeople
+from rindices.model import records
 from rindices.model.consensus import average_weighted
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.interactions import average_interaction
 from rindices.model.intervals import MemberControls, calibrate_intervals
 from rindices.model.normal_reference import NormalReference
-from rindices.model.records import (
-    AgreementRecord,
-    CandidateRecord,
-    HeldOutLikelihoodRecord,
-    Interval,
-    MemberCountRecord,
-    ModelCard,
-    PatternRecord,
-    ProvenanceRecord,
-    RecipeRecord,
-    ReferenceRecord,
-    SelectionRecord,
-    SettingRecord,
-)
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.residualise import round_outwards
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
@@ -62,7 +49,7 @@ class TrainedSettings(NamedTuple):
     choice: SelectionResult
 
 
-def make_candidate_records(trained: TrainedSettings) -> tuple[CandidateRecord, ...]:
+def make_candidate_records(trained: TrainedSettings) -> tuple[records.CandidateRecord, ...]:
     """Return the records of all settings."""
     found = {point: collect_likelihoods(members) for point, members in trained.gathered.items()}
     values = {point: array for point, array in found.items() if array is not None}
@@ -83,13 +70,15 @@ def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
     return np.array([each.get_value(shape) for each in held_out])
 
 
-def _make_held_out_record(members: Sequence[Member], best: FloatArray, values: FloatArray) -> HeldOutLikelihoodRecord:
+def _make_held_out_record(
+    members: Sequence[Member], best: FloatArray, values: FloatArray
+) -> records.HeldOutLikelihoodRecord:
     """Return the record of members with these likelihoods (S,), beside those of the best grid point."""
     held_out = [member.held_out for member in members if member.held_out is not None]
     differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
     curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in held_out])
     coupled = [each.coupled for each in held_out if each.coupled is not None]
-    return HeldOutLikelihoodRecord(
+    return records.HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),
         straight=_average([each.straight for each in held_out]),
         curved=_average([each.curved for each in held_out]),
@@ -112,25 +101,23 @@ def _average(values: Sequence[float | None]) -> float | None:
     return _finite_or_none(float(np.mean(known))) if known else None
 
 
-def make_candidate_record(evaluation: CandidateEvaluation, held_out: HeldOutLikelihoodRecord | None) -> CandidateRecord:
+def make_candidate_record(
+    evaluation: CandidateEvaluation, held_out: records.HeldOutLikelihoodRecord | None
+) -> records.CandidateRecord:
     """Return the record of one evaluated setting."""
-    agreement, evidence = evaluation.agreement, evaluation.evidence
-    numbers, by_member, pairwise = (None, None, None), (), ()
-    if agreement is not None:
-        numbers = tuple(map(_finite_or_none, agreement[:3]))
-        by_member = tuple(map(_finite_or_none, agreement.per_member if evidence is None else evidence[:, 0]))
-        pairwise = tuple(tuple(map(_finite_or_none, row)) for row in agreement.pairwise)
-    low, high = evaluation.interval
-    return CandidateRecord(
-        setting=SettingRecord(*evaluation.point),
-        agreement=AgreementRecord(*numbers),
+    agreement, evidence, (low, high) = evaluation.agreement, evaluation.evidence, evaluation.interval
+    numbers = [None] * 3 if agreement is None else [_finite_or_none(number) for number in agreement[:3]]
+    by_member, pairwise = ([], []) if agreement is None else (agreement.per_member, agreement.pairwise)
+    return records.CandidateRecord(
+        setting=records.SettingRecord(*evaluation.point),
+        agreement=records.AgreementRecord(*numbers),
         agreement_between=evaluation.between,
         concordance_interval=(_finite_or_none(low), _finite_or_none(high)),
-        members=MemberCountRecord(evaluation.trained, evaluation.converged),
+        members=records.MemberCountRecord(evaluation.trained, evaluation.converged),
         stable=evaluation.stable,
         why=evaluation.why,
-        by_member=by_member,
-        pairwise=pairwise,
+        by_member=tuple(map(_finite_or_none, by_member if evidence is None else evidence[:, 0])),
+        pairwise=tuple(tuple(map(_finite_or_none, row)) for row in pairwise),
         held_out=held_out,
     )
 
@@ -139,7 +126,7 @@ def _finite_or_none(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
 
 
-def build_model(trained: TrainedSettings, selection: SelectionRecord) -> FittedModel:
+def build_model(trained: TrainedSettings, selection: records.SelectionRecord) -> FittedModel:
     """Build the consensus model of the agreeing members of the chosen setting, with the study's own R-indices."""
     people, choice = trained.people, trained.choice
     assert choice.best is not None
@@ -171,7 +158,7 @@ def build_model(trained: TrainedSettings, selection: SelectionRecord) -> FittedM
     controls, patients = (
         indices[mask & ~np.isnan(indices).any(axis=1)] for mask in (cohort.is_control, cohort.is_patient)
     )
-    records = make_pattern_records(
+    evidence = make_pattern_records(
         assess_pattern_stability(
             completed, np.nan_to_num(indices), aligned.mean(axis=0)[-1], people.recipe.learn_weights, seed
         ),
@@ -184,9 +171,9 @@ def build_model(trained: TrainedSettings, selection: SelectionRecord) -> FittedM
         pattern_scale=tuple(float(value) for value in unit),
         member_steps=tuple(member.steps for member in chosen),
         interval_over="" if errors is None else "people" if share < 1 else "trainings",
-        pattern_evidence=records,
+        pattern_evidence=evidence,
     )
-    patterns, selection = aligned.mean(axis=0), replace(selection, patterns=records)
+    patterns, selection = aligned.mean(axis=0), replace(selection, patterns=evidence)
     fitted = replace(fitted, heads=heads, patterns=patterns, patterns_se=errors, card=card, selection=selection)
     members = [
         MemberControls(head, order, people.prepare(number).complete(by_group=False).X[cohort.is_control])
@@ -228,10 +215,10 @@ def make_pattern_records(
     separation: GroupSeparation,
     seed_changes: Sequence[float | None],
     in_sample: bool,
-) -> tuple[PatternRecord, ...]:
+) -> tuple[records.PatternRecord, ...]:
     """Return how well each pattern is reproduced in other people, and how it separates patients from controls."""
     return tuple(
-        PatternRecord(
+        records.PatternRecord(
             name=f"r{k + 1}",
             stability=float(stability.stability[:, k].mean()),
             stability_interval=compute_interval(stability.stability[:, k]),
@@ -248,12 +235,12 @@ def make_pattern_records(
     )
 
 
-def compute_interval(values: FloatArray) -> Interval:
+def compute_interval(values: FloatArray) -> records.Interval:
     """Return the range that holds the middle 95 % of values."""
     return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
 
 
-def _make_card(people: StudyPeople, selection: SelectionRecord, everyone: PreparedPeople) -> ModelCard:
+def _make_card(people: StudyPeople, selection: records.SelectionRecord, everyone: PreparedPeople) -> records.ModelCard:
     """Return what is known of a model before its members are joined."""
     cohort, chosen = people.cohort, selection.chosen
     assert chosen is not None
@@ -262,7 +249,7 @@ def _make_card(people: StudyPeople, selection: SelectionRecord, everyone: Prepar
     trained_on = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
     if cohort.visits is not None and people.visits != "first":
         trained_on["scans"] = len(cohort.visits)
-    return ModelCard(
+    return records.ModelCard(
         unit=cohort.unit,
         source=cohort.source,
         covariate_ranges={name: round_outwards(numbers[name].min(), numbers[name].max()) for name in numbers},
@@ -272,7 +259,7 @@ def _make_card(people: StudyPeople, selection: SelectionRecord, everyone: Prepar
         agreement_between=chosen.agreement_between,
         concordance_interval=chosen.concordance_interval,
         members_trained=chosen.members,
-        recipe=RecipeRecord(people.model.recipe, people.model.resolve_values()),
+        recipe=records.RecipeRecord(people.model.recipe, people.model.resolve_values()),
         **vars(collect_provenance(people.study)),
         citation=CITATION,
         number_of_patterns=selection.number_of_patterns,
@@ -281,19 +268,19 @@ def _make_card(people: StudyPeople, selection: SelectionRecord, everyone: Prepar
     )
 
 
-def _make_reference_record(reference: NormalReference | None, people: PreparedPeople) -> ReferenceRecord | None:
+def _make_reference_record(reference: NormalReference | None, people: PreparedPeople) -> records.ReferenceRecord | None:
     """Return the reference and the weight that it gets among all controls."""
     if reference is None:
         return None
     controls = (people.complete().X[people.y == 0] - CONTROL_MEAN) / CONTROL_SD
     target = ReferenceTarget.choose(controls, people.reference)
     assert target is not None
-    return ReferenceRecord(reference.name, reference.people, reference.sites, target.weight)
+    return records.ReferenceRecord(reference.name, reference.people, reference.sites, target.weight)
 
 
-def collect_provenance(study: Study) -> ProvenanceRecord:
+def collect_provenance(study: Study) -> records.ProvenanceRecord:
     """Return what the numbers of a study depend on."""
-    return ProvenanceRecord(
+    return records.ProvenanceRecord(
         seed=study.seed,
         fingerprint=study.cohort.fingerprint(),
         rindices_version=__version__,

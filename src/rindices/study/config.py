@@ -4,9 +4,9 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from rindices._typing import BoolArray
 from rindices.errors import (
@@ -29,26 +29,35 @@ from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
 from rindices.tables.validation.ids import has_control_characters
 
-_REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"} | {
-    *("on_missing", "impute_covariates")
-}
+_REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"}
+_REQUEST_OPTIONS |= {"on_missing", "impute_covariates"}
 
 
-class _ConfigSection(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+def _make_list_of_text(value: Any) -> Any:
+    if value is None:
+        return None
+    items = [value] if isinstance(value, str | int | float) else value
+    return [str(item) if isinstance(item, int | float) else item for item in items]
+
+
+_Texts = Annotated[tuple[str, ...], BeforeValidator(_make_list_of_text)]
+
+
+class _ConfigSection(BaseModel, frozen=True, extra="forbid"):
+    """A section of the study file."""
 
 
 class DataConfig(_ConfigSection):
     """Table, columns and adjustment; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
 
-    volumes: tuple[str, ...] = Field(validation_alias=AliasChoices("volumes", "table"))
+    volumes: _Texts = Field(validation_alias=AliasChoices("volumes", "table"))
     participants: str | None = None
     group: str | None = None
-    controls: tuple[str, ...] = ()
-    patients: tuple[str, ...] = ()
-    covariates: tuple[str, ...] | None = None
+    controls: _Texts = ()
+    patients: _Texts = ()
+    covariates: Annotated[tuple[str, ...] | None, BeforeValidator(_make_list_of_text)] = None
     site: str | None = None
-    leave_out_sites: tuple[str, ...] = ()
+    leave_out_sites: _Texts = ()
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
     adjust: Literal["log", "linear", "rank", "none"] | None = None
@@ -57,30 +66,12 @@ class DataConfig(_ConfigSection):
     session: str | None = None
     visits: Literal["first", "mean", "all"] | None = None
     participants_id: str | None = None
-    exclude: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
+    exclude: _Texts = ()
+    include: _Texts = ()
     measure: str | None = None
-    missing_codes: tuple[str, ...] = ()
+    missing_codes: _Texts = ()
     on_missing: Literal["model", "drop", "error"] = "model"
     impute_covariates: bool = False
-
-    @field_validator(
-        "volumes",
-        "controls",
-        "patients",
-        "covariates",
-        "leave_out_sites",
-        "exclude",
-        "include",
-        "missing_codes",
-        mode="before",
-    )
-    @classmethod
-    def _make_list_of_text(cls, value: Any) -> Any:
-        if value is None:
-            return None
-        items = [value] if isinstance(value, str | int | float) else value
-        return [str(item) if isinstance(item, int | float) else item for item in items]
 
     def request(self, folder: Path) -> TableRequest:
         """Return the request to read the table; paths are relative to a folder."""
@@ -112,18 +103,12 @@ class ModelConfig(_ConfigSection):
             raise ValueError(f"there is no such recipe: {did_you_mean(value, list(RECIPES))}")
         return value
 
-    @field_validator("patterns")
+    @field_validator("patterns", "orthogonality")
     @classmethod
-    def _check_patterns(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if value is not None and (not value or min(value) < 1):
-            raise ValueError("give at least one number of patterns, each 1 or more")
-        return value
-
-    @field_validator("orthogonality")
-    @classmethod
-    def _check_weights(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and (not value or min(value) < 0):
-            raise ValueError("give at least one weight, each 0 or more")
+    def _check_list(cls, value: tuple[float, ...] | None, info: Any) -> tuple[float, ...] | None:
+        what, least = ("number of patterns", 1) if info.field_name == "patterns" else ("weight", 0)
+        if value is not None and (not value or min(value) < least):
+            raise ValueError(f"give at least one {what}, each {least} or more")
         return value
 
     def get_recipe(self) -> StudyRecipe:

@@ -108,12 +108,11 @@ def run_group_tests(
     everyone = _adjust_groups(cohort, adjust)
     sample = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))
     groups = everyone if sample is cohort else _adjust_groups(sample, adjust)
-    people, patient, scheme = groups
-    difference = compare_groups(people.shifts, people.design, patient, scheme, seed)
+    difference = compare_groups(groups, seed)
     max_patterns = MAX_PATTERNS if difference.p <= level else 0
     return GroupTests(
         difference,
-        count_dimensions(people, patient, scheme, seed, level, max_patterns=max_patterns),
+        count_dimensions(groups, seed, level, max_patterns=max_patterns),
         estimate_region_effects(everyone.people.shifts, everyone.people.design, everyone.patient),
         smallest_detectable_effect(cohort.n_controls, cohort.n_patients, cohort.n_regions),
     )

@@ -25,12 +25,12 @@ from rindices.learners.ensemble import (
     SplitHalfAgreement,
     TrainingOutcome,
     choose_shape,
-    compute_split_half_agreement,
+    is_clear_gain,
 )
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, MemberHead, TrajectoryHead
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members, split_into_halves
+from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members
 from rindices.learners.trajectory.expectation_maximisation import (
     MAX_ITERATIONS,
     TrajectoryFit,
@@ -40,10 +40,10 @@ from rindices.learners.trajectory.expectation_maximisation import (
     fit_trajectories,
 )
 from rindices.learners.trajectory.visits import (
-    MemberCoupling,
+    MIN_COUPLING_GAIN,
+    VisitFit,
     VisitProblem,
     VisitRows,
-    choose_coupling,
     compute_common_steps,
     fit_coupled,
     fit_visits,
@@ -51,6 +51,7 @@ from rindices.learners.trajectory.visits import (
     prepare_visit_shifts,
 )
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.selection.agreement import agreement
 from rindices.selection.choose import find_agreeing_members
 from rindices.threads import limit_blas_threads
 
@@ -78,15 +79,18 @@ def fit_trajectory_members(
     visits, the mean of visits is fitted.
     """
     rngs = [np.random.default_rng([seed, number]) for number in numbers]
-    starts = [_MemberStart.fit(_ShiftedPeople(each, n_patterns), rng) for each, rng in zip(people, rngs, strict=True)]
+    shifted = [_ShiftedPeople(each, n_patterns) for each in people]
+    starts = [_MemberStart(each, each.fit_start(each.subsample, rng)) for each, rng in zip(shifted, rngs, strict=True)]
     if starts[0].people.visits is not None:
         starts = _choose_coupling(starts, coupled)
-    fits = _fit_shapes(starts, _list_shapes(n_patterns) if shape == "auto" else _PATH_BY_SHAPE[shape])
+    # interactions need at least two patterns, and points that are few
+    shapes = SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
+    fits = _fit_shapes(starts, shapes if shape == "auto" else _PATH_BY_SHAPE[shape])
     chosen = choose_shape([_get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
     members = []
     for number, rng, start, fit in zip(numbers, rngs, starts, fits, strict=True):
         is_coupled = None if start.coupled is None else start.coupled and chosen == "straight"
-        head, curves = start.people.make_head(start.add_retest_noise(fit[chosen].model))
+        head, curves = make_trajectory_head(start.people.head, start.add_retest_noise(fit[chosen].model))
         n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
         halves = _measure_split_half_agreement(start, n_iterations, rng) if evidence else None
         held_out = _get_held_out(fit, chosen)._replace(coupled=is_coupled, coupling_gain=start.coupling_gain)
@@ -154,10 +158,6 @@ class _ShiftedPeople:
         held_out = self.select_visits(subsample.unseen, 1) if with_held_out else None
         return VisitProblem(controls, patients, start, self.choose_target(subsample), held_out)
 
-    def make_head(self, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
-        """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations."""
-        return make_trajectory_head(self.head, model)
-
 
 def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
     """Return the head of a model, and its curves (Q, M, R) at `SEVERITY_LEVELS` in control standard deviations.
@@ -206,29 +206,17 @@ class _MemberStart(NamedTuple):
     from_trends: bool = False
     missing_noise: FloatArray | None = None
 
-    @classmethod
-    def fit(cls, people: _ShiftedPeople, rng: np.random.Generator) -> Self:
-        """Fit the linear start of a member."""
-        return cls(people, people.fit_start(people.subsample, rng))
-
     def pose(self, start: TrajectoryModel) -> TrajectoryProblem:
         """Return the member's problem of EM from a start."""
         return self.people.pose(self.people.subsample, start)
 
-    def take_coupling(self, coupling: MemberCoupling, coupled: bool) -> Self:
-        """Return the member with the straight patterns of coupled visits, or of the mean of visits."""
-        visit_fit = coupling.coupled if coupled else coupling.mean
-        level = visit_fit.model.level
+    def take_visits(self, fit: VisitFit) -> Self:
+        """Return the member with the straight patterns of a fit to all visits."""
+        level, visits = fit.model.level, self.people.visits
         held_out = compute_log_likelihood(self.people.select(self.people.subsample.unseen, 1), level)
-        n_iterations = visit_fit.n_iterations if coupled else coupling.n_level_iterations
-        assert self.people.visits is not None
-        return self._replace(
-            straight=TrajectoryFit(level, n_iterations, float(held_out.mean()) if len(held_out) else float("nan")),
-            coupled=coupled,
-            coupling_gain=coupling.gain,
-            from_trends=coupling.from_trends,
-            missing_noise=self.people.visits.get_missing_noise(visit_fit.model),
-        )
+        straight = TrajectoryFit(level, fit.n_iterations, float(held_out.mean()) if len(held_out) else float("nan"))
+        assert visits is not None
+        return self._replace(straight=straight, missing_noise=visits.retest_share * fit.model.retest_noise)
 
     def add_retest_noise(self, model: TrajectoryModel) -> TrajectoryModel:
         """Return a model of the mean of visits as one of a single visit, for people who are seen once."""
@@ -244,12 +232,14 @@ def _choose_coupling(starts: Sequence[_MemberStart], coupled: bool | None) -> li
         for start, level in zip(starts, levels, strict=True)
     ]
     means, (fits, from_trends) = fit_visits(problems, coupled=False), fit_coupled(problems)
-    couplings = [
-        MemberCoupling(mean, fit, from_trends, level.n_iterations)
-        for mean, fit, level in zip(means, fits, levels, strict=True)
+    gains = np.array([fit.held_out - mean.held_out for fit, mean in zip(fits, means, strict=True)])
+    coupled = is_clear_gain(gains, MIN_COUPLING_GAIN) if coupled is None else coupled
+    if not coupled:  # the patterns are those of the levels
+        fits = [mean._replace(n_iterations=level.n_iterations) for mean, level in zip(means, levels, strict=True)]
+    return [
+        start.take_visits(fit)._replace(coupled=coupled, coupling_gain=float(gain), from_trends=from_trends)
+        for start, fit, gain in zip(starts, fits, gains, strict=True)
     ]
-    coupled = choose_coupling(couplings) if coupled is None else coupled
-    return [start.take_coupling(each, coupled) for start, each in zip(starts, couplings, strict=True)]
 
 
 @limit_blas_threads()
@@ -277,11 +267,6 @@ def _fit_shapes(starts: Sequence[_MemberStart], shapes: Sequence[str]) -> list[d
     return fits
 
 
-def _list_shapes(n_patterns: int) -> tuple[str, ...]:
-    """Return the shapes that are compared; interactions need at least two patterns, and points that are few."""
-    return SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
-
-
 def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
     """Return the likelihood of held-out patients of a member of a shape, by each shape that was fitted."""
     return HeldOutLikelihood.from_values(shape, {name: each.held_out for name, each in fit.items()})
@@ -297,7 +282,7 @@ def _measure_split_half_agreement(
     first if those of the member are, and patterns are straight.
     """
     people, indices = start.people, []
-    for half in split_into_halves(people.y, rng):
+    for half in Subsample.draw_halves(people.y, rng):
         model = people.fit_start(half, rng)
         if start.coupled and start.straight is not None and "straight" in n_iterations:
             problem = people.pose_visits(half, model, with_held_out=False)
@@ -307,8 +292,8 @@ def _measure_split_half_agreement(
         else:
             for shape, number in n_iterations.items():
                 model = fit_trajectories([people.pose(half, model, with_held_out=False)], shape, number)[0].model
-        indices.append(people.make_head(model)[0].infer(people.values[people.y == 1]))
-    return compute_split_half_agreement(*indices)
+        indices.append(make_trajectory_head(people.head, model)[0].infer(people.values[people.y == 1]))
+    return agreement(*indices)[:3]
 
 
 class DiseaseTrajectories(Learner):
