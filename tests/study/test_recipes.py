@@ -91,6 +91,7 @@ def test_every_recipe_is_complete() -> None:
     for name, recipe in RECIPES.items():
         values = recipe.resolve_values({}, False)
         json.dumps(values, allow_nan=False)
+        assert 0 < recipe.get_subsample_share(values) <= 1
         assert recipe.min_patients(2) >= 2
         assert recipe.description
         assert {work.recipe for work in make_plan(ModelConfig(recipe=name, patterns=(1,)), 0, "x")} == {name}

@@ -60,4 +60,4 @@ def test_the_model_that_a_study_ends_with_keeps_its_adjustment(cohort: Cohort) -
     """The recipe paper is linear, and so is the mean difference that its study ends with."""
     people = make_people(replace(cohort, visits=None), recipe="paper")
     other = StudyPeople(people.study, ModelConfig(recipe="mean-difference"))
-    assert other.data_key == people.data_key == cohort.fingerprint()
+    assert other.data_key == people.data_key == people.cohort.fingerprint()

@@ -156,18 +156,20 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
 
     members (S, N, M): R-indices of S >= 2 members for the same people.
     """
-    layout = "give (members, people, patterns), every member with the same people and number of patterns"
-    stack = _convert_to_floats(members, f"members differ in shape or are not numbers; {layout}.")
-    if stack.ndim != 3 or len(stack) < 2:
-        raise InputError(f"members have shape {stack.shape}; {layout}, and at least two members.")
+    stack = _validate_stack(members)
     n_members = len(stack)
     pairwise = np.full((n_members, n_members), np.nan)
     results = []
     for i, j in combinations(range(n_members), 2):
         results.append(agreement(stack[i], stack[j]))
         pairwise[i, j] = pairwise[j, i] = results[-1].concordance
-    concordance, dimension, difference = (float(np.mean(values)) for values in list(zip(*results, strict=True))[:3])
-    return MembersAgreement(concordance, dimension, difference, np.nanmean(pairwise, axis=1), pairwise)
+    return MembersAgreement(
+        float(np.mean([r.concordance for r in results])),
+        float(np.mean([r.dimension for r in results])),
+        float(np.mean([r.difference for r in results])),
+        np.nanmean(pairwise, axis=1),
+        pairwise,
+    )
 
 
 def _compute_c_index(first: FloatArray, second: FloatArray) -> float:
@@ -231,6 +233,14 @@ def _validate_matrix(values: ArrayLike, name: str) -> FloatArray:
     if table.ndim != 2 or table.shape[1] == 0:
         raise InputError(f"{name} has shape {table.shape}; give people in rows, patterns in columns.")
     return _check_finite(table, name)
+
+
+def _validate_stack(members: ArrayLike) -> FloatArray:
+    layout = "give (members, people, patterns), every member with the same people and number of patterns"
+    stack = _convert_to_floats(members, f"members differ in shape or are not numbers; {layout}.")
+    if stack.ndim != 3 or len(stack) < 2:
+        raise InputError(f"members have shape {stack.shape}; {layout}, and at least two members.")
+    return stack
 
 
 def _convert_to_floats(values: ArrayLike, message: str) -> FloatArray:

@@ -25,7 +25,7 @@ from rindices.learners.ensemble import (
     select_usable_members,
 )
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import SUBSAMPLE_SHARE, PreparedPeople
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.model import records
 from rindices.model.consensus import average_weighted
 from rindices.model.fitted import CITATION, FittedModel
@@ -107,7 +107,7 @@ def make_candidate_record(
     """Return the record of one evaluated setting."""
     agreement, evidence, (low, high) = evaluation.agreement, evaluation.evidence, evaluation.interval
     numbers = [None] * 3 if agreement is None else [_finite_or_none(number) for number in agreement[:3]]
-    by_member, pairwise = ([], []) if agreement is None else (agreement.per_member, agreement.pairwise)
+    by_member, pairwise = np.zeros((2, 0)) if agreement is None else (agreement.per_member, agreement.pairwise)
     return records.CandidateRecord(
         setting=records.SettingRecord(*evaluation.point),
         agreement=records.AgreementRecord(*numbers),
@@ -130,7 +130,7 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     """Build the consensus model of the agreeing members of the chosen setting, with the study's own R-indices."""
     people, choice = trained.people, trained.choice
     assert choice.best is not None
-    cohort, seed, values = people.cohort, people.study.seed, people.model.resolve_values()
+    cohort, seed = people.cohort, people.study.seed
     usable = select_usable_members(trained.gathered[choice.evaluations[choice.best].point])
     chosen = [usable[index] for index in choice.agreeing]
     numbers = [member.number for member in chosen]
@@ -153,7 +153,7 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     before = average_weighted(inferred, unseen.T.astype(float))
     heads, unit = rescale_consensus(fitted.heads, orders, before[cohort.is_patient])
     indices, aligned = before / unit, aligned * unit[:, None]
-    share = float(values.get("share", SUBSAMPLE_SHARE if people.recipe.leaves_people_out else 1.0))
+    share = people.recipe.get_subsample_share(people.model.resolve_values())
     errors = compute_standard_error(aligned, share) if len(aligned) > 1 else None
     controls, patients = (
         indices[mask & ~np.isnan(indices).any(axis=1)] for mask in (cohort.is_control, cohort.is_patient)
@@ -211,10 +211,7 @@ def compute_seed_changes(inferred: FloatArray, unseen: BoolArray) -> list[float 
 
 
 def make_pattern_records(
-    stability: PatternStability,
-    separation: GroupSeparation,
-    seed_changes: Sequence[float | None],
-    in_sample: bool,
+    stability: PatternStability, separation: GroupSeparation, seed_changes: Sequence[float | None], in_sample: bool
 ) -> tuple[records.PatternRecord, ...]:
     """Return how well each pattern is reproduced in other people, and how it separates patients from controls."""
     return tuple(

@@ -43,8 +43,8 @@ def _make_list_of_text(value: Any) -> Any:
 _Texts = Annotated[tuple[str, ...], BeforeValidator(_make_list_of_text)]
 
 
-class _ConfigSection(BaseModel, frozen=True, extra="forbid"):
-    """A section of the study file."""
+class _ConfigSection(BaseModel):
+    model_config = {"frozen": True, "extra": "forbid"}
 
 
 class DataConfig(_ConfigSection):

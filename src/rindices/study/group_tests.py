@@ -180,29 +180,19 @@ def make_number_record(
     there is none, or only an index of the mean difference; decided_by: how settings were compared.
     """
     estimate = tests.dimensions
+    errors = [compute_p_error(each.p, each.relabellings) for each in estimate.dimension_tests]
+    curve = [
+        DimensionRecord(each.patterns, each.excess, *each.chance, each.p, each.relabellings, error)
+        for each, error in zip(estimate.dimension_tests, errors, strict=True)
+    ]
     return PatternCountRecord(
         by_agreement=None if forced else chosen,
         by_test=estimate.number,
         forced=forced,
         why="" if chosen is None else explain_disagreement(tests, chosen, forced is not None),
-        test=_make_test_record(estimate),
+        test=PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve)),
         decided_by=decided_by,
     )
-
-
-def _make_test_record(estimate: DimensionEstimate) -> PermutationTestRecord:
-    curve = [
-        DimensionRecord(
-            test.patterns,
-            test.excess,
-            *test.chance,
-            test.p,
-            test.relabellings,
-            compute_p_error(test.p, test.relabellings),
-        )
-        for test in estimate.dimension_tests
-    ]
-    return PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve))
 
 
 def explain_disagreement(tests: GroupTests, chosen: int, is_forced: bool) -> str:

@@ -104,6 +104,12 @@ class StudyRecipe:
         """Return the fewest patients to train on: for disjoint halves with more patients than patterns, and a spare."""
         return 2 * (n_patterns + 1) + 1
 
+    def get_subsample_share(self, values: RecipeValues) -> float:
+        """Return the share of controls and of patients that each member is trained on."""
+        from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+
+        return float(values.get("share", SUBSAMPLE_SHARE if self.leaves_people_out else 1.0))
+
     def learn_weights(self, people: PreparedPeople, shifts: FloatArray) -> FloatArray:
         """Return weights (R, M) of patterns (R, M) as learnt from other people, to measure their stability."""
         from rindices.learners.ensemble import compute_pattern_weights

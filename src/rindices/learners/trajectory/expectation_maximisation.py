@@ -145,7 +145,13 @@ class PatientSums(NamedTuple):
 
     def add(self, other: Self) -> Self:
         """Return the sums over both groups of patients."""
-        return self._make(first + second for first, second in zip(self, other, strict=True))
+        return self._replace(
+            number=self.number + other.number,
+            point_weights=self.point_weights + other.point_weights,
+            cross=self.cross + other.cross,
+            scatter=self.scatter + other.scatter,
+            fourth_power=self.fourth_power + other.fourth_power,
+        )
 
     @classmethod
     def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:

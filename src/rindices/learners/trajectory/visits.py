@@ -150,8 +150,10 @@ class VisitProblem(NamedTuple):
         for _ in range(_N_TREND_STEPS):
             model = _update_trend(model, rows[1], control_sums[1], targets[1])
         while True:
-            has_held_out = self.held_out is not None and len(self.held_out.level)
-            yield model, model.compute_log_likelihood(self.held_out) if has_held_out else float("nan")
+            if self.held_out is None or not len(self.held_out.level):
+                yield model, float("nan")
+            else:
+                yield model, model.compute_log_likelihood(self.held_out)
             if coupled:
                 control_sums = control_sums if is_complete else _sum_over_controls(control_rows, model)
                 model, variances = _update_both(model, variances, rows, control_sums, targets)
