@@ -107,7 +107,9 @@ def make_candidate_record(
     """Return the record of one evaluated setting."""
     agreement, evidence, (low, high) = evaluation.agreement, evaluation.evidence, evaluation.interval
     numbers = [None] * 3 if agreement is None else [_finite_or_none(number) for number in agreement[:3]]
-    by_member, pairwise = np.zeros((2, 0)) if agreement is None else (agreement.per_member, agreement.pairwise)
+    by_member, pairwise = np.zeros(0), np.zeros((0, 0))
+    if agreement is not None:
+        by_member, pairwise = agreement.per_member, agreement.pairwise
     return records.CandidateRecord(
         setting=records.SettingRecord(*evaluation.point),
         agreement=records.AgreementRecord(*numbers),
