@@ -171,21 +171,11 @@ def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[lis
     return batches
 
 
-class CompletedPeople(NamedTuple):
-    """People whose missing cells were filled.
-
-    values (N, R): missing cells are their expectations, given the measured ones; scatter (R, R): sum over people of the
-    covariance of their missing cells, given the measured ones.
-    """
-
-    values: FloatArray
-    scatter: FloatArray
-
-
-def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPeople:
+def fill_missing_cells(values: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Fill the missing cells of people of mean 0 and of this precision.
 
-    values (N, R): missing cells are NaN; precision (R, R).
+    values (N, R): missing cells are NaN; precision (R, R). Returns values (N, R): missing cells are their expectations,
+    given the measured ones; scatter (R, R): sum over people of the covariance of their missing cells, given the others.
     """
     filled = np.where(np.isnan(values), 0.0, values)
     products, scatter = filled @ precision, np.zeros_like(precision)
@@ -193,7 +183,7 @@ def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPe
         cells = regions.expect_people(regions.reduce_people(products[regions.rows]))
         regions.set_missing(filled, cells)
         regions.add_blocks(scatter, regions.counts[:, None, None] * regions.covariance)
-    return CompletedPeople(filled, scatter)
+    return filled, scatter
 
 
 def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | None = None) -> FloatArray:
@@ -234,8 +224,8 @@ def _complete_group(values: FloatArray, rng: np.random.Generator | None) -> Floa
         fourth_power = float(np.square(np.square(residuals).sum(axis=1)).sum())
         covariance = shrink_scatter(residuals.T @ residuals + scatter, fourth_power, len(values))
         precision = np.asarray(np.linalg.inv(covariance))
-        completed = fill_missing_cells(deviations - centre, precision)
-        filled, scatter = completed.values + centre, completed.scatter
+        filled, scatter = fill_missing_cells(deviations - centre, precision)
+        filled = filled + centre
         if np.abs(filled - before).max() < _MIN_COMPLETION_CHANGE:
             break
     if rng is not None:

@@ -146,16 +146,18 @@ class _ShiftedPeople:
         controls = subsample.seen[self.y[subsample.seen] == 0]
         return ReferenceTarget.choose(self.head.prepare(self._complete(subsample.seen)[controls]), self.reference)
 
-    def pose(self, subsample: Subsample, start: TrajectoryModel, with_held_out: bool = True) -> TrajectoryProblem:
-        """Return the problem of EM for the people of a subsample; the others tell when to end."""
+    def pose(self, start: TrajectoryModel, half: Subsample | None = None) -> TrajectoryProblem:
+        """Return the problem of EM for the people of the member, where the others tell when to end, or of a half."""
+        subsample = half or self.subsample
         controls, patients = (self.select(subsample.seen, label) for label in (0, 1))
-        held_out = self.select(subsample.unseen, 1) if with_held_out else None
+        held_out = self.select(subsample.unseen, 1) if half is None else None
         return TrajectoryProblem(controls, patients, start, self.choose_target(subsample), held_out)
 
-    def pose_visits(self, subsample: Subsample, start: TrajectoryModel, with_held_out: bool = True) -> VisitProblem:
+    def pose_visits(self, start: TrajectoryModel, half: Subsample | None = None) -> VisitProblem:
         """Return the same for all visits."""
+        subsample = half or self.subsample
         controls, patients = (self.select_visits(subsample.seen, label) for label in (0, 1))
-        held_out = self.select_visits(subsample.unseen, 1) if with_held_out else None
+        held_out = self.select_visits(subsample.unseen, 1) if half is None else None
         return VisitProblem(controls, patients, start, self.choose_target(subsample), held_out)
 
 
@@ -206,10 +208,6 @@ class _MemberStart(NamedTuple):
     from_trends: bool = False
     missing_noise: FloatArray | None = None
 
-    def pose(self, start: TrajectoryModel) -> TrajectoryProblem:
-        """Return the member's problem of EM from a start."""
-        return self.people.pose(self.people.subsample, start)
-
     def take_visits(self, fit: VisitFit) -> Self:
         """Return the member with the straight patterns of a fit to all visits."""
         level, visits = fit.model.level, self.people.visits
@@ -226,11 +224,8 @@ class _MemberStart(NamedTuple):
 @limit_blas_threads()
 def _choose_coupling(starts: Sequence[_MemberStart], coupled: bool | None) -> list[_MemberStart]:
     """Return the members with their patterns of repeat visits, coupled if held-out patients are then more likely."""
-    levels = fit_trajectories([start.pose(start.model) for start in starts], "straight")
-    problems = [
-        start.people.pose_visits(start.people.subsample, level.model)
-        for start, level in zip(starts, levels, strict=True)
-    ]
+    levels = fit_trajectories([start.people.pose(start.model) for start in starts], "straight")
+    problems = [start.people.pose_visits(level.model) for start, level in zip(starts, levels, strict=True)]
     means, (fits, from_trends) = fit_visits(problems, coupled=False), fit_coupled(problems)
     gains = np.array([fit.held_out - mean.held_out for fit, mean in zip(fits, means, strict=True)])
     coupled = is_clear_gain(gains, MIN_COUPLING_GAIN) if coupled is None else coupled
@@ -256,7 +251,7 @@ def _fit_shapes(starts: Sequence[_MemberStart], shapes: Sequence[str]) -> list[d
             fit["curved"].model if shape == "interacting" else start.model
             for start, fit in zip(starts, fits, strict=True)
         ]
-        problems = [start.pose(model) for start, model in zip(starts, before, strict=True)]
+        problems = [start.people.pose(model) for start, model in zip(starts, before, strict=True)]
         if shape == "interacting" and len(shapes) == len(SHAPES) and len(starts) > 1:
             (trial,) = fit_trajectories(problems[:1], shape)
             if trial.held_out - max(fits[0][other].held_out for other in SHAPES[:2]) <= _MIN_FIRST_GAIN:
@@ -285,13 +280,13 @@ def _measure_split_half_agreement(
     for half in Subsample.draw_halves(people.y, rng):
         model = people.fit_start(half, rng)
         if start.coupled and start.straight is not None and "straight" in n_iterations:
-            problem = people.pose_visits(half, model, with_held_out=False)
+            problem = people.pose_visits(model, half)
             if start.from_trends:
                 problem = problem._replace(start=make_trend_start(problem.controls, problem.patients, model))
             model = fit_visits([problem], max(1, start.straight.n_iterations))[0].model.level
         else:
             for shape, number in n_iterations.items():
-                model = fit_trajectories([people.pose(half, model, with_held_out=False)], shape, number)[0].model
+                model = fit_trajectories([people.pose(model, half)], shape, number)[0].model
         indices.append(make_trajectory_head(people.head, model)[0].infer(people.values[people.y == 1]))
     return agreement(*indices)[:3]
 
