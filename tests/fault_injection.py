@@ -111,11 +111,11 @@ def import_everything() -> None:
     import rindices.learners.ensemble as ensemble
     import rindices.report.page as page
     import rindices.study.build as build
-    import rindices.study.cohort_fit as cohort_fit
+    import rindices.study.study as study
     from rindices.report import geometry
 
     geometry.list_missing_packages = lambda: ["nilearn"]  # pictures take time
-    remember_results(cohort_fit, "run_group_tests")
+    remember_results(study, "run_group_tests")
     remember_results(build, "assess_pattern_stability")
     remember_results(ensemble, "fit_linear_members")
     for name in ("plot_agreement", "plot_distributions", "plot_index_pairs", "plot_member_agreement"):

@@ -29,7 +29,7 @@ from rindices.model.pattern_tables import (
     make_course_table,
     make_pattern_table,
 )
-from rindices.selection.patterns import compute_confidence_interval
+from rindices.selection.agreement import compute_confidence_interval
 from tests.cohorts import simulate_few_regions
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -24,7 +24,7 @@ from rindices.model.records import (
 )
 from rindices.report.sections import StudyFacts, build_trust_section, summarise_findings, summarise_test
 from rindices.report.study_results import StudyResults, read_study_results
-from rindices.study.result_checks import collect_study_warnings
+from rindices.study.checks import collect_study_warnings
 from tests.report.helpers import Page, get_section_text, read_figure_data, render_macro, render_section
 
 EMPTY = CovariateGroups(GroupSummary(), GroupSummary(), GroupSummary())

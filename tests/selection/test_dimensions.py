@@ -8,6 +8,7 @@ from sklearn.linear_model import LinearRegression
 
 from rindices._typing import BoolArray, FloatArray
 from rindices.selection.dimensions import (
+    AdjustedGroups,
     DimensionEstimate,
     ParticipantData,
     compute_excess,
@@ -15,7 +16,7 @@ from rindices.selection.dimensions import (
     shrink_covariance,
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
-from tests.selection.helpers import make_unrestricted_scheme
+from tests.selection.helpers import make_groups
 
 
 def simulate(
@@ -37,7 +38,8 @@ def estimate(
     columns = np.ones((len(people), 1)) if design is None else np.column_stack([np.ones(len(people)), design])
     odds = fit_log_odds(columns[:, 1:], np.zeros((len(people), 0)), patient)
     strata = np.zeros(len(people), dtype=np.intp)
-    return count_dimensions(ParticipantData(people, columns), patient, PermutationScheme(odds, strata), **options)
+    groups = AdjustedGroups(ParticipantData(people, columns), patient, PermutationScheme(odds, strata))
+    return count_dimensions(groups, **options)
 
 
 def test_shrinkage_is_ledoit_wolf() -> None:
@@ -141,12 +143,7 @@ def test_nonlinear_effects_of_age_need_permutations_by_age() -> None:
         patient = rng.uniform(size=300) < 1 / (1 + np.exp(-1.5 * age))
         design = np.column_stack([np.ones(300), age])
         n_conditional += estimate(people, patient, age[:, None], max_patterns=1).number > 0
-        n_free += (
-            count_dimensions(
-                ParticipantData(people, design), patient, make_unrestricted_scheme(300), max_patterns=1
-            ).number
-            > 0
-        )
+        n_free += count_dimensions(make_groups(people, patient, design), max_patterns=1).number > 0
     assert n_free >= 10
     assert n_conditional <= 3
 

@@ -183,7 +183,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Print the pattern-c-index: the share of pairs of people ranked as in the truth (1 is perfect, 0.5 is chance)."""
-    from rindices.experiments.score import score_tables
+    from rindices.experiments.simulate import score_tables
 
     result = score_tables(indices, truth)
     matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)
@@ -206,7 +206,7 @@ def reference(
     as_json: Json = False,
 ) -> None:
     """Learn the correlations of regions in healthy people, for fit --reference FILE."""
-    from rindices.study.reference import fit_reference
+    from rindices.study.preflight import fit_reference
 
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out.name} has another ending than .safetensors", param_hint="--out")

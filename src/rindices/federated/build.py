@@ -45,8 +45,8 @@ from rindices.model.records import (
 )
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
+from rindices.selection.agreement import compute_standard_error
 from rindices.selection.choose import ConsensusMembers
-from rindices.selection.patterns import compute_standard_error
 from rindices.study.build import compute_interval
 
 _N_SIMULATED = 2_000

@@ -1,4 +1,4 @@
-"""Index of the mean difference, from moments of people; see `rindices.learners.mean_difference`.
+"""Index of the mean difference, from moments of people; see `rindices.learners.contrastive.estimator`.
 
 R-index 1 is the 98th percentile of normally distributed patients with the same mean and variance.
 
@@ -18,9 +18,8 @@ from rindices.federated.preparation import Preparation
 from rindices.federated.set_moments import MomentsBySet, SetMoments
 from rindices.federated.subsets import SubsetPlan, name_half, name_member
 from rindices.learners.base import handle_zeros_in_scale
-from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE
+from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead
-from rindices.learners.mean_difference import average_directions
 from rindices.model.records import PatternRecord
 from rindices.selection.choose import ConsensusMembers
 from rindices.study.build import compute_interval

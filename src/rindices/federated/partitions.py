@@ -26,8 +26,8 @@ from rindices.errors import StudyError, format_count
 from rindices.federated.messages import Answer, Request
 from rindices.federated.preparation import Preparation
 from rindices.federated.site import BATCH, Site
-from rindices.study.engines.base import count_processes
-from rindices.study.engines.dask import connect_client, require_packages
+from rindices.study.cluster import connect_client, require_packages
+from rindices.study.engines import count_processes
 from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.validate import TableRequest

@@ -26,7 +26,7 @@ from rindices.model.records import ModelCard, Record, SelectionRecord
 from rindices.model.safetensors_io import MAX_DIMENSION, read_arrays, read_metadata, write_safetensors
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.harmonise import HARMONISATION_MODES, Harmoniser
-from rindices.preprocess.modes import ADJUSTMENTS
+from rindices.preprocess.measures import ADJUSTMENTS
 from rindices.preprocess.normal_scores import SCORES
 from rindices.preprocess.pipeline import Preprocessing
 

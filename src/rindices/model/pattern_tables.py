@@ -13,7 +13,7 @@ from rindices.errors import ModelError
 from rindices.learners.inference import SEVERITY_LEVELS, InteractingHead, TrajectoryHead
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 from rindices.model.file import ModelContent
-from rindices.selection.patterns import compute_confidence_interval, compute_standard_error
+from rindices.selection.agreement import compute_confidence_interval, compute_standard_error
 from rindices.tables.layout.muse import region_label
 
 TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))

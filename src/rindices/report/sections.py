@@ -14,8 +14,8 @@ import pandas as pd
 
 from rindices._typing import FloatArray
 from rindices.errors import Severity
+from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
-from rindices.learners.pattern_stability import N_SPLITS
 from rindices.model import pattern_tables
 from rindices.model.fitted import FittedModel
 from rindices.model.records import (
@@ -33,8 +33,9 @@ from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, p
 from rindices.report.formatting import format_summary, make_environment
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
+from rindices.report.summary import Context, locate_pattern, summarise_test
+from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
 from rindices.study.recipes import RECIPES, get_study_recipe
-from rindices.study.result_checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import PATIENT
 from rindices.wording import FEATURE_UNIT, get_wording

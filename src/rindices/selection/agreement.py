@@ -1,4 +1,4 @@
-"""Agreement of two sets of R-indices on the order of the same people.
+"""Agreement of two sets of R-indices on the order of the same people, and the spread of patterns over members.
 
 The c-index of two columns is the share of pairs of people that both columns order alike; *a pair tied in either column
 counts a half*. With C concordant and D discordant pairs out of P = N (N - 1) / 2 it is
@@ -9,7 +9,7 @@ that is (Kendall's tau-a + 1) / 2. Tied pairs stay in the denominator whichever 
 measure is then symmetric, as an agreement between two members must be; and a constant column scores 0.5 against every
 column, itself included, so that collapsed members never seem to agree.
 
-Shape letters: N people, M patterns, K inferred columns (K >= M), S members.
+Shape letters: N people, M patterns, K inferred columns (K >= M), S members, Q severities, R regions.
 """
 
 import math
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import kendalltau
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
@@ -179,7 +179,7 @@ def _compute_c_index(first: FloatArray, second: FloatArray) -> float:
         return 0.5
     if len(first) == 2:  # scipy divides by N - 2 for a p-value
         return float(first[0] < first[1]) if second[0] < second[1] else float(first[0] > first[1])
-    tau_b = float(kendalltau(first, second, method="asymptotic").statistic)
+    tau_b = float(stats.kendalltau(first, second, method="asymptotic").statistic)
     # Python integers, because the product exceeds 2**63 from a hundred thousand people.
     surplus = tau_b * math.sqrt(untied[0] * untied[1])
     n_pairs = len(first) * (len(first) - 1) // 2
@@ -264,3 +264,26 @@ def _check_finite(values: FloatArray, name: str) -> FloatArray:
 def _check_same_length(first: FloatArray, second: FloatArray) -> None:
     if len(first) != len(second):
         raise InputError(f"{len(first)} and {len(second)} people; give the same people in the same order.")
+
+
+def compute_standard_error(members: FloatArray, share: float) -> FloatArray:
+    """Return the standard error of the mean of members' patterns.
+
+    If each member sees a share of the people, members are the draws of a delete-d jackknife: the sampling variance of a
+    fit on all people is the variance of the members times share / (1 - share) (Shao and Wu, 1989). If all members see
+    everyone, they differ by their random streams alone, and the result is the spread of one training. It then says
+    nothing about other samples of people.
+
+    members (S, Q, M, R): patterns of the aligned members; share: share of the people that each member sees. Returns (Q,
+    M, R).
+    """
+    factor = share / (1 - share) if share < 1 else 1.0
+    return np.asarray(np.sqrt(factor * members.var(axis=0, ddof=1)))
+
+
+def compute_confidence_interval(
+    centre: FloatArray, error: FloatArray, n_members: int, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of Student's confidence interval with ``n_members - 1`` degrees of freedom."""
+    half = stats.t.ppf((1 + level) / 2, n_members - 1) * error
+    return centre - half, centre + half

@@ -13,18 +13,20 @@ directions alike have none. It is finite with fewer people than regions, too.
 Shape letters: N people, R regions, P columns of the design, B permutations.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.selection.relabel import (
     MAX_PERMUTATIONS,
     PermutationScheme,
     draw_permuted_labels,
     estimate_overlap,
+    fit_log_odds,
     is_clear,
     is_undecided,
 )
@@ -149,10 +151,54 @@ def _adjust_products(products: FloatArray, effects: FloatArray) -> FloatArray:
     return np.asarray(products[n_columns:, n_columns:] - mixed - mixed.T)
 
 
+class CovariateColumns(NamedTuple):
+    """Columns of one covariate.
+
+    values (N, K); categorical: whether they are indicators of categories.
+    """
+
+    values: FloatArray
+    categorical: bool
+
+
+class AdjustedGroups(NamedTuple):
+    """Data of the permutation tests.
+
+    people: measures and design of everyone; patient (N,): mask of the patients; scheme: labels are exchanged only
+    between people with similar covariates in the same stratum.
+    """
+
+    people: ParticipantData
+    patient: BoolArray
+    scheme: PermutationScheme
+
+    @classmethod
+    def build(
+        cls, shifts: FloatArray, covariates: Sequence[CovariateColumns], strata: IntArray, patient: BoolArray
+    ) -> Self:
+        """Adjust for covariates and strata.
+
+        shifts (N, R): measures on a scale on which disease is additive, for instance logarithms; strata (N,): number of
+        each person's stratum, for instance of the site; patient (N,): mask of the patients.
+        """
+        columns = [*covariates, CovariateColumns(np.eye(strata.max(initial=0) + 1)[strata][:, 1:], True)]
+        none, one = np.zeros((len(shifts), 0)), np.ones((len(shifts), 1))
+        numbers, categories = (
+            np.hstack([none, *(part.values for part in columns if part.categorical is kind)]) for kind in (False, True)
+        )
+        design = np.hstack([one, *(standardise_columns(part.values) for part in columns)])
+        scheme = PermutationScheme(fit_log_odds(numbers, categories, patient), strata)
+        return cls(ParticipantData(shifts, design), patient, scheme)
+
+
+def standardise_columns(columns: FloatArray) -> FloatArray:
+    """Return columns (N, K) with mean 0 and standard deviation 1; constant columns become 0."""
+    spread = columns.std(axis=0)
+    return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
 def count_dimensions(
-    people: ParticipantData,
-    patient: BoolArray,
-    scheme: PermutationScheme,
+    groups: AdjustedGroups,
     seed: int = 0,
     level: float = SIGNIFICANCE_LEVEL,
     n_permutations: int = N_PERMUTATIONS,
@@ -160,22 +206,22 @@ def count_dimensions(
 ) -> DimensionEstimate:
     """Test 0, 1, 2, ... patterns until a test is not significant.
 
-    patient (N,): mask of the patients; scheme: which labels may be exchanged; level: significance level of each test,
-    and so the chance to find patterns where there are none; n_permutations: permutations of a test whose p is not near
-    the level; up to `MAX_PERMUTATIONS` otherwise; max_patterns: largest number of patterns to look for.
+    level: significance level of each test, and so the chance to find patterns where there are none; n_permutations:
+    permutations of a test whose p is not near the level; up to `MAX_PERMUTATIONS` otherwise; max_patterns: largest
+    number of patterns to look for.
     """
-    max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
-    people = people.remove_mean_difference(patient)
+    patient, max_patterns = groups.patient, min(max_patterns, groups.people.shifts.shape[1] - 1)
+    people = groups.people.remove_mean_difference(patient)
     tests: list[DimensionTest] = []
     most = max(n_permutations, MAX_PERMUTATIONS) if max_patterns else n_permutations  # nothing depends on p otherwise
     for k in range(max_patterns + 1):
-        rest = people.remove_directions(patient, k)
-        rng = np.random.default_rng([seed, k])
-        tests.append(_test_dimension(rest, patient, scheme, k, n_permutations, most, level, rng))
+        rest = groups._replace(people=people.remove_directions(patient, k))
+        labels = draw_permuted_labels(patient, groups.scheme, most, np.random.default_rng([seed, k]))
+        tests.append(_test_dimension(rest, labels, k, n_permutations, level))
         if tests[-1].p > level:
             break
     n_significant = sum(test.p <= level for test in tests)
-    overlap = estimate_overlap(patient, scheme, np.random.default_rng([seed, max_patterns + 1]))
+    overlap = estimate_overlap(patient, groups.scheme, np.random.default_rng([seed, max_patterns + 1]))
     return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
 
 
@@ -204,24 +250,17 @@ def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray
 
 
 def _test_dimension(
-    people: ParticipantData,
-    patient: BoolArray,
-    scheme: PermutationScheme,
-    n_removed: int,
-    n_permutations: int,
-    max_permutations: int,
-    level: float,
-    rng: np.random.Generator,
+    groups: AdjustedGroups, permuted: Iterator[BoolArray], n_removed: int, n_permutations: int, level: float
 ) -> DimensionTest:
     """Compare the excess of the observed labels with that of permuted labels.
 
     A test ends early if p is clearly above the level, or if none of the first permutations reaches the
     observed excess. The second rule is applied once and adds less than 0.001 to the level. A test whose p is near the
-    level after all permutations goes on until p is clearly above or below it, at most to `max_permutations`.
+    level after all permutations goes on until p is clearly above or below it, or the permuted labels end.
     """
-    values = [compute_excess(people.compute_contrast(patient))]
-    for labels in draw_permuted_labels(patient, scheme, max_permutations, rng):
-        values.append(compute_excess(people.compute_contrast(labels)))
+    values = [compute_excess(groups.people.compute_contrast(groups.patient))]
+    for labels in permuted:
+        values.append(compute_excess(groups.people.compute_contrast(labels)))
         if len(values) % _CHECK_INTERVAL == 0 or len(values) == n_permutations + 1:
             p_value = float(np.mean(np.array(values) >= values[0]))
             if len(values) == _EARLY_STOP_PERMUTATIONS and p_value * len(values) < 1.5:

@@ -11,7 +11,6 @@ the statistics stay finite with fewer people than regions.
 Shape letters: N people, R regions, P columns of the design, B permutations, K directions.
 """
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,7 +18,8 @@ import numpy as np
 from scipy import stats
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.selection.relabel import MAX_PERMUTATIONS, PermutationScheme, draw_permuted_labels, is_undecided
+from rindices.selection.dimensions import AdjustedGroups
+from rindices.selection.relabel import MAX_PERMUTATIONS, draw_permuted_labels, is_undecided
 
 STATISTICS = ("largest_t", "mean_squared_t", "shift", "excess_variance")
 N_PERMUTATIONS = 999
@@ -89,38 +89,26 @@ def smallest_detectable_effect(n_controls: int, n_patients: int, n_regions: int,
 
 
 def compare_groups(
-    values: FloatArray,
-    design: FloatArray,
-    patient: BoolArray,
-    scheme: PermutationScheme,
-    seed: int = 0,
-    n_permutations: int = N_PERMUTATIONS,
-    max_permutations: int = MAX_PERMUTATIONS,
+    groups: AdjustedGroups, seed: int = 0, n_permutations: int = N_PERMUTATIONS, most: int = MAX_PERMUTATIONS
 ) -> GroupTest:
     """Test whether patients differ from controls in any way.
 
-    values (N, R): measures on a scale on which disease is additive, for instance logarithms; design (N, P): covariates
-    to adjust for; the first column is 1; patient (N,): mask of the patients; scheme: which labels may be exchanged;
     n_permutations: permutations of a test whose p is not near the level. A test whose result is clear ends earlier;
-    max_permutations: permutations of a test whose p stays near the level.
+    most: permutations of a test whose p stays near the level.
     """
-    groups = _ResidualGroups.build(values, design)
-    max_permutations = max(n_permutations, max_permutations)
-    labels = draw_permuted_labels(patient, scheme, max_permutations, np.random.default_rng(seed))
-    table = groups.compute_statistics(patient[None, :])
-    for batch in _iterate_batches(labels, n_permutations):
-        table = np.concatenate([table, groups.compute_statistics(batch)])
-        if _is_settled(len(table) - 1, compute_min_p(table), n_permutations):
+    residuals = _ResidualGroups.build(groups.people.shifts, groups.people.design)
+    rng, most = np.random.default_rng(seed), max(n_permutations, most)
+    labels = draw_permuted_labels(groups.patient, groups.scheme, most, rng)
+    table, n_done = residuals.compute_statistics(groups.patient[None, :]), 0
+    # one of the batches ends after `n_permutations`
+    while batch := list(islice(labels, min(_BATCH_SIZE, max(n_permutations - n_done, 0) or _BATCH_SIZE))):
+        table = np.concatenate([table, residuals.compute_statistics(np.array(batch))])
+        n_done, p = len(table) - 1, compute_min_p(table)
+        is_clear = (n_done == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_done == 2 * _BATCH_SIZE and p < _CLEARLY)
+        if is_clear if n_done < n_permutations else not is_undecided(p, n_done):
             break
     p_values = (table >= table[0]).mean(axis=0)
     return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
-
-
-def _is_settled(n_done: int, p: float, n_permutations: int) -> bool:
-    """Return whether a test is clear after one or two batches, or after all unless p is still undecided."""
-    if n_done < n_permutations:
-        return (n_done == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_done == 2 * _BATCH_SIZE and p < _CLEARLY)
-    return not is_undecided(p, n_done)
 
 
 def compute_min_p(values: FloatArray) -> float:
@@ -193,11 +181,3 @@ def _compute_basis(design: FloatArray) -> FloatArray:
     """Return an orthogonal basis of the columns of the design."""
     vectors, values, _ = np.linalg.svd(design, full_matrices=False)
     return np.asarray(vectors[:, values > 1e-10 * values.max()])
-
-
-def _iterate_batches(labels: Iterator[BoolArray], n_permutations: int) -> Iterator[BoolArray]:
-    """Yield labels in batches (B, N), of which one ends after a number of permutations."""
-    n_done = 0
-    while batch := list(islice(labels, min(_BATCH_SIZE, max(n_permutations - n_done, 0) or _BATCH_SIZE))):
-        yield np.array(batch)
-        n_done += len(batch)

@@ -8,10 +8,9 @@ import pytest
 import rindices as ri
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
-from rindices.study.engines.base import run_plan
-from rindices.study.engines.local import LocalEngine
-from rindices.study.plan import make_plan
+from rindices.study.engines import LocalEngine, run_plan
 from rindices.study.store import RunStore
+from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import BRIEF, outputs, run
 

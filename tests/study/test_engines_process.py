@@ -12,10 +12,10 @@ import pytest
 import rindices as ri
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
-from rindices.study.engines.base import TrainingJob
-from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess
-from rindices.study.plan import MemberSet, make_plan
+from rindices.study.engines import TrainingJob, TrainingPausedError, TrainingProcess
+from rindices.study.recipes import MemberSet
 from rindices.study.store import RunStore
+from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import LONG, newest_states
 
@@ -58,7 +58,7 @@ def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) 
 
 BOTH_SIGNALS = """
 import os, signal
-from rindices.study.engines.worker_process import _interrupt_training
+from rindices.study.engines import _interrupt_training
 both = (signal.SIGINT, signal.SIGTERM)
 for number in both:
     signal.signal(number, _interrupt_training)
@@ -80,7 +80,7 @@ def test_two_signals_at_once_interrupt_without_a_traceback() -> None:
 
 
 def test_a_job_is_decoded_as_it_was_encoded(order: TrainingJob) -> None:
-    from rindices.study.engines.worker_process import _decode_job, _encode_job
+    from rindices.study.engines import _decode_job, _encode_job
 
     again = _decode_job(_encode_job(order))
     assert again == order

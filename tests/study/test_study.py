@@ -9,7 +9,7 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.study.config import ModelConfig
-from rindices.study.plan import make_plan, resolve_recipe
+from rindices.study.study import make_plan
 
 
 def test_what_changes_the_fingerprint() -> None:
@@ -65,7 +65,7 @@ def test_lambda_is_the_recipes_where_it_is_left_open(
 
 
 def test_a_copula_is_learnt_where_it_is_asked_for() -> None:
-    assert [resolve_recipe(ModelConfig(recipe="paper", correlated=c))[1]["correlated"] for c in (False, True)] == [0, 1]
+    assert [ModelConfig(recipe="paper", correlated=c).resolve_values()["correlated"] for c in (False, True)] == [0, 1]
 
 
 def test_misspelt_recipe_values_are_suggested() -> None:

@@ -132,7 +132,7 @@ def test_thirty_kills(long_folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_scheduler_and_no_packages(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rindices.study.engines.dask._CONNECT_TIMEOUT", 1.0)
+    monkeypatch.setattr("rindices.study.cluster._CONNECT_TIMEOUT", 1.0)
     fit = ["fit", folder / "study.toml", "--out", tmp_path / "out", "--engine", "dask"]
     done = run(*fit, "--scheduler", "tcp://127.0.0.1:9")
     assert done.returncode == 1

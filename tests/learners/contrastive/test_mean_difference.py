@@ -6,7 +6,7 @@ from sklearn.covariance import ledoit_wolf
 
 import rindices as ri
 from rindices.errors import InputError
-from rindices.learners.mean_difference import SHRINKAGES, MeanDifference, compute_difference_weights
+from rindices.learners.contrastive.estimator import SHRINKAGES, MeanDifference, compute_difference_weights
 
 
 def simulate(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,11 @@
-"""Engine for many machines, by Dask.
+"""Engines for many machines, by Dask: on this machine, at a scheduler, or in jobs of Slurm, PBS, LSF or SGE.
 
-A worker trains each member set in a process of its own (`worker_process`). People are read from the run folder and
-results are written to it, so that nothing is lost with a worker, the scheduler or the client.
+A worker trains each member set in a process of its own (`rindices.study.engines`). People are read from the run folder
+and results are written to it, so that nothing is lost with a worker, the scheduler or the client.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -18,22 +19,33 @@ from pathlib import Path
 from typing import Any
 
 from rindices.errors import StudyError
-from rindices.study.engines.base import (
+from rindices.study.config import QueueConfig, RunConfig
+from rindices.study.engines import (
     MAX_RETRIES,
+    Engine,
     JobResult,
+    LocalEngine,
     MessageCallback,
     TrainingJob,
+    TrainingPausedError,
+    TrainingProcess,
+    WorkerDiedError,
     count_processes,
 )
-from rindices.study.engines.worker_process import TrainingPausedError, TrainingProcess, WorkerDiedError
 from rindices.study.exceptions import StudyStoppedError
 from rindices.study.store import RunStore
+from rindices.tables.validation.ids import has_control_characters
 
 MAX_SUBMITTED_JOBS = 1000
 """Member sets submitted at a time: enough for any cluster, and little for the client's memory."""
 _POLL_INTERVAL = 0.02  # seconds between checks for finished sets
 _CONNECT_TIMEOUT = 10.0  # seconds
 _SCALE_INTERVAL = 5.0  # seconds between checks of the size of the cluster
+
+CLUSTER_CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
+_ACCOUNT_OPTION = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
+_MARGIN_SHARE = 0.1  # share of the wall time that is reserved for checkpoints
+_MAX_MARGIN_SECONDS = 300.0
 
 JobFunction = Callable[[TrainingJob], str]
 """Runs a job on a worker; returns an error that the user can mend, or nothing."""
@@ -223,3 +235,69 @@ class _JobTracker:
         folder = next(iter(self.open.values())).folder
         self.client.cancel(list(self.open), force=True)
         self.client.run(pause_trainings, folder, on_error="ignore")
+
+
+@dataclass(frozen=True)
+class QueueEngine:
+    """Trains in jobs of a batch system.
+
+    queue: request for each job; workers: number of workers in all jobs, one core each; -1 for the cores of
+    ``queue.jobs`` jobs.
+    """
+
+    system: str
+    queue: QueueConfig
+    workers: int = -1
+
+    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
+        """Train in jobs of the batch system; a job that ends before the study is replaced."""
+        require_packages(self.system)
+        import dask_jobqueue
+
+        n_jobs = math.ceil(min(self.workers, len(jobs)) / self.queue.cores) if self.workers > 0 else self.queue.jobs
+        logs = jobs[0].folder / "jobs"
+        with configure_dask(), getattr(dask_jobqueue, CLUSTER_CLASSES[self.system])(**self.options(logs)) as cluster:
+            cluster.scale(jobs=n_jobs)
+            on_message(f"{self.system}: {n_jobs} jobs of {self.queue.cores} workers; their output is in {logs}")
+            with connect_client(cluster, on_message) as client:
+                yield from run_on_client(client, jobs, train_in_subprocess, lambda: cluster.scale(jobs=n_jobs))
+
+    def options(self, logs: Path) -> dict[str, Any]:
+        """Return the options of dask-jobqueue; workers leave before the wall time ends, to write a checkpoint."""
+        queue = self.queue
+        if has_control_characters(str(logs)):
+            raise StudyError(f"{str(logs)!r} holds a control character, which a job script cannot: rename the folder.")
+        lifetime = math.floor(compute_worker_lifetime(queue.walltime))
+        options = {
+            "queue": queue.partition,
+            _ACCOUNT_OPTION[self.system]: queue.account,
+            "cores": queue.cores,
+            "processes": queue.cores,
+            "memory": queue.memory,
+            "walltime": queue.walltime,
+            "interface": queue.interface,
+            "job_extra_directives": list(queue.directives),
+            "job_script_prologue": list(queue.setup),
+            "worker_extra_args": ["--lifetime", f"{lifetime}s"],
+            "log_directory": str(logs),
+            "scheduler_options": {"dashboard_address": ":0"},
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def compute_worker_lifetime(walltime: str) -> float:
+    """Return the lifetime of workers in seconds for a wall time [days-]hours:minutes[:seconds]."""
+    days, _, clock = walltime.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    units = (3600, 60, 1)
+    seconds = 86_400 * int(days or 0) + sum(part * unit for part, unit in zip(parts, units, strict=False))
+    return seconds - min(_MARGIN_SHARE * seconds, _MAX_MARGIN_SECONDS)
+
+
+def make_engine(run: RunConfig) -> Engine:
+    """Return the engine of a study."""
+    if run.engine == "local":
+        return LocalEngine(run.workers)
+    if run.engine == "dask":
+        return DaskEngine(run.workers, run.scheduler)
+    return QueueEngine(run.engine, getattr(run, run.engine) or QueueConfig(), run.workers)

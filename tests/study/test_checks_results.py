@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rindices.learners.pattern_stability import GroupSeparation, PatternStability
+from rindices.learners.ensemble import GroupSeparation, PatternStability
 from rindices.model.records import AgreementRecord, CandidateRecord, SelectionRecord, SettingRecord
 from rindices.study.build import make_pattern_records
+from rindices.study.checks import collect_study_warnings
 from rindices.study.group_tests import GroupTests, make_number_record
-from rindices.study.result_checks import collect_study_warnings
 from tests.study.test_group_tests import make_tests
 
 STABILITY = np.array([[0.9, 0.2], [1.0, 0.4]])

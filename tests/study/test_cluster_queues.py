@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rindices.study.cluster import CLUSTER_CLASSES, QueueEngine, compute_worker_lifetime, make_engine
 from rindices.study.config import make_study
-from rindices.study.engines.queues import CLUSTER_CLASSES, QueueEngine, compute_worker_lifetime
-from rindices.study.engines.registry import make_engine
 
 
 @pytest.mark.parametrize("system", list(CLUSTER_CLASSES))
