@@ -33,7 +33,6 @@ from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, p
 from rindices.report.formatting import format_summary, make_environment
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
-from rindices.report.summary import Context, locate_pattern, summarise_test
 from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
 from rindices.study.recipes import RECIPES, get_study_recipe
 from rindices.tables.layout import freesurfer

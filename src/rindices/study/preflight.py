@@ -9,7 +9,6 @@ from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, loa
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.checks import check_sample_size
 from rindices.study.config import DataConfig, StudyConfig
-from rindices.study.reference import read_reference
 from rindices.study.study import check_settings
 from rindices.tables.cohort import Cohort, attach_visits, keep_first_scans
 from rindices.tables.table import NO_COLUMN
