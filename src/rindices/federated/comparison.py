@@ -1,28 +1,74 @@
 """Compare the members of a federated study: among each other, by halves, and by numbers of patterns.
 
-Shape letters: S members, M patterns.
+The pooled fit counts pairs of people that two members order alike, which is not a sum over people. Here concordance is
+that of normally distributed indices with the same correlation rho, 1 / 2 + arcsin(rho) / pi, from sums of R-indices and
+their products.
+
+Shape letters: S members, M patterns, C columns.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from rindices._typing import FloatArray, IntArray
-from rindices.federated.consensus import IndexMoments, compare_members, find_consensus
-from rindices.federated.curves import CurveTask
+from rindices.federated.members import CurveTask
+from rindices.learners.pattern_stability import PatternStability
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.model.records import CandidateRecord, HeldOutLikelihoodRecord
+from rindices.selection.agreement import Agreement, average_agreement
 from rindices.selection.choose import (
+    MIN_STABLE_CONCORDANCE,
     Candidate,
     CandidateEvaluation,
     ConsensusMembers,
     GridPoint,
+    align_agreeing_members,
+    average_evidence,
     bootstrap_concordance,
     evaluate_candidate,
 )
 from rindices.study.build import make_candidate_record
 
 _NOT_MEASURED = "agreement was measured for the chosen number alone"
+
+
+class IndexMoments(NamedTuple):
+    """Mean (S * M,) and covariance (S * M, S * M) of the R-indices of several models in the same people."""
+
+    mean: FloatArray
+    covariance: FloatArray
+    n_patterns: int
+
+    @classmethod
+    def from_sums(cls, total: FloatArray, products: FloatArray, number: int, n_patterns: int) -> "IndexMoments":
+        """Return the moments of sums over a number of people."""
+        mean = total / number
+        return cls(mean, products / number - np.outer(mean, mean), n_patterns)
+
+    def select(self, model: int, order: IntArray | None = None) -> FloatArray:
+        """Return weights (S * M, M) that select the indices of a model, in an order (M,)."""
+        columns = np.arange(self.n_patterns) if order is None else order
+        return np.asarray(np.eye(len(self.mean))[:, model * self.n_patterns + columns])
+
+    def correlate(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return the correlations (C, D) of weighted sums of indices, (S * M, C) and (S * M, D)."""
+        cross = first.T @ self.covariance @ second
+        variances = [(weights * (self.covariance @ weights)).sum(axis=0) for weights in (first, second)]
+        return np.asarray(cross / np.sqrt(np.maximum(np.outer(*variances), 1e-300)))
+
+    def compare(self, first: int, second: int) -> Agreement:
+        """Return the agreement of two models; the difference is NaN with one pattern."""
+        own, other = self.select(first), self.select(second)
+        correlations = self.correlate(own, other)
+        matching = np.asarray(linear_sum_assignment(correlations, maximize=True)[1], dtype=np.intp)
+        matched = correlations[np.arange(self.n_patterns), matching]
+        concordance = float((0.5 + np.arcsin(np.clip(matched, -1.0, 1.0)) / np.pi).mean())
+        i, j = np.triu_indices(self.n_patterns, k=1)
+        differences = [each[:, i] - each[:, j] for each in (own, other[:, matching])]
+        difference = float(np.diag(self.correlate(*differences)).mean()) if len(i) else float("nan")
+        return Agreement(concordance, float(matched.mean()), difference, matching)
 
 
 class NumberFits(NamedTuple):
@@ -47,63 +93,53 @@ class NumberFits(NamedTuple):
 
 
 class MemberComparison(NamedTuple):
-    """Agreement of the members of one number of patterns, and of their halves."""
+    """Agreement of the members of one number of patterns, and of their halves.
+
+    stability: correlation of each member with the consensus, and between halves, (S, M) each.
+    """
 
     evaluation: CandidateEvaluation
     consensus: ConsensusMembers
-    correlations: dict[str, FloatArray]
+    stability: PatternStability
 
 
 def compare_fits(
     indices: IndexMoments,
     n_members: int,
-    n_patterns: int,
     likelihoods: FloatArray | None,
     seed: int,
-    min_concordance: float | None = None,
+    min_concordance: float = MIN_STABLE_CONCORDANCE,
 ) -> MemberComparison:
     """Compare S members among each other and their halves pair by pair.
 
     indices: of the members, then of both halves of each member; likelihoods (S,); seed: of the bootstrap;
     min_concordance: of a stable setting.
     """
-    among = compare_members(indices, n_members)
-    consensus = find_consensus(indices, among)
+    n_patterns = indices.n_patterns
+    among = average_agreement(n_members, indices.compare)
+    consensus = align_agreeing_members(among.per_member, lambda best, k: indices.compare(best, k).matching)
     halves = [indices.compare(n_members + 2 * k, n_members + 2 * k + 1) for k in range(n_members)]
-    evidence = np.array([[each.concordance, each.dimension, each.difference] for each in halves])
-    concordance, dimension, difference = (float(value) for value in evidence.mean(axis=0))
-    agreement = among._replace(concordance=concordance, dimension=dimension, difference=difference)
+    evidence = np.array([each[:3] for each in halves])
+    agreement = average_evidence(among, evidence)
     bootstrap = bootstrap_concordance(agreement, evidence, np.random.default_rng([seed, n_patterns]))
-    candidate = Candidate(
-        *(GridPoint(n_patterns), np.zeros((n_members, 0, n_patterns)), tuple(range(n_members)), n_members),
-        *(evidence, likelihoods, n_members),
-    )
-    limits = () if min_concordance is None else (min_concordance,)
-    evaluation = evaluate_candidate(candidate, agreement, bootstrap, *limits)
-    correlations = _correlate_with_consensus(indices, consensus, n_members)
-    return MemberComparison(evaluation, consensus, correlations)
+    point, no_people = GridPoint(n_patterns), np.zeros((n_members, 0, n_patterns))
+    numbers = tuple(range(n_members))
+    candidate = Candidate(point, no_people, numbers, n_members, evidence, likelihoods, n_members)
+    evaluation = evaluate_candidate(candidate, agreement, bootstrap, min_concordance)
+    return MemberComparison(evaluation, consensus, _correlate_with_consensus(indices, consensus, n_members))
 
 
-def _correlate_with_consensus(
-    indices: IndexMoments, consensus: ConsensusMembers, n_members: int
-) -> dict[str, FloatArray]:
-    """Return the correlation of each member with the consensus, and between halves, (S, M) each by pattern."""
-    n_patterns, n_columns = indices.n_patterns, len(indices.mean)
-
-    def select(model: int, order: IntArray) -> FloatArray:
-        weights = np.zeros((n_columns, n_patterns))
-        weights[model * n_patterns + order, np.arange(n_patterns)] = 1.0
-        return weights
-
-    best = consensus.member
-    mean = np.mean([select(k, order) for k, order in zip(consensus.agreeing, consensus.orders, strict=True)], axis=0)
-    orders = {k: indices.compare(best, k).matching for k in range(n_columns // n_patterns)}
-    stability = [indices.correlate(select(k, orders[k]), mean) for k in range(n_members)]
-    split_half = [
-        indices.correlate(*(select(n_members + 2 * k + half, orders[n_members + 2 * k + half]) for half in (0, 1)))
-        for k in range(n_members)
+def _correlate_with_consensus(indices: IndexMoments, consensus: ConsensusMembers, n_members: int) -> PatternStability:
+    """Return the correlation of each member with the consensus, and between halves, pattern by pattern."""
+    aligned = [
+        indices.select(k, indices.compare(consensus.member, k).matching)
+        for k in range(len(indices.mean) // indices.n_patterns)
     ]
-    return {"stability": np.array(stability), "split_half": np.array(split_half)}
+    mean = np.mean([aligned[k] for k in consensus.agreeing], axis=0)
+    members, first, second = aligned[:n_members], aligned[n_members::2], aligned[n_members + 1 :: 2]
+    stability = [np.diag(indices.correlate(member, mean)) for member in members]
+    split_half = [np.diag(indices.correlate(*pair)) for pair in zip(first, second, strict=True)]
+    return PatternStability(np.array(stability), np.array(split_half))
 
 
 def make_grid_records(
@@ -113,21 +149,18 @@ def make_grid_records(
     best = max((fit.likelihoods for fit in fits.values()), key=lambda values: float(values.mean()))
     records = []
     for number, fit in sorted(fits.items()):
-        differences = best - fit.likelihoods
+        n_members, differences = len(best), best - fit.likelihoods
         means = {shape: float(np.mean([task.best_likelihood for task in tasks])) for shape, tasks in fit.tasks.items()}
         held_out = HeldOutLikelihoodRecord(
             shape=fit.shape,
             straight=means.get("straight"),
             curved=means.get("curved"),
             below_best=float(differences.mean()),
-            below_best_se=float(differences.std(ddof=1) / np.sqrt(len(differences))),
+            below_best_se=float(differences.std(ddof=1) / np.sqrt(n_members)),
         )
+        unmeasured = (None, (np.nan, np.nan), True, _NOT_MEASURED)
+        evaluation = CandidateEvaluation(GridPoint(number), n_members, n_members, *unmeasured)
         if number in comparisons:
-            records.append(make_candidate_record(comparisons[number].evaluation, held_out))
-        else:
-            n_members = len(fit.likelihoods)
-            evaluation = CandidateEvaluation(
-                GridPoint(number), n_members, n_members, None, (np.nan, np.nan), True, _NOT_MEASURED
-            )
-            records.append(make_candidate_record(evaluation, held_out))
+            evaluation = comparisons[number].evaluation
+        records.append(make_candidate_record(evaluation, held_out))
     return tuple(records)

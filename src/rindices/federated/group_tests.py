@@ -13,23 +13,29 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 
 from rindices._typing import BoolArray, FloatArray
 from rindices.federated import kinds
-from rindices.federated.adjustment import AdjustedSums, shrink_normal_scatter
+from rindices.federated.adjustment import AdjustedSums
 from rindices.federated.messages import unpack_symmetric
 from rindices.federated.rounds import Rounds
 from rindices.federated.subsets import GROUPS, SubsetPlan
+from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.selection.dimensions import (
     MAX_PATTERNS,
     SIGNIFICANCE_LEVEL,
-    DimensionEstimate,
     DimensionTest,
     GroupContrast,
     compute_excess,
+    count_significant,
+    summarise_excess,
 )
-from rindices.selection.group_difference import GroupTest, compute_min_p, smallest_detectable_effect
+from rindices.selection.group_difference import (
+    GroupTest,
+    compute_min_p,
+    smallest_detectable_effect,
+    summarise_permutations,
+)
 from rindices.selection.relabel import MAX_PERMUTATIONS, is_undecided
 from rindices.study.group_tests import GroupTests
 
@@ -41,6 +47,20 @@ _SHRINKAGE = 0.5  # of the metric towards the identity
 _N_EARLY = 60  # labellings, the observed one included, after which a clear test ends
 _CLEARLY_NOT = 0.3
 _EPSILON = 1e-12
+
+
+class GroupSums(NamedTuple):
+    """Sums over the blocks of a group: number of people, residuals (R,), their squares (R,), products of scores."""
+
+    number: float
+    total: FloatArray
+    squares: FloatArray
+    products: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean (R,)."""
+        return np.asarray(self.total / self.number)
 
 
 class BlockSums(NamedTuple):
@@ -61,39 +81,42 @@ class BlockSums(NamedTuple):
 
     def compute_statistics(self, is_patient: BoolArray) -> FloatArray:
         """Return the four statistics of `rindices.selection.group_difference` (4,) under labels of blocks (B,)."""
-        groups = [self._sum_group(mask) for mask in (is_patient, ~is_patient)]
-        means = [total / number for number, total, _, _ in groups]
-        errors = [(squares / n - mean**2) / n for (n, _, squares, _), mean in zip(groups, means, strict=True)]
-        squared_t = (means[0] - means[1]) ** 2 / np.maximum(errors[0] + errors[1], _EPSILON)
-        covariances = [
-            self.leading.T @ (products / n - np.outer(mean @ self.directions, mean @ self.directions)) @ self.leading
-            for (n, _, _, products), mean in zip(groups, means, strict=True)
-        ]
-        shift = (means[0] - means[1]) @ self.directions @ self.leading
-        length = sum(np.trace(each) / n for each, (n, *_) in zip(covariances, groups, strict=True))
-        spread = [max(float(np.trace(each)), _EPSILON) / len(each) for each in covariances]
+        groups = self._sum_groups(is_patient)
+        patients, controls = groups
+        errors = [(each.squares / each.number - each.mean**2) / each.number for each in groups]
+        squared_t = (patients.mean - controls.mean) ** 2 / np.maximum(errors[0] + errors[1], _EPSILON)
+        covariances = []
+        for each in groups:
+            scores = each.mean @ self.directions
+            covariances.append(self.leading.T @ (each.products / each.number - np.outer(scores, scores)) @ self.leading)
+        shift = (patients.mean - controls.mean) @ self.directions @ self.leading
+        traces = [float(np.trace(covariance)) for covariance in covariances]
+        length = sum(trace / each.number for trace, each in zip(traces, groups, strict=True))
+        spread = [max(trace, _EPSILON) / self.leading.shape[1] for trace in traces]
         excess = np.linalg.eigvalsh(covariances[0] / spread[0] - covariances[1] / spread[1])[-1]
         return np.array([np.sqrt(squared_t.max()), squared_t.mean(), shift @ shift / max(length, _EPSILON), excess])
 
     def remove_mean_difference(self) -> "BlockSums":
-        """Shift the patients so that both groups have the same mean."""
-        groups = [self._sum_group(mask) for mask in (self.is_patient, ~self.is_patient)]
-        shift = (groups[0][1] / groups[0][0] - groups[1][1] / groups[1][0]) * self.is_patient[:, None]
-        return self._move(shift)
+        """Shift the patients so that both groups have the same mean; squares of regions are left as they are."""
+        patients, controls = self._sum_groups(self.is_patient)
+        shift = (patients.mean - controls.mean) * self.is_patient[:, None]
+        scores, moved = self.total @ self.directions, shift @ self.directions
+        cross = scores[:, :, None] * moved[:, None, :]
+        square = self.numbers[:, None, None] * moved[:, :, None] * moved[:, None, :]
+        total = self.total - self.numbers[:, None] * shift
+        return self._replace(total=total, products=self.products - cross - cross.transpose(0, 2, 1) + square)
 
     def compute_contrast(self, is_patient: BoolArray) -> GroupContrast:
         """Return covariance of controls and second moment of patients about their mean, under labels (B,)."""
-        (n_patients, total, _, patients), (n_controls, control_total, _, controls) = (
-            self._sum_group(mask) for mask in (is_patient, ~is_patient)
-        )
-        centre, mean = control_total / n_controls @ self.directions, total / n_patients @ self.directions
-        scatter = controls - n_controls * np.outer(centre, centre)
+        patients, controls = self._sum_groups(is_patient)
+        mean, centre = (each.mean @ self.directions for each in (patients, controls))
+        scatter = controls.products - controls.number * np.outer(centre, centre)
         cross = np.outer(mean, centre)
-        second = patients / n_patients - cross - cross.T + np.outer(centre, centre)
-        scale = np.sqrt(np.maximum(np.diag(scatter) / n_controls, 0.0))
+        second = patients.products / patients.number - cross - cross.T + np.outer(centre, centre)
+        scale = np.sqrt(np.maximum(np.diag(scatter) / controls.number, 0.0))
         scale = np.where(scale > 1e-9 * scale.max(), scale, 1.0)
         units = np.outer(scale, scale)
-        shrunk = shrink_normal_scatter(scatter / units, int(n_controls)) + 1e-9 * np.eye(len(scale))
+        shrunk = shrink_normal_scatter(scatter / units, int(controls.number)) + 1e-9 * np.eye(len(scale))
         return GroupContrast(shrunk, second / units, scale)
 
     def remove_directions(self, n_directions: int) -> "BlockSums":
@@ -101,38 +124,38 @@ class BlockSums(NamedTuple):
         if not n_directions:
             return self
         contrast = self.compute_contrast(self.is_patient)
-        size = len(contrast.scale)
-        top = eigh(contrast.patients, contrast.controls, subset_by_index=[size - n_directions, size - 1])[1]
-        keep = np.eye(size) - (top / contrast.scale[:, None]) @ (contrast.controls @ top).T * contrast.scale
+        top = contrast.find_top_directions(n_directions)
+        keep = np.eye(len(top)) - (top / contrast.scale[:, None]) @ (contrast.controls @ top).T * contrast.scale
         products = np.einsum("ij,bik,kl->bjl", keep, self.products, keep)
         return self._replace(products=products, directions=self.directions @ keep)
 
-    def _move(self, shift: FloatArray) -> "BlockSums":
-        """Subtract a shift (B, R) from the people of each block; squares of regions are left as they are."""
-        total = self.total - self.numbers[:, None] * shift
-        scores, moved = self.total @ self.directions, shift @ self.directions
-        cross = scores[:, :, None] * moved[:, None, :]
-        square = self.numbers[:, None, None] * moved[:, :, None] * moved[:, None, :]
-        return self._replace(total=total, products=self.products - cross - cross.transpose(0, 2, 1) + square)
-
-    def _sum_group(self, mask: BoolArray) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return number, sum, sum of squares and products of the blocks of a mask (B,)."""
-        arrays = [array[mask].sum(axis=0) for array in (self.total, self.squares, self.products)]
-        return float(self.numbers[mask].sum()), arrays[0], arrays[1], arrays[2]
+    def _sum_groups(self, is_patient: BoolArray) -> tuple[GroupSums, GroupSums]:
+        """Return the sums over patients and over controls, under labels of blocks (B,)."""
+        patients, controls = (
+            GroupSums(
+                float(self.numbers[mask].sum()),
+                *(array[mask].sum(axis=0) for array in (self.total, self.squares, self.products)),
+            )
+            for mask in (is_patient, ~is_patient)
+        )
+        return patients, controls
 
 
 def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
     """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
     blocks = _ask_for_blocks(rounds, sums, plan)
     labels = list(_exchange_labels(blocks.is_patient, MAX_PERMUTATIONS, np.random.default_rng([plan.seed, 12])))
-    difference, labels = _test_difference(blocks, labels), labels[:N_EXCHANGES]
+    difference = _test_difference(blocks, labels)
     max_patterns = MAX_PATTERNS if difference.p <= SIGNIFICANCE_LEVEL else 0
-    return GroupTests(
-        difference,
-        _count_dimensions(blocks, labels, min(max_patterns, blocks.directions.shape[1] - 1)),
-        sums.estimate_effects(),
-        smallest_detectable_effect(sums.counts["controls"], sums.counts["patients"], len(sums.regions)),
+    centred = blocks.remove_mean_difference()
+    dimensions = count_significant(
+        lambda k: _test_dimension(centred.remove_directions(k), labels[:N_EXCHANGES], k),
+        min(max_patterns, len(sums.regions) - 1),
+        SIGNIFICANCE_LEVEL,
+        overlap=1.0,
     )
+    smallest_effect = smallest_detectable_effect(sums.counts["controls"], sums.counts["patients"], len(sums.regions))
+    return GroupTests(difference, dimensions, sums.estimate_effects(), smallest_effect)
 
 
 def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> BlockSums:
@@ -147,16 +170,15 @@ def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Blo
     arrays = {"centre": centre, "coefficients": coefficients, "directions": directions, **sums.to_arrays()}
     total = rounds.ask(kinds.BLOCKS, settings, arrays)
     numbers = [total.counts[f"block-{k}/{group}"] for group in GROUPS for k in range(n_blocks[group])]
-    is_patient = np.repeat([False, True], [n_blocks[group] for group in GROUPS])
-    is_used = np.array(numbers) > 0
+    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(numbers) > 0
     return BlockSums(
-        np.array(numbers, dtype=float)[is_used],
-        total.arrays["sum"][is_used],
-        total.arrays["squares"][is_used],
-        unpack_symmetric(total.arrays["products"])[is_used],
-        directions,
-        np.ascontiguousarray(leading[:, -_N_LEADING:]),
-        is_patient[is_used],
+        numbers=np.array(numbers, dtype=float)[is_used],
+        total=total.arrays["sum"][is_used],
+        squares=total.arrays["squares"][is_used],
+        products=unpack_symmetric(total.arrays["products"])[is_used],
+        directions=directions,
+        leading=np.ascontiguousarray(leading[:, -_N_LEADING:]),
+        is_patient=is_patient[is_used],
     )
 
 
@@ -182,9 +204,7 @@ def _test_difference(blocks: BlockSums, labels: list[BoolArray]) -> GroupTest:
         p = compute_min_p(np.array(rows)) if is_checked else SIGNIFICANCE_LEVEL
         if p > _CLEARLY_NOT if len(rows) == _N_EARLY else not is_undecided(p, len(rows) - 1):
             break
-    table = np.array(rows)
-    p_values = (table >= table[0]).mean(axis=0)
-    return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(rows) - 1)
+    return summarise_permutations(np.array(rows))
 
 
 def _test_dimension(blocks: BlockSums, labels: list[BoolArray], n_removed: int) -> DimensionTest:
@@ -195,17 +215,4 @@ def _test_dimension(blocks: BlockSums, labels: list[BoolArray], n_removed: int) 
         n_reached = sum(value >= values[0] for value in values)
         if n_reached > SIGNIFICANCE_LEVEL * (len(labels) + 1) or (len(values) == _N_EARLY and n_reached == 1):
             break
-    median, high = np.quantile(values[1:], [0.5, 0.95])
-    p = float(np.mean(np.array(values) >= values[0]))
-    return DimensionTest(n_removed, values[0], (float(median), float(high)), p, len(values) - 1)
-
-
-def _count_dimensions(blocks: BlockSums, labels: list[BoolArray], max_patterns: int) -> DimensionEstimate:
-    """Test 0, 1, 2, ... patterns until a test is not significant; see `rindices.selection.dimensions`."""
-    blocks, tests = blocks.remove_mean_difference(), list[DimensionTest]()
-    for k in range(max_patterns + 1):
-        tests.append(_test_dimension(blocks.remove_directions(k), labels, k))
-        if tests[-1].p > SIGNIFICANCE_LEVEL:
-            break
-    number = sum(test.p <= SIGNIFICANCE_LEVEL for test in tests)
-    return DimensionEstimate(min(number, max_patterns), tuple(tests), SIGNIFICANCE_LEVEL, 1.0)
+    return summarise_excess(values, n_removed)

@@ -23,8 +23,7 @@ import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
-from rindices.federated.messages import Answer, Request
-from rindices.federated.preparation import Preparation
+from rindices.federated.messages import Answer, Preparation, Request
 from rindices.federated.site import BATCH, Site
 from rindices.study.engines.base import count_processes
 from rindices.study.engines.dask import connect_client, require_packages

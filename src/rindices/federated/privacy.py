@@ -25,7 +25,7 @@ import numpy as np
 from rindices._typing import BoolArray
 from rindices.atomic import write_json
 from rindices.errors import format_count
-from rindices.federated.exceptions import RefusedError
+from rindices.federated.messages import RefusedError
 
 FEWEST_PEOPLE = 10
 """Default fewest people of a sum."""

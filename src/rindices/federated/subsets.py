@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.federated.exceptions import ExchangeError
+from rindices.federated.messages import ExchangeError
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 
 GROUPS = ("controls", "patients")

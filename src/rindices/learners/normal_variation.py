@@ -71,9 +71,14 @@ def estimate_covariance(people: FloatArray, target: ReferenceTarget | None = Non
     people (N, R); target: correlations of a reference population. Returns (R, R), Ledoit-Wolf covariance, mixed with
     the reference.
     """
-    shrunk = ledoit_wolf(people)[0]
-    own = np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
+    own = add_ridge(ledoit_wolf(people)[0])
     return own if target is None else target.mix(own, people)
+
+
+def add_ridge(covariance: FloatArray) -> FloatArray:
+    """Return a covariance (R, R) that can be inverted where a region is constant."""
+    size = len(covariance)
+    return np.asarray(covariance + _RIDGE * max(float(np.trace(covariance)) / size, 1e-12) * np.eye(size))
 
 
 def shrink_scatter(scatter: FloatArray, fourth_power: float, number: int) -> FloatArray:
@@ -88,6 +93,13 @@ def shrink_scatter(scatter: FloatArray, fourth_power: float, number: int) -> Flo
     error = (fourth_power / number - squared_norm) / number
     weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
     return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
+
+
+def shrink_normal_scatter(scatter: FloatArray, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance of normally distributed people, from their scatter (R, R) alone."""
+    covariance = scatter / number
+    fourth_power = number * (np.trace(covariance) ** 2 + 2.0 * np.square(covariance).sum())
+    return shrink_scatter(scatter, float(fourth_power), number)
 
 
 def _compute_log_likelihood(people: FloatArray, covariance: FloatArray) -> float:

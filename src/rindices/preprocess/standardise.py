@@ -39,6 +39,11 @@ class Standardiser:
             mean, sd = np.nanmean(volumes, axis=0), np.nanstd(volumes, axis=0, ddof=1)
         else:
             mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
+        return cls.from_moments(mean, sd, regions)
+
+    @classmethod
+    def from_moments(cls, mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> Self:
+        """Return the standardiser of mean (R,) and sd (R,) of controls; constant regions are refused by name."""
         constant = find_constant_regions(mean, sd, regions)
         if constant:
             raise PreprocessingError(

@@ -13,6 +13,7 @@ Shape letters: N people, M patterns, K inferred columns (K >= M), S members.
 """
 
 import math
+from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -157,11 +158,15 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
     members (S, N, M): R-indices of S >= 2 members for the same people.
     """
     stack = _validate_stack(members)
-    n_members = len(stack)
+    return average_agreement(len(stack), lambda i, j: agreement(stack[i], stack[j]))
+
+
+def average_agreement(n_members: int, compare: Callable[[int, int], Agreement]) -> MembersAgreement:
+    """Return the agreement among members, averaged over their pairs, given that of two of them."""
     pairwise = np.full((n_members, n_members), np.nan)
     results = []
     for i, j in combinations(range(n_members), 2):
-        results.append(agreement(stack[i], stack[j]))
+        results.append(compare(i, j))
         pairwise[i, j] = pairwise[j, i] = results[-1].concordance
     return MembersAgreement(
         float(np.mean([r.concordance for r in results])),

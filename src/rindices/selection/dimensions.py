@@ -13,6 +13,7 @@ directions alike have none. It is finite with fewer people than regions, too.
 Shape letters: N people, R regions, P columns of the design, B permutations.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,6 +85,11 @@ class GroupContrast(NamedTuple):
     patients: FloatArray
     scale: FloatArray
 
+    def find_top_directions(self, number: int) -> FloatArray:
+        """Return the directions of largest excess (R, number), in units of the scale."""
+        size = len(self.scale)
+        return np.asarray(eigh(self.patients, self.controls, subset_by_index=[size - number, size - 1])[1])
+
 
 @dataclass(frozen=True, eq=False)
 class ParticipantData:
@@ -129,8 +135,7 @@ class ParticipantData:
         if not n_directions:
             return self
         contrast = self.compute_contrast(patient)
-        n_regions = len(contrast.scale)
-        top = eigh(contrast.patients, contrast.controls, subset_by_index=[n_regions - n_directions, n_regions - 1])[1]
+        top = contrast.find_top_directions(n_directions)
         scores = self.shifts / contrast.scale @ top
         return ParticipantData(self.shifts - scores @ (contrast.controls @ top).T * contrast.scale, self.design)
 
@@ -166,16 +171,26 @@ def count_dimensions(
     """
     max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
     people = people.remove_mean_difference(patient)
-    tests: list[DimensionTest] = []
     most = max(n_permutations, MAX_PERMUTATIONS) if max_patterns else n_permutations  # nothing depends on p otherwise
+
+    def test(k: int) -> DimensionTest:
+        rest, rng = people.remove_directions(patient, k), np.random.default_rng([seed, k])
+        return _test_dimension(rest, patient, scheme, k, n_permutations, most, level, rng)
+
+    overlap = estimate_overlap(patient, scheme, np.random.default_rng([seed, max_patterns + 1]))
+    return count_significant(test, max_patterns, level, overlap)
+
+
+def count_significant(
+    test: Callable[[int], DimensionTest], max_patterns: int, level: float, overlap: float
+) -> DimensionEstimate:
+    """Test 0, 1, 2, ... patterns until a test is not significant."""
+    tests: list[DimensionTest] = []
     for k in range(max_patterns + 1):
-        rest = people.remove_directions(patient, k)
-        rng = np.random.default_rng([seed, k])
-        tests.append(_test_dimension(rest, patient, scheme, k, n_permutations, most, level, rng))
+        tests.append(test(k))
         if tests[-1].p > level:
             break
-    n_significant = sum(test.p <= level for test in tests)
-    overlap = estimate_overlap(patient, scheme, np.random.default_rng([seed, max_patterns + 1]))
+    n_significant = sum(each.p <= level for each in tests)
     return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
 
 
@@ -230,6 +245,11 @@ def _test_dimension(
                 break
             if len(values) > n_permutations and not is_undecided(p_value, len(values) - 1, level):
                 break
+    return summarise_excess(values, n_removed)
+
+
+def summarise_excess(values: Sequence[float], n_removed: int) -> DimensionTest:
+    """Return the test of an excess, the first of the values, among those under permuted labels."""
     median, high = np.quantile(values[1:], [0.5, 0.95])
     p_value = float(np.mean(np.array(values) >= values[0]))
     return DimensionTest(n_removed, values[0], (float(median), float(high)), p_value, len(values) - 1)

@@ -70,8 +70,19 @@ def estimate_region_effects(values: FloatArray, design: FloatArray, patient: Boo
     residuals, label = (columns - basis @ (basis.T @ columns) for columns in (values, patient.astype(float)))
     square, dof = max(float(label @ label), _EPSILON), len(values) - basis.shape[1] - 1
     coefficients = label @ residuals / square
-    rest = ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0) / dof
-    d, error = coefficients / np.sqrt(np.maximum(rest, _EPSILON)), 1.0 / np.sqrt(square)
+    return compute_region_effects(
+        coefficients, ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0), square, dof
+    )
+
+
+def compute_region_effects(coefficients: FloatArray, squares: FloatArray, square: float, dof: int) -> RegionEffects:
+    """Return the effects of a regression on the label.
+
+    coefficients (R,): of the label; squares (R,): sum of squared residuals; square: of the label, of which covariates
+    predict nothing; dof: degrees of freedom of the residuals.
+    """
+    d = coefficients / np.sqrt(np.maximum(squares / dof, _EPSILON))
+    error = 1.0 / np.sqrt(max(square, _EPSILON))
     half_width = stats.t.ppf(0.975, dof) * np.sqrt(error**2 + d**2 / (2.0 * dof))
     t = d / error
     return RegionEffects(d, d - half_width, d + half_width, t, 2.0 * stats.t.sf(np.abs(t), dof))
@@ -112,6 +123,11 @@ def compare_groups(
         table = np.concatenate([table, groups.compute_statistics(batch)])
         if _is_settled(len(table) - 1, compute_min_p(table), n_permutations):
             break
+    return summarise_permutations(table)
+
+
+def summarise_permutations(table: FloatArray) -> GroupTest:
+    """Return the test of statistics (B + 1, 4), the observed ones first."""
     p_values = (table >= table[0]).mean(axis=0)
     return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from rindices.federated.consensus import IndexMoments, compare_members, find_consensus
-from rindices.selection.agreement import agreement
+from rindices.federated.comparison import IndexMoments
+from rindices.selection.agreement import agreement, average_agreement
+from rindices.selection.choose import align_agreeing_members
 
 
 def make_indices() -> list[np.ndarray]:
@@ -25,7 +26,8 @@ def test_agreement_is_close_to_that_of_people() -> None:
     assert own.concordance == pytest.approx(other.concordance, abs=0.01)
     assert own.dimension == pytest.approx(other.dimension, abs=1e-9)
     assert own.difference == pytest.approx(other.difference, abs=1e-9)
-    consensus = find_consensus(moments, compare_members(moments, 3))
+    among = average_agreement(3, moments.compare)
+    consensus = align_agreeing_members(among.per_member, lambda best, k: moments.compare(best, k).matching)
     assert consensus.agreeing == (0, 1, 2)
     aligned = [members[k][:, order] for k, order in zip(consensus.agreeing, consensus.orders, strict=True)]
     assert np.corrcoef(aligned[0][:, 0], aligned[1][:, 0])[0, 1] > 0.8
