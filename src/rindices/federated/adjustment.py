@@ -238,7 +238,7 @@ def _fit_site_effects(
     coefficients = _regress_columns(np.sum(within, axis=0), n_columns)
     numbers = np.array([group.number for group in controls.values()])
     means = np.stack([centre + group.mean for group in controls.values()])
-    average = numbers @ means[:, :n_columns] / numbers.sum()
+    average = (numbers @ means / numbers.sum())[:n_columns]
     levels = means[:, n_columns:] - (means[:, :n_columns] - average) @ coefficients
     squares = np.stack([np.diag(_compute_residual_products(each, coefficients)) for each in within])
     sites = {site: group.number for site, group in controls.items()}

@@ -144,9 +144,10 @@ class Site:
         self._sum_by_group(request, sums, ("sum",), lambda people: [people.sum(axis=0)])
 
     def _answer_products(self, request: Request, sums: _Sums) -> None:
+        centre = request.arrays["centre"]
+
         def sum_products(people: FloatArray) -> list[FloatArray]:
-            centred = people - request.arrays["centre"]
-            return [centred.sum(axis=0), pack_symmetric(centred.T @ centred)]
+            return [(people - centre).sum(axis=0), pack_symmetric((people - centre).T @ (people - centre))]
 
         self._sum_by_group(request, sums, ("sum", "products"), sum_products)
 
