@@ -33,10 +33,9 @@ import rindices as ri
 from rindices._typing import FloatArray
 from rindices.atomic import write_atomically
 from rindices.experiments.tasks import TASKS
-from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
+from rindices.federated.adjustment import ask_for_adjustment, ask_for_tests, ask_for_transform
+from rindices.federated.ensemble import ask_for_moments
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
-from rindices.federated.group_tests import ask_for_tests
-from rindices.federated.members import ask_for_moments
 from rindices.federated.rounds import InMemoryTransport, Rounds
 from rindices.federated.site import Site
 from rindices.federated.subsets import SubsetPlan

@@ -43,7 +43,9 @@ def estimate(
 def test_shrinkage_is_ledoit_wolf() -> None:
     people = simulate(0, 0)[0]
     centred = people - people.mean(axis=0)
-    shrunk = shrink_covariance(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
+    shrunk = shrink_covariance(
+        centred.T @ centred / len(centred), float(((centred**2).sum(axis=1) ** 2).sum()), len(centred)
+    )
     np.testing.assert_allclose(shrunk, ledoit_wolf(centred, assume_centered=True)[0], atol=1e-8)
 
 

@@ -1,4 +1,4 @@
-"""Adjustment, harmonisation, standardisation, log transform and effects of regions, from sums over people of all sites.
+"""Adjustment, harmonisation, tests, log transform and effects of regions, from sums over the people of all sites.
 
 The estimates are those of `rindices.preprocess` and `rindices.selection.group_difference`; two things differ. Ranges of
 numeric covariates are mean +- 2.5 standard deviations, because the smallest and the largest value are those of single
@@ -26,23 +26,18 @@ from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import ContrastiveHead
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.model.unusual import TrainingDistribution
+from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.residualise import (
-    CategoricalCovariate,
-    CovariateCoding,
-    NumericCovariate,
-    Residualiser,
-    check_control_number,
-    count_columns,
-    is_head_size,
-)
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
-from rindices.selection.group_difference import RegionEffects, compute_region_effects
+from rindices.selection import group_difference
+from rindices.selection.block_tests import BlockSums, compare_blocks
+from rindices.study.group_tests import GroupTests
 
 SHARES = np.linspace(0.0, 0.3, 61)
 """Values c of the log transform that are compared."""
 _RANGE_SD = 2.5
+_N_BLOCKS = 5  # of the smaller group, for tests
 _EPSILON = 1e-12
 
 
@@ -99,7 +94,7 @@ class AdjustedSums:
     """
 
     regions: tuple[str, ...]
-    codings: tuple[CovariateCoding, ...]
+    codings: tuple[residualise.CovariateCoding, ...]
     adjust: str
     centre: FloatArray
     groups: dict[str, GroupProducts]
@@ -111,7 +106,7 @@ class AdjustedSums:
     @property
     def n_columns(self) -> int:
         """P."""
-        return sum(count_columns(coding) for coding in self.codings)
+        return sum(residualise.count_columns(coding) for coding in self.codings)
 
     @property
     def everyone(self) -> GroupProducts:
@@ -134,7 +129,7 @@ class AdjustedSums:
     def fit_preprocessing(self) -> Preprocessing:
         """Return adjustment and standardisation, learnt from controls."""
         controls, n_columns = self.groups["controls"], self.n_columns
-        check_control_number(controls.number, n_columns)
+        residualise.check_control_number(controls.number, n_columns)
         products, mean = controls.centre_products(), self.centre + controls.mean
         coefficients = _regress_columns(products, n_columns)
         squares = np.diag(_compute_residual_products(products, coefficients))
@@ -142,7 +137,9 @@ class AdjustedSums:
         standardiser = Standardiser.from_moments(mean[n_columns:], sd, self.regions)
         covariance = products[:n_columns, :n_columns] / controls.number
         codings = _set_ranges(self.codings, mean[:n_columns], np.sqrt(np.maximum(np.diag(covariance), 0.0)))
-        residualiser = Residualiser(codings, mean[:n_columns], coefficients, (), covariance if n_columns else None)
+        residualiser = residualise.Residualiser(
+            codings, mean[:n_columns], coefficients, (), covariance if n_columns else None
+        )
         return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
 
     def regress_everyone(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -153,7 +150,7 @@ class AdjustedSums:
         covariance = _compute_residual_products(products, coefficients) / everyone.number
         return self.centre + everyone.mean, coefficients, covariance
 
-    def estimate_effects(self) -> RegionEffects:
+    def estimate_effects(self) -> group_difference.RegionEffects:
         """Return the adjusted difference of each region between patients and controls; see `RegionEffects`."""
         patients, everyone, n_columns = self.groups["patients"], self.everyone, self.n_columns
         label = patients.total - patients.number * everyone.mean  # products of the centred label
@@ -165,7 +162,9 @@ class AdjustedSums:
         squares = np.diag(_compute_residual_products(products, coefficients))
         predicted = np.linalg.lstsq(products[:n_columns, :n_columns], label[:n_columns])[0]
         unexplained = square - float(label[:n_columns] @ predicted)
-        return compute_region_effects(coefficients[-1], squares, unexplained, everyone.number - n_columns - 2)
+        return group_difference.compute_region_effects(
+            coefficients[-1], squares, unexplained, everyone.number - n_columns - 2
+        )
 
     def estimate_training_distribution(self, preprocessing: Preprocessing) -> tuple[TrainingDistribution, int, float]:
         """Return mean and shrunk covariance of all prepared people, their number, and what shrinkage leaves of it.
@@ -262,6 +261,32 @@ def _harmonise_products(group: GroupProducts, harmoniser: Harmoniser, site: str,
     return group.move(linear, centre @ linear + offset - centre)
 
 
+def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
+    """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
+    centre, coefficients, covariance = sums.regress_everyone()
+    smaller = min(sums.counts.values())
+    n_blocks = {group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller)) for group in GROUPS}
+    scale = np.sqrt(np.maximum(np.diag(covariance), _EPSILON))
+    metric, directions = group_difference.compute_metric(covariance / np.outer(scale, scale)), np.diag(1.0 / scale)
+    settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
+    arrays = {"centre": centre, "coefficients": coefficients, "directions": directions, **sums.to_arrays()}
+    total = rounds.ask(kinds.BLOCKS, settings, arrays)
+    numbers = [total.counts[f"block-{k}/{group}"] for group in GROUPS for k in range(n_blocks[group])]
+    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(numbers) > 0
+    blocks = BlockSums(
+        numbers=np.array(numbers, dtype=float)[is_used],
+        total=total.arrays["sum"][is_used],
+        squares=total.arrays["squares"][is_used],
+        products=unpack_symmetric(total.arrays["products"])[is_used],
+        directions=directions,
+        leading=np.ascontiguousarray(metric[:, -group_difference.MAX_DIRECTIONS :]),
+        is_patient=is_patient[is_used],
+    )
+    n_controls, n_patients = (sums.counts[group] for group in GROUPS)
+    smallest_effect = group_difference.smallest_detectable_effect(n_controls, n_patients, len(sums.regions))
+    return GroupTests(*compare_blocks(blocks, [plan.seed, 12]), sums.estimate_effects(), smallest_effect)
+
+
 def ask_for_transform(
     rounds: Rounds, preprocessing: Preprocessing, n_controls: int, plan: SubsetPlan
 ) -> PreparedRounds:
@@ -291,7 +316,7 @@ def _compute_losses(arrays: Mapping[str, FloatArray], group: str, number: int) -
     return np.asarray(0.5 * number * np.log(np.maximum(variances, 0.0) + _EPSILON).sum(axis=1) + logs)
 
 
-def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> CovariateCoding:
+def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> residualise.CovariateCoding:
     """Return the coding of a covariate, which all sites agree on."""
     parts = [answer.facts["covariates"][name] for answer in answers]
     levels = sorted({str(level) for part in parts for level in part["levels"]})
@@ -299,18 +324,20 @@ def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> Covariat
         all(part.get("numeric") for part in parts) and len(levels) > 2
     ):
         is_positive = all(part.get("positive") for part in parts)
-        return NumericCovariate(name, 0.0, 0.0, is_log and is_positive and is_head_size(name))
-    return CategoricalCovariate(name, tuple(levels))
+        return residualise.NumericCovariate(name, 0.0, 0.0, is_log and is_positive and residualise.is_head_size(name))
+    return residualise.CategoricalCovariate(name, tuple(levels))
 
 
-def _set_ranges(codings: Sequence[CovariateCoding], mean: FloatArray, sd: FloatArray) -> tuple[CovariateCoding, ...]:
+def _set_ranges(
+    codings: Sequence[residualise.CovariateCoding], mean: FloatArray, sd: FloatArray
+) -> tuple[residualise.CovariateCoding, ...]:
     """Return the codings with ranges of numeric covariates from their mean and standard deviation in controls (P,)."""
     ranged, column = [], 0
     for coding in codings:
-        if isinstance(coding, NumericCovariate):
+        if isinstance(coding, residualise.NumericCovariate):
             low, high = (mean[column] + sign * _RANGE_SD * sd[column] for sign in (-1.0, 1.0))
             low, high = (np.exp(low), np.exp(high)) if coding.log else (low, high)
             coding = replace(coding, low=float(low), high=float(high))
         ranged.append(coding)
-        column += count_columns(coding)
+        column += residualise.count_columns(coding)
     return tuple(ranged)

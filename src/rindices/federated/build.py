@@ -18,8 +18,7 @@ from scipy.stats import norm
 from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.comparison import IndexMoments, MemberComparison
-from rindices.federated.members import MomentsBySet, SetMoments, collect_heads
+from rindices.federated.ensemble import MemberComparison, collect_heads
 from rindices.federated.messages import Preparation, pack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.site import get_largest_distance
@@ -27,6 +26,7 @@ from rindices.federated.subsets import GROUPS
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE
 from rindices.learners.contrastive.rotation import draw_from_copula
+from rindices.learners.contrastive.stepwise import MomentsBySet, SetMoments
 from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
 from rindices.learners.mean_difference import average_directions
 from rindices.learners.normal_variation import shrink_normal_scatter
@@ -40,6 +40,7 @@ from rindices.model.intervals import MemberControls, calibrate_intervals
 from rindices.model.records import ModelCard, ProvenanceRecord, RecipeRecord, SelectionRecord
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
+from rindices.selection.agreement import IndexMoments
 from rindices.selection.patterns import compute_standard_error
 from rindices.study.build import make_pattern_records, make_provenance
 

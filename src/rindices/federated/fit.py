@@ -15,36 +15,21 @@ import numpy as np
 
 from rindices.atomic import write_json
 from rindices.errors import RindicesError, StudyError, join_names
-from rindices.federated import kinds
-from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_transform
-from rindices.federated.build import (
-    ModelDraft,
-    build_curve_model,
-    build_difference_model,
-    collect_provenance,
-    fit_difference_members,
-)
-from rindices.federated.comparison import IndexMoments, MemberComparison, NumberFits, compare_fits, make_grid_records
-from rindices.federated.group_tests import ask_for_tests
-from rindices.federated.members import (
-    SHAPES,
-    CurveTask,
-    MomentsBySet,
-    ask_for_moments,
-    collect_heads,
-    fit_curves,
-    fit_starts,
-)
+from rindices.federated import build, ensemble, kinds
+from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_tests, ask_for_transform
 from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, unpack_symmetric
 from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
+from rindices.learners.contrastive.stepwise import MomentsBySet
 from rindices.learners.ensemble import HeldOutLikelihood, choose_shape
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
+from rindices.learners.trajectory.stepwise import CurveTask
 from rindices.model.adjustment import describe_adjustment
 from rindices.model.fitted import FittedModel
 from rindices.model.records import CandidateRecord, RecipeRecord, SelectionRecord
+from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import choose_simplest_setting
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import make_candidate_record
@@ -112,7 +97,7 @@ class FederatedFit:
         self.prepared = ask_for_transform(self.rounds, self.sums.fit_preprocessing(), n_controls, plan)
         self.on_stage("tests")
         self.tests = ask_for_tests(self.rounds, self.sums, plan)
-        self.moments = ask_for_moments(self.prepared)
+        self.moments = ensemble.ask_for_moments(self.prepared)
         failed: tuple[CandidateRecord, ...] = ()
         is_forced = model.forced is not None
         has_patterns = model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
@@ -131,8 +116,9 @@ class FederatedFit:
         if model.members < 2:
             raise StudyError("a federated study needs at least 2 members: raise members.")
         shape = model.recipe_changes.get("shape", "auto")
-        if shape not in ("auto", *SHAPES):
-            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {' or '.join(SHAPES)}.")
+        if shape not in ("auto", *ensemble.SHAPES):
+            names = " or ".join(ensemble.SHAPES)
+            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {names}.")
 
     def _list_sets(self, least: int) -> list[str]:
         """Return the names of the members, then of both halves of each.
@@ -164,10 +150,10 @@ class FederatedFit:
         numbers = self._list_numbers()
         sets = self._list_sets(2 * max(numbers) + 2)
         self.on_stage("starts")
-        self._starts = fit_starts(self.prepared, self.moments, sets, numbers)
+        self._starts = ensemble.fit_starts(self.prepared, self.moments, sets, numbers)
         self.on_stage("curves")
         fits = self._fit_numbers(numbers)
-        comparisons: dict[int, MemberComparison] = {}
+        comparisons: dict[int, ensemble.MemberComparison] = {}
         remaining = sorted(fits)
         while remaining:
             number = remaining[choose_simplest_setting([fits[n].likelihoods for n in remaining])]
@@ -176,36 +162,37 @@ class FederatedFit:
             if comparisons[number].evaluation.stable:
                 break
             remaining.remove(number)
-        grid = make_grid_records(fits, comparisons)
+        grid = ensemble.make_grid_records(fits, comparisons)
         if not remaining:
             return None, tuple(record for record in grid if not record.stable)
         self.on_stage("model")
         chosen = next(record for record in grid if record.setting.n_patterns == number)
         draft = self._draft(comparisons[number], chosen, grid, number, {"shape": fits[number].shape})
-        return build_curve_model(draft, fits[number].models, self.settings.with_distances), ()
+        return build.build_curve_model(draft, fits[number].models, self.settings.with_distances), ()
 
-    def _fit_numbers(self, numbers: Sequence[int]) -> dict[int, NumberFits]:
+    def _fit_numbers(self, numbers: Sequence[int]) -> dict[int, ensemble.NumberFits]:
         """Fit all members with all shapes and numbers of patterns in the same rounds."""
         wanted = str(self.settings.model.recipe_changes.get("shape", "auto"))
-        shapes = SHAPES if wanted == "auto" else (wanted,)
+        shapes = ensemble.SHAPES if wanted == "auto" else (wanted,)
         members = range(self.settings.model.members)
         tasks = {
             number: {shape: [self._make_member_task(k, number, shape) for k in members] for shape in shapes}
             for number in numbers
         }
-        fit_curves(self.prepared, [task for by_shape in tasks.values() for each in by_shape.values() for task in each])
+        every_task = [task for by_shape in tasks.values() for each in by_shape.values() for task in each]
+        ensemble.fit_curves(self.prepared, every_task)
         fits = {}
         for number, by_shape in tasks.items():
             values = [{shape: by_shape[shape][k].best_likelihood for shape in shapes} for k in members]
             held_out = [HeldOutLikelihood.from_values(shapes[0], each) for each in values]
-            fits[number] = NumberFits(number, choose_shape(held_out) if wanted == "auto" else wanted, by_shape)
+            fits[number] = ensemble.NumberFits(number, choose_shape(held_out) if wanted == "auto" else wanted, by_shape)
         return fits
 
     def _make_member_task(self, k: int, number: int, shape: str) -> CurveTask:
         name = name_member(k)
         return CurveTask(name, shape, self._starts[name, number], self.moments, name_held_out(k))
 
-    def _compare_halves(self, fits: NumberFits) -> MemberComparison:
+    def _compare_halves(self, fits: ensemble.NumberFits) -> ensemble.MemberComparison:
         """Fit disjoint halves and compare their R-indices, and those of the members, in all patients."""
         members, n_patterns = fits.tasks[fits.shape], fits.n_patterns
         halves = []
@@ -213,31 +200,31 @@ class FederatedFit:
             for name in (name_half(k, 0), name_half(k, 1)):
                 start, n_iterations = self._starts[name, n_patterns], max(1, member.best_iteration)
                 halves.append(CurveTask(name, fits.shape, start, self.moments, n_iterations=n_iterations))
-        fit_curves(self.prepared, halves)
-        heads = collect_heads([*fits.models, *(task.result for task in halves)])
+        ensemble.fit_curves(self.prepared, halves)
+        heads = ensemble.collect_heads([*fits.models, *(task.result for task in halves)])
         total = self.prepared.ask(kinds.AGREEMENT, {"n_patterns": n_patterns}, heads)
         products = unpack_symmetric(total.arrays["products"])
         indices = IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], n_patterns)
-        return compare_fits(indices, len(members), fits.likelihoods, self.settings.seed)
+        return ensemble.compare_fits(indices, len(members), fits.likelihoods, self.settings.seed)
 
     def _fit_difference(self, failed: tuple[CandidateRecord, ...]) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
-        members = fit_difference_members(self._list_sets(3), self.moments)
+        members = build.fit_difference_members(self._list_sets(3), self.moments)
         n_members, seed = self.settings.model.members, self.settings.seed
-        comparison = compare_fits(members.indices, n_members, None, seed, min_concordance=0.0)
+        comparison = ensemble.compare_fits(members.indices, n_members, None, seed, min_concordance=0.0)
         chosen = make_candidate_record(comparison.evaluation, None)
         draft = self._draft(comparison, chosen, failed, None, {})
-        return build_difference_model(draft, members, self.moments)
+        return build.build_difference_model(draft, members, self.moments)
 
     def _draft(
         self,
-        comparison: MemberComparison,
+        comparison: ensemble.MemberComparison,
         chosen: CandidateRecord,
         grid: tuple[CandidateRecord, ...],
         number: int | None,
         values: Mapping[str, str],
-    ) -> ModelDraft:
+    ) -> build.ModelDraft:
         """Return what is known of a model; ``number`` is that of its patterns, None for the mean difference."""
         selection = SelectionRecord(
             chosen,
@@ -247,7 +234,7 @@ class FederatedFit:
             difference=self.tests.make_difference_record(),
         )
         recipe = RecipeRecord(MEAN_DIFFERENCE if number is None else RECIPE, {**values, "federated": True})
-        return ModelDraft(self.prepared, self.sums, comparison, selection, recipe)
+        return build.ModelDraft(self.prepared, self.sums, comparison, selection, recipe)
 
     def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
         tests = self.tests
@@ -259,7 +246,7 @@ class FederatedFit:
             None,
             grid=failed,
             number_of_patterns=make_number_record(tests, self.settings.model.forced, None),
-            made_with=collect_provenance(self.sums, self.settings.seed),
+            made_with=build.collect_provenance(self.sums, self.settings.seed),
             finding=str(Finding.NO_DIFFERENCE),
             difference=tests.make_difference_record(),
             adjustment=describe_adjustment(self.prepared.preparation.preprocessing, self.sums.unit),

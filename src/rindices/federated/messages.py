@@ -105,12 +105,11 @@ class Answer:
         fields, arrays = _decode(content, name)
         try:
             counts, number = dict(fields["counts"]), fields["round"]
-            if any(type(count) is not int for count in [number, *counts.values()]):
+            site, kind, digest = (fields[key] for key in ("site", "kind", "request_digest"))
+            has_numbers = all(type(count) is int for count in [number, *counts.values()])
+            if not has_numbers or not all(isinstance(text, str) for text in (site, kind, digest)):
                 raise TypeError
-            texts = [fields[key] for key in ("site", "kind", "request_digest")]
-            if any(not isinstance(text, str) for text in texts):
-                raise TypeError
-            return cls(texts[0], texts[1], number, texts[2], counts, arrays, dict(fields["facts"]))
+            return cls(site, kind, number, digest, counts, arrays, dict(fields["facts"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ExchangeError(f"{name} is not an answer: let the site send it again.") from error
 

@@ -118,15 +118,16 @@ class StudyController(ModelController):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.out, self.n_clients, self.wait = out, n_clients, wait
-        self.settings = dict(settings or {})
-        self.values = {"seed": seed, "adjust": adjust, "with_distances": with_distances, "harmonise": harmonise}
+        self.settings, self.seed, self.adjust = dict(settings or {}), seed, adjust
+        self.with_distances, self.harmonise = with_distances, harmonise
 
     def run(self) -> None:
         """Run the study; called by FLARE."""
         out = Path(self.engine.get_workspace().get_root_dir()) / self.out
         model = make_study({"data": {"volumes": "clients"}, "model": self.settings}, "the job").model
         transport = FlareTransport(self, self.n_clients, out / "answers", self.wait)
-        run_federated_study(transport, FederatedSettings(model, **self.values), out)
+        study = FederatedSettings(model, self.seed, self.adjust, self.harmonise, self.with_distances)
+        run_federated_study(transport, study, out)
         shutil.rmtree(out / "answers")
 
 

@@ -87,8 +87,8 @@ class Harmoniser:
         levels, centre, coefficients = _regress_volumes(volumes, indicators, preserved)
         squares = indicators.T @ (volumes - indicators @ levels - (preserved - centre) @ coefficients) ** 2
         mode = "controls" if patient is None else "all"
-        sites = dict(zip(names, counts.tolist(), strict=True))
-        fitted = cls.from_moments(sites, levels, squares, (centre, coefficients), regions, mode)
+        sizes = dict(zip(names, counts.tolist(), strict=True))
+        fitted = cls.from_moments(sizes, levels, squares, (centre, coefficients), regions, mode)
         if patient is None:
             return fitted
         # the reference becomes the average control, and transform needs no diagnosis

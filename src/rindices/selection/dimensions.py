@@ -122,7 +122,8 @@ class ParticipantData:
         scale = np.where(scale > _EPSILON * max(float(scale.max()), _EPSILON), scale, 1.0)
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
         units = np.outer(scale, scale)
-        return GroupContrast(shrink_covariance(controls / units, lengths), patients / units, scale)
+        shrunk = shrink_covariance(controls / units, float((lengths**2).sum()), n_controls)
+        return GroupContrast(shrunk + _EPSILON * np.eye(len(scale)), patients / units, scale)
 
     def remove_mean_difference(self, patient: BoolArray) -> "ParticipantData":
         """Remove the adjusted difference between the means of patients and controls."""
@@ -202,20 +203,26 @@ def compute_excess(contrast: GroupContrast) -> float:
     return float(variances[-1] / max(float(variances.mean()), _EPSILON))
 
 
-def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray:
+def shrink_covariance(covariance: FloatArray, fourth_power: float, number: int) -> FloatArray:
     """Return the Ledoit-Wolf covariance.
 
     scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
-    covariance and the squared lengths.
+    covariance and the lengths of the people.
 
-    covariance (R, R): empirical covariance; lengths (N,): squared length of each person's row. Returns (R, R).
+    covariance (R, R): empirical covariance; fourth_power: sum of the fourth power of each person's length; number: of
+    people. Returns (R, R).
     """
-    n_regions, n_people = len(covariance), len(lengths)
-    mean, square = np.trace(covariance) / n_regions, float((covariance**2).sum())
-    spread = (square - n_regions * mean**2) / n_regions
-    error = (float((lengths**2).sum()) / n_people - square) / (n_regions * n_people)
-    weight = min(max(error, 0.0), spread) / spread if spread > 0 else 0.0
-    return np.asarray((1.0 - weight) * covariance + (weight * mean + _EPSILON) * np.eye(n_regions))
+    squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)
+    dispersion = squared_norm - len(covariance) * mean**2
+    error = (fourth_power / number - squared_norm) / number
+    weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
+    return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
+
+
+def shrink_normal_covariance(covariance: FloatArray, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance (R, R) of normally distributed people, of whom nothing else is known."""
+    fourth_power = number * (np.trace(covariance) ** 2 + 2.0 * np.square(covariance).sum())
+    return shrink_covariance(covariance, float(fourth_power), number)
 
 
 def _test_dimension(

@@ -26,8 +26,9 @@ N_PERMUTATIONS = 999
 """Permutations, unless the result is clear earlier or p is near the level (`is_undecided`)."""
 MIN_POWER = 0.8
 """Power at which an effect counts as detectable."""
+MAX_DIRECTIONS = 50
+"""Leading directions in which variances are compared."""
 _SHRINKAGE = 0.5  # of the metric towards the identity
-_MAX_DIRECTIONS = 50  # leading directions in which variances are compared
 _BATCH_SIZE = 100  # permutations that are computed at once
 _CLEARLY_NOT, _CLEARLY = 0.3, 0.006  # p-values that end a test after the first and after the second batch
 _EPSILON = 1e-12
@@ -168,9 +169,8 @@ class _ResidualGroups(NamedTuple):
         residuals = values - basis @ (basis.T @ values)
         spread = residuals.std(axis=0)
         residuals = residuals / np.where(spread > _EPSILON, spread, 1.0)
-        variances, vectors = np.linalg.eigh(residuals.T @ residuals / len(values))
-        scores = residuals @ (vectors / np.sqrt((1.0 - _SHRINKAGE) * variances + _SHRINKAGE))
-        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -_MAX_DIRECTIONS:]))
+        scores = residuals @ compute_metric(residuals.T @ residuals / len(values))
+        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -MAX_DIRECTIONS:]))
 
     def compute_statistics(self, labels: BoolArray) -> FloatArray:
         """Return the statistics (B, 4) under each row of labels (B, N)."""
@@ -182,6 +182,12 @@ class _ResidualGroups(NamedTuple):
         shift = ((label @ self.scores) ** 2).sum(axis=1) / np.maximum(length, _EPSILON)
         excess = _compute_excess_variance(self.leading, labels)
         return np.column_stack([np.sqrt(squared_t.max(axis=1)), squared_t.mean(axis=1), shift, excess])
+
+
+def compute_metric(correlation: FloatArray) -> FloatArray:
+    """Return the directions (R, R) that whiten regions of a correlation (R, R), shrunk; the leading ones are last."""
+    variances, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE))
 
 
 def _compute_excess_variance(scores: FloatArray, labels: BoolArray) -> FloatArray:

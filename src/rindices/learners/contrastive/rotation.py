@@ -3,16 +3,12 @@
 Controls: e ~ N(0, C). Patients: D s + e with severities s of any mean and covariance and sparse patterns D. The space
 of D is known from covariances; the rotation within it is that under which severities have the prior's margins and
 patterns are sparse over regions. People enter only through their moments, so the same arithmetic runs where people
-cannot be pooled. There the rotation is found from sums over patients (`BasisSearch`): of two contrast functions with
-first and second derivatives, so that the likelihood is known near the current basis, and Newton steps can be taken.
+cannot be pooled (`stepwise`).
 
-Shape letters: N people, R regions, M patterns, S starts, U unmixings. In all functions ``patterns`` is D and ``noise``
-is C.
+Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is D and ``noise`` is C.
 """
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -140,11 +136,11 @@ def _compute_rotation_loss(
     sign, logdet = np.linalg.slogdet(unmixing)
     if sign == 0 or not np.isfinite(logdet):
         return LossTerm(np.inf, np.zeros_like(unmixing))
-    term = _add_pattern_terms(_negentropy_loss(unmixing, white), unmixing, logdet, patterns, len(white), weights)
+    term = add_pattern_terms(_negentropy_loss(unmixing, white), unmixing, logdet, patterns, len(white), weights)
     return LossTerm(float(term.loss), term.gradient)
 
 
-def _add_pattern_terms(
+def add_pattern_terms(
     people: LossTerm,
     unmixing: FloatArray,
     logdet: FloatArray | float,
@@ -190,105 +186,6 @@ def _sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: FloatArray
     transposed = np.swapaxes(inverse, -1, -2)
     slope = len(patterns) * np.eye(inverse.shape[-1]) - transposed @ (patterns.T @ np.tanh(0.5 * rotated))
     return LossTerm(loss, slope @ transposed)
-
-
-_FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # of a Newton step, relative to the length of a row of the unmixing
-_TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
-_MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
-_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 20, 1e-8  # between two sums over people
-_STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
-_MOMENT_WEIGHTS = np.array([ODD_MOMENT_WEIGHT, EVEN_MOMENT_WEIGHT])
-
-
-class ContrastSums(NamedTuple):
-    """Means over patients of the two contrast functions s exp(-s^2 / 2) and exp(-s^2 / 2), with derivatives.
-
-    directions (M, M): unit vectors in the rows; values (M, 2); gradients (M, 2, M); curvatures (M, 2, M, M).
-    """
-
-    directions: FloatArray
-    values: FloatArray
-    gradients: FloatArray
-    curvatures: FloatArray
-
-    def extrapolate(self, unmixings: FloatArray) -> LossTerm:
-        """Return minus the negentropy per person (U,) at unmixings (U, M, M) nearby, and gradients (U, M, M)."""
-        norm = np.linalg.norm(unmixings, axis=2, keepdims=True)
-        unit = unmixings / norm
-        step = unit - self.directions
-        bent = np.einsum("kfij,ukj->ukfi", self.curvatures, step)
-        even_mean = np.array([0.0, np.sqrt(0.5)])  # of a normal severity
-        values = self.values - even_mean + np.einsum("ukfi,uki->ukf", self.gradients + 0.5 * bent, step)
-        slope = -2.0 * np.einsum("f,ukf,ukfi->uki", _MOMENT_WEIGHTS, values, self.gradients + bent)
-        tangent = (slope - (slope * unit).sum(axis=2, keepdims=True) * unit) / norm
-        return LossTerm(-(values**2 @ _MOMENT_WEIGHTS).sum(axis=1), tangent)
-
-    def compute_losses(self, unmixings: FloatArray, number: int, patterns: FloatArray) -> LossTerm:
-        """Return the negative log-likelihood (U,) of unmixings (U, M, M) nearby and its gradients (U, M, M)."""
-        sign, logdet = np.linalg.slogdet(unmixings)
-        is_singular = (sign == 0) | ~np.isfinite(logdet)
-        unmixings = np.where(is_singular[:, None, None], np.eye(len(self.directions)), unmixings)
-        loss, gradient = self.extrapolate(unmixings)
-        people, logdet = LossTerm(number * loss, number * gradient), np.where(is_singular, 0.0, logdet)
-        term = _add_pattern_terms(people, unmixings, logdet, patterns, number, LikelihoodWeights())
-        return LossTerm(np.where(is_singular, np.inf, term.loss), term.gradient)
-
-    def find_candidate(self, unmixing: FloatArray, number: int, patterns: FloatArray, radius: float) -> FloatArray:
-        """Return the most likely unmixing (M, M) within a radius, by derivatives at the present one (Newton steps)."""
-        limit = radius * np.linalg.norm(unmixing, axis=1, keepdims=True)
-        size = unmixing.size
-        offsets = np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, *unmixing.shape)
-        width = 1e-5 * float(np.linalg.norm(unmixing)) / np.sqrt(size)
-        current = unmixing
-        for _ in range(_MAX_NEWTON_STEPS):
-            points = np.concatenate([current[None], current + width * offsets])
-            losses, gradients = self.compute_losses(points, number, patterns)
-            flat = gradients.reshape(len(points), -1)
-            curvature = (flat[1 : size + 1] - flat[size + 1 :]) / (2.0 * width)
-            values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
-            values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-            step = (vectors / values @ (vectors.T @ -flat[0])).reshape(unmixing.shape)
-            trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
-            trial_losses = self.compute_losses(trials, number, patterns).loss
-            best = int(np.argmin(trial_losses))
-            if abs(losses[0] - trial_losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
-                return np.asarray(trials[0])
-            if not trial_losses[best] < losses[0]:
-                break
-            current = trials[best]
-        return np.asarray(current)
-
-
-@dataclass
-class BasisSearch:
-    """Trust-region Newton steps from one start: unmixings (M, M), the best so far and the next one to be summed at."""
-
-    unmixing: FloatArray
-    candidate: FloatArray
-    loss: float = np.inf
-    sums: ContrastSums | None = None
-    radius: float = _FIRST_RADIUS
-    is_done: bool = False
-
-    def update(self, sums: ContrastSums, number: int, patterns: FloatArray) -> None:
-        """Take the sums at the candidate over a number of patients, and choose the next one."""
-        loss = float(sums.compute_losses(self.candidate[None], number, patterns).loss[0])
-        gain = self.loss - loss
-        if gain > -_MIN_GAIN:  # at the optimum, rounding decides on the sign
-            self.unmixing, self.loss, self.sums = self.candidate, loss, sums
-            self.radius = min(1.0, 2.0 * self.radius)
-        else:
-            self.radius *= 0.25
-        if abs(gain) < _MIN_GAIN or self.radius < _MIN_RADIUS:
-            self.is_done = True
-        elif self.sums is not None:
-            self.candidate = self.sums.find_candidate(self.unmixing, number, patterns, self.radius)
-
-
-def find_most_likely_search(searches: Sequence[BasisSearch]) -> BasisSearch:
-    """Return the most likely search; of those that are equal but for rounding, the first."""
-    best = min(search.loss for search in searches)
-    return next(search for search in searches if search.loss <= best + _TIE)
 
 
 def normalise_rows(unmixing: FloatArray) -> FloatArray:

@@ -239,10 +239,9 @@ def adam_step_(
 
     ``stack.step_count`` already includes this step; in the first ``steps_without`` steps the buffer was not trained.
     """
-    weights, *moments = ([getattr(each, buffer)] for each in (stack.weights, stack.first_moments, stack.second_moments))
+    w, m, v = (getattr(each, buffer) for each in (stack.weights, stack.first_moments, stack.second_moments))
     count = stack.step_count - steps_without - 1  # a new tensor, to which torch adds the step
-    betas = {"beta1": recipe.beta1, "beta2": recipe.beta2}
-    _adam(weights, [grad], *moments, [], [count], lr=rate, eps=recipe.epsilon, **betas)
+    _adam([w], [grad], [m], [v], [], [count], lr=rate, beta1=recipe.beta1, beta2=recipe.beta2, eps=recipe.epsilon)
 
 
 def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:

@@ -3,10 +3,11 @@
 import numpy as np
 
 from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.members import StartTask, ask_for_moments, fit_starts
+from rindices.federated.ensemble import ask_for_moments, fit_starts
 from rindices.federated.rounds import Rounds
 from rindices.federated.subsets import SubsetPlan
 from rindices.learners.contrastive.estimator import fit_contrastive_likelihood
+from rindices.learners.contrastive.stepwise import StartTask
 from rindices.learners.normal_variation import estimate_covariance
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 

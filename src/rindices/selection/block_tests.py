@@ -1,49 +1,37 @@
 """Tests whether patients differ, by exchange of the labels of blocks of people.
 
-The pooled tests exchange labels of people (`rindices.study.group_tests`). Across sites, each group is divided by chance
-into blocks of about equal size, and the labels of whole blocks are exchanged: under the hypothesis that patients are
-controls, blocks are exchangeable as people are. A site sends the sums over its part of each block once, whatever the
-number of exchanges. Everyone is adjusted with the same effects of covariates, learnt without regard to the groups.
+Where people can be pooled, labels of people are exchanged (`group_difference`, `dimensions`). Where they cannot, each
+group is divided by chance into blocks of about equal size, and the labels of whole blocks are exchanged: under the
+hypothesis that patients are controls, blocks are exchangeable as people are. Sums over each block are needed once,
+whatever the number of exchanges. Everyone is adjusted with the same effects of covariates, learnt without regard to the
+groups.
 
 Shape letters: R regions, D directions, B blocks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import comb
 from typing import NamedTuple
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.federated import kinds
-from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.messages import unpack_symmetric
-from rindices.federated.rounds import Rounds
-from rindices.federated.subsets import GROUPS, SubsetPlan
-from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.selection.dimensions import (
     MAX_PATTERNS,
     SIGNIFICANCE_LEVEL,
+    DimensionEstimate,
     DimensionTest,
     GroupContrast,
     compute_excess,
     count_significant,
+    shrink_normal_covariance,
     summarise_excess,
 )
-from rindices.selection.group_difference import (
-    GroupTest,
-    compute_min_p,
-    smallest_detectable_effect,
-    summarise_permutations,
-)
+from rindices.selection.group_difference import GroupTest, compute_min_p, summarise_permutations
 from rindices.selection.relabel import MAX_PERMUTATIONS, is_undecided
-from rindices.study.group_tests import GroupTests
 
 N_EXCHANGES = 199
-"""Exchanges of labels, unless p is near the level (`rindices.selection.relabel.is_undecided`)."""
-_N_BLOCKS = 5  # of the smaller group
-_N_LEADING = 50  # directions in which means and variances are compared
-_SHRINKAGE = 0.5  # of the metric towards the identity
+"""Exchanges of labels, unless p is near the level (`is_undecided`)."""
 _N_EARLY = 60  # labellings, the observed one included, after which a clear test ends
 _CLEARLY_NOT = 0.3
 _EPSILON = 1e-12
@@ -80,7 +68,7 @@ class BlockSums(NamedTuple):
     is_patient: BoolArray
 
     def compute_statistics(self, is_patient: BoolArray) -> FloatArray:
-        """Return the four statistics of `rindices.selection.group_difference` (4,) under labels of blocks (B,)."""
+        """Return the four statistics of `group_difference` (4,) under labels of blocks (B,)."""
         groups = self._sum_groups(is_patient)
         patients, controls = groups
         errors = [(each.squares / each.number - each.mean**2) / each.number for each in groups]
@@ -116,8 +104,8 @@ class BlockSums(NamedTuple):
         scale = np.sqrt(np.maximum(np.diag(scatter) / controls.number, 0.0))
         scale = np.where(scale > 1e-9 * scale.max(), scale, 1.0)
         units = np.outer(scale, scale)
-        shrunk = shrink_normal_scatter(scatter / units, int(controls.number)) + 1e-9 * np.eye(len(scale))
-        return GroupContrast(shrunk, second / units, scale)
+        shrunk = shrink_normal_covariance(scatter / units / controls.number, int(controls.number))
+        return GroupContrast(shrunk + 1e-9 * np.eye(len(scale)), second / units, scale)
 
     def remove_directions(self, n_directions: int) -> "BlockSums":
         """Remove the directions of largest excess from everyone."""
@@ -141,45 +129,16 @@ class BlockSums(NamedTuple):
         return patients, controls
 
 
-def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
-    """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
-    blocks = _ask_for_blocks(rounds, sums, plan)
-    labels = list(_exchange_labels(blocks.is_patient, MAX_PERMUTATIONS, np.random.default_rng([plan.seed, 12])))
-    difference = _test_difference(blocks, labels)
-    max_patterns = MAX_PATTERNS if difference.p <= SIGNIFICANCE_LEVEL else 0
-    centred = blocks.remove_mean_difference()
-    dimensions = count_significant(
-        lambda k: _test_dimension(centred.remove_directions(k), labels[:N_EXCHANGES], k),
-        min(max_patterns, len(sums.regions) - 1),
-        SIGNIFICANCE_LEVEL,
-        overlap=1.0,
-    )
-    smallest_effect = smallest_detectable_effect(sums.counts["controls"], sums.counts["patients"], len(sums.regions))
-    return GroupTests(difference, dimensions, sums.estimate_effects(), smallest_effect)
+def compare_blocks(blocks: BlockSums, seed: Sequence[int]) -> tuple[GroupTest, DimensionEstimate]:
+    """Test whether patients differ from controls, and in how many directions they differ from each other."""
+    labels = list(_exchange_labels(blocks.is_patient, MAX_PERMUTATIONS, np.random.default_rng(seed)))
+    difference, centred = _test_difference(blocks, labels), blocks.remove_mean_difference()
+    max_patterns = min(MAX_PATTERNS, blocks.total.shape[1] - 1) if difference.p <= SIGNIFICANCE_LEVEL else 0
 
+    def test(k: int) -> DimensionTest:
+        return _test_dimension(centred.remove_directions(k), labels[:N_EXCHANGES], k)
 
-def _ask_for_blocks(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> BlockSums:
-    centre, coefficients, covariance = sums.regress_everyone()
-    smaller = min(sums.counts.values())
-    n_blocks = {group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller)) for group in GROUPS}
-    scale = np.sqrt(np.maximum(np.diag(covariance), _EPSILON))
-    variances, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    leading = vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE)
-    directions = np.diag(1.0 / scale)
-    settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
-    arrays = {"centre": centre, "coefficients": coefficients, "directions": directions, **sums.to_arrays()}
-    total = rounds.ask(kinds.BLOCKS, settings, arrays)
-    numbers = [total.counts[f"block-{k}/{group}"] for group in GROUPS for k in range(n_blocks[group])]
-    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(numbers) > 0
-    return BlockSums(
-        numbers=np.array(numbers, dtype=float)[is_used],
-        total=total.arrays["sum"][is_used],
-        squares=total.arrays["squares"][is_used],
-        products=unpack_symmetric(total.arrays["products"])[is_used],
-        directions=directions,
-        leading=np.ascontiguousarray(leading[:, -_N_LEADING:]),
-        is_patient=is_patient[is_used],
-    )
+    return difference, count_significant(test, max_patterns, SIGNIFICANCE_LEVEL, overlap=1.0)
 
 
 def _exchange_labels(is_patient: BoolArray, number: int, rng: np.random.Generator) -> Iterator[BoolArray]:
@@ -208,7 +167,7 @@ def _test_difference(blocks: BlockSums, labels: list[BoolArray]) -> GroupTest:
 
 
 def _test_dimension(blocks: BlockSums, labels: list[BoolArray], n_removed: int) -> DimensionTest:
-    """Compare the excess with that under exchanged labels; see `rindices.selection.dimensions` for the early end."""
+    """Compare the excess with that under exchanged labels; see `dimensions` for the early end."""
     values = [compute_excess(blocks.compute_contrast(blocks.is_patient))]
     for each in labels:
         values.append(compute_excess(blocks.compute_contrast(each)))
