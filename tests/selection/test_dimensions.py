@@ -7,12 +7,12 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.linear_model import LinearRegression
 
 from rindices._typing import BoolArray, FloatArray
+from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.dimensions import (
     DimensionEstimate,
     ParticipantData,
     compute_excess,
     count_dimensions,
-    shrink_covariance,
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
 from tests.selection.helpers import make_unrestricted_scheme

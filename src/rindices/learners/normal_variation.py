@@ -16,7 +16,7 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices._typing import FloatArray
 from rindices.learners.base import handle_zeros_in_scale
-from rindices.selection.dimensions import shrink_covariance, shrink_normal_covariance
+from rindices.preprocess.standardise import shrink_covariance, shrink_normal_covariance
 
 REFERENCE_WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 """Weights of the reference that are compared."""

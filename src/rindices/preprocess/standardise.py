@@ -1,4 +1,4 @@
-"""Standardise regions to controls: mean 1, standard deviation 0.1.
+"""Standardise regions to controls: mean 1, standard deviation 0.1; and covariances that can be inverted.
 
 The loss weights and thresholds of the paper are made for this scale. Shape letters: N people, R regions.
 """
@@ -72,3 +72,25 @@ def find_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[st
     """Return the names of regions whose sd (R,) is 0 up to rounding of the mean (R,)."""
     varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
     return [region for region, vary in zip(regions, varies, strict=True) if not vary]
+
+
+def shrink_covariance(covariance: FloatArray, fourth_power: float, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance.
+
+    scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
+    covariance and the lengths of the people.
+
+    covariance (R, R): empirical covariance; fourth_power: sum of the fourth power of each person's length; number: of
+    people. Returns (R, R).
+    """
+    squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)
+    dispersion = squared_norm - len(covariance) * mean**2
+    error = (fourth_power / number - squared_norm) / number
+    weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
+    return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
+
+
+def shrink_normal_covariance(covariance: FloatArray, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance (R, R) of normally distributed people, of whom nothing else is known."""
+    fourth_power = number * (np.trace(covariance) ** 2 + 2.0 * np.square(covariance).sum())
+    return shrink_covariance(covariance, float(fourth_power), number)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray
+from rindices.preprocess.standardise import shrink_normal_covariance
 from rindices.selection.dimensions import (
     MAX_PATTERNS,
     SIGNIFICANCE_LEVEL,
@@ -24,7 +25,6 @@ from rindices.selection.dimensions import (
     GroupContrast,
     compute_excess,
     count_significant,
-    shrink_normal_covariance,
     summarise_excess,
 )
 from rindices.selection.group_difference import GroupTest, compute_min_p, summarise_permutations

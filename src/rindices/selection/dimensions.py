@@ -21,6 +21,7 @@ import numpy as np
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
 
 from rindices._typing import BoolArray, FloatArray
+from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.relabel import (
     MAX_PERMUTATIONS,
     PermutationScheme,
@@ -201,28 +202,6 @@ def compute_excess(contrast: GroupContrast) -> float:
     half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
     variances = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
     return float(variances[-1] / max(float(variances.mean()), _EPSILON))
-
-
-def shrink_covariance(covariance: FloatArray, fourth_power: float, number: int) -> FloatArray:
-    """Return the Ledoit-Wolf covariance.
-
-    scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
-    covariance and the lengths of the people.
-
-    covariance (R, R): empirical covariance; fourth_power: sum of the fourth power of each person's length; number: of
-    people. Returns (R, R).
-    """
-    squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)
-    dispersion = squared_norm - len(covariance) * mean**2
-    error = (fourth_power / number - squared_norm) / number
-    weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
-    return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
-
-
-def shrink_normal_covariance(covariance: FloatArray, number: int) -> FloatArray:
-    """Return the Ledoit-Wolf covariance (R, R) of normally distributed people, of whom nothing else is known."""
-    fourth_power = number * (np.trace(covariance) ** 2 + 2.0 * np.square(covariance).sum())
-    return shrink_covariance(covariance, float(fourth_power), number)
 
 
 def _test_dimension(
