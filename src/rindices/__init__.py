@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import rindices.analysis as analysis
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
-    from rindices.federated.run import fit_federated
+    from rindices.federated.fit import fit_federated
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.gan.estimator import SurrealGAN
     from rindices.learners.trajectory.members import DiseaseTrajectories
@@ -42,7 +42,7 @@ _HOMES = {
     "SurrealGAN": "rindices.learners.gan.estimator",
     "TableError": "rindices.errors",
     "fit": "rindices.study.fit",
-    "fit_federated": "rindices.federated.run",
+    "fit_federated": "rindices.federated.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
     "write_report": "rindices.report.page",

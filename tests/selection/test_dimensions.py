@@ -7,13 +7,13 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.linear_model import LinearRegression
 
 from rindices._typing import BoolArray, FloatArray
+from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.dimensions import (
     AdjustedGroups,
     DimensionEstimate,
     ParticipantData,
     compute_excess,
     count_dimensions,
-    shrink_covariance,
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
 from tests.selection.helpers import make_groups
@@ -45,7 +45,9 @@ def estimate(
 def test_shrinkage_is_ledoit_wolf() -> None:
     people = simulate(0, 0)[0]
     centred = people - people.mean(axis=0)
-    shrunk = shrink_covariance(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
+    shrunk = shrink_covariance(
+        centred.T @ centred / len(centred), float(((centred**2).sum(axis=1) ** 2).sum()), len(centred)
+    )
     np.testing.assert_allclose(shrunk, ledoit_wolf(centred, assume_centered=True)[0], atol=1e-8)
 
 

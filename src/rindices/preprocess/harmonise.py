@@ -100,18 +100,40 @@ class Harmoniser:
         preserved = design if patient is None else np.column_stack([design, patient])
         indicators = np.eye(len(names))[site_index]
         levels, centre, coefficients = _regress_volumes(volumes, indicators, preserved)
-        mean = counts @ levels / len(volumes)
-        residuals = volumes - indicators @ levels - (preserved - centre) @ coefficients
-        sd = np.sqrt(np.mean(residuals**2, axis=0))
-        refuse_constant_regions(mean, sd, regions, "constant within sites")
-        standardised = (residuals + indicators @ (levels - mean)) / sd
-        effects = [estimate_site_effect(standardised[site_index == k]) for k in range(len(names))]
-        shift, scale = (np.stack(arrays) for arrays in zip(*effects, strict=True))
-        if patient is not None:  # the reference becomes the average control, and transform needs no diagnosis
-            mean = mean - centre[-1] * coefficients[-1]
-            centre, coefficients = centre[:-1], coefficients[:-1]
+        squares = indicators.T @ (volumes - indicators @ levels - (preserved - centre) @ coefficients) ** 2
         mode = "controls" if patient is None else "all"
-        return cls(mode, names, tuple(counts.tolist()), mean, centre, coefficients, sd, shift, scale)
+        sizes = dict(zip(names, counts.tolist(), strict=True))
+        fitted = cls.from_moments(sizes, levels, squares, (centre, coefficients), regions, mode)
+        if patient is None:
+            return fitted
+        # the reference becomes the average control, and transform needs no diagnosis
+        mean = fitted.mean - centre[-1] * coefficients[-1]
+        return replace(fitted, mean=mean, centre=centre[:-1], coefficients=coefficients[:-1])
+
+    @classmethod
+    def from_moments(
+        cls,
+        sites: Mapping[str, int],
+        levels: FloatArray,
+        squares: FloatArray,
+        effects: tuple[FloatArray, FloatArray],
+        regions: Sequence[str],
+        mode: str = "controls",
+    ) -> Self:
+        """Estimate the effects of sites from sums over their people.
+
+        sites: number of people by site; levels (K, R): volumes of each site at the mean of the design; squares (K, R):
+        sums of squared residuals; effects: mean (P,) of the design and coefficients (P, R).
+        """
+        counts = np.array(list(sites.values()))
+        mean, sd = counts @ levels / counts.sum(), np.sqrt(np.maximum(squares.sum(axis=0), 0.0) / counts.sum())
+        refuse_constant_regions(mean, sd, regions, "constant within sites")
+        shrunk = [
+            shrink_site_effect(number, (level - mean) / sd, each / sd**2 / (number - 1))
+            for number, level, each in zip(sites.values(), levels, squares, strict=True)
+        ]
+        shift, scale = (np.stack(arrays) for arrays in zip(*shrunk, strict=True))
+        return cls(mode, tuple(sites), tuple(sites.values()), mean, *effects, sd, shift, scale)
 
     def transform(self, volumes: FloatArray, design: FloatArray, sites: Sequence[str]) -> FloatArray:
         """Remove the effects of sites.

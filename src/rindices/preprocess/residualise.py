@@ -182,11 +182,7 @@ class Residualiser:
         encoded = build_design_matrix(codings, covariates)
         moments = estimate_design_moments(encoded)
         design = fill_design(encoded, moments)
-        if len(volumes) <= design.shape[1] + 1:
-            columns = format_count(design.shape[1], "covariate column")
-            adjustment = f" to adjust for {columns}" if design.shape[1] else ""
-            cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
-            raise PreprocessingError(f"too few controls ({len(volumes)}){adjustment}: {cure}.")
+        check_control_number(len(volumes), design.shape[1])
         coefficients, rank = _solve_least_squares(design, volumes)
         if thickness is not None:
             others = ~find_head_size_columns(codings)
@@ -230,6 +226,14 @@ class Residualiser:
         rebuilt = tuple(build_coding(record) for record in codings)
         covariance = arrays.get("residualise.covariance")
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
+
+
+def check_control_number(n_controls: int, n_columns: int) -> None:
+    """Refuse to estimate the effects of P columns from too few controls."""
+    if n_controls <= n_columns + 1:
+        adjustment = f" to adjust for {format_count(n_columns, 'covariate column')}" if n_columns else ""
+        cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
+        raise PreprocessingError(f"too few controls ({n_controls}){adjustment}: {cure}.")
 
 
 def _solve_least_squares(design: FloatArray, volumes: FloatArray) -> tuple[FloatArray, int]:

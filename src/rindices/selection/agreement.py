@@ -13,6 +13,7 @@ Shape letters: N people, M patterns, K inferred columns (K >= M), S members, Q s
 """
 
 import math
+from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -157,11 +158,15 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
     members (S, N, M): R-indices of S >= 2 members for the same people.
     """
     stack = _validate_stack(members)
-    n_members = len(stack)
+    return average_agreement(len(stack), lambda i, j: agreement(stack[i], stack[j]))
+
+
+def average_agreement(n_members: int, compare: Callable[[int, int], Agreement]) -> MembersAgreement:
+    """Return the agreement among members, averaged over their pairs, given that of two of them."""
     pairwise = np.full((n_members, n_members), np.nan)
     results = []
     for i, j in combinations(range(n_members), 2):
-        results.append(agreement(stack[i], stack[j]))
+        results.append(compare(i, j))
         pairwise[i, j] = pairwise[j, i] = results[-1].concordance
     return MembersAgreement(
         float(np.mean([r.concordance for r in results])),
@@ -170,6 +175,47 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
         np.nanmean(pairwise, axis=1),
         pairwise,
     )
+
+
+class IndexMoments(NamedTuple):
+    """Mean (S * M,) and covariance (S * M, S * M) of the R-indices of several members in the same people.
+
+    Counting pairs of people needs the people. From sums over them, concordance is that of normally distributed indices
+    with the same correlation rho, 1 / 2 + arcsin(rho) / pi.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    n_patterns: int
+
+    @classmethod
+    def from_sums(cls, total: FloatArray, products: FloatArray, number: int, n_patterns: int) -> "IndexMoments":
+        """Return the moments of sums over a number of people."""
+        mean = total / number
+        return cls(mean, products / number - np.outer(mean, mean), n_patterns)
+
+    def select(self, member: int, order: IntArray | None = None) -> FloatArray:
+        """Return weights (S * M, M) that select the indices of a member, in an order (M,)."""
+        columns = np.arange(self.n_patterns) if order is None else order
+        return np.asarray(np.eye(len(self.mean))[:, member * self.n_patterns + columns])
+
+    def correlate(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return the correlations (K, L) of weighted sums of indices, (S * M, K) and (S * M, L)."""
+        cross = first.T @ self.covariance @ second
+        variances = [(weights * (self.covariance @ weights)).sum(axis=0) for weights in (first, second)]
+        return np.asarray(cross / np.sqrt(np.maximum(np.outer(*variances), 1e-300)))
+
+    def compare(self, first: int, second: int) -> Agreement:
+        """Return the agreement of two members; the difference is NaN with one pattern."""
+        own, other = self.select(first), self.select(second)
+        correlations = self.correlate(own, other)
+        matching = _find_best_matching(correlations)
+        matched = correlations[np.arange(self.n_patterns), matching]
+        concordance = float((0.5 + np.arcsin(np.clip(matched, -1.0, 1.0)) / np.pi).mean())
+        i, j = np.triu_indices(self.n_patterns, k=1)
+        differences = [each[:, i] - each[:, j] for each in (own, other[:, matching])]
+        difference = float(np.diag(self.correlate(*differences)).mean()) if len(i) else float("nan")
+        return Agreement(concordance, float(matched.mean()), difference, matching)
 
 
 def _compute_c_index(first: FloatArray, second: FloatArray) -> float:

@@ -8,7 +8,7 @@ smaller number of patterns agrees better; for learners without a likelihood, the
 Shape letters: S members, N people, M patterns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -199,9 +199,12 @@ def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None
     if len(candidate.indices) < 2:
         return None
     among_members = members_agreement(candidate.indices)
-    if candidate.evidence is None:
-        return among_members
-    concordance, dimension, difference = (float(value) for value in candidate.evidence.mean(axis=0))
+    return among_members if candidate.evidence is None else average_evidence(among_members, candidate.evidence)
+
+
+def average_evidence(among_members: MembersAgreement, evidence: FloatArray) -> MembersAgreement:
+    """Return an agreement with the means of evidence (S, 3) instead of those over pairs of members."""
+    concordance, dimension, difference = (float(value) for value in evidence.mean(axis=0))
     return among_members._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
@@ -223,9 +226,17 @@ def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = N
         return ConsensusMembers(0, (0,), (np.arange(indices.shape[2]),))
     if per_member is None:
         per_member = members_agreement(indices).per_member
+    return align_agreeing_members(per_member, lambda best, k: align_columns(indices[k], indices[best]))
+
+
+def align_agreeing_members(per_member: FloatArray, align: Callable[[int, int], IntArray]) -> ConsensusMembers:
+    """Return the members whose concordance (S,) is near that of the best one.
+
+    align: takes the best member and another one; returns the order of the columns of the other one.
+    """
     best = int(np.argmax(per_member))
     agreeing = tuple(np.flatnonzero(per_member >= per_member[best] - AGREEMENT_MARGIN).tolist())
-    return ConsensusMembers(best, agreeing, tuple(align_columns(indices[k], indices[best]) for k in agreeing))
+    return ConsensusMembers(best, agreeing, tuple(align(best, k) for k in agreeing))
 
 
 def evaluate_candidate(

@@ -13,7 +13,7 @@ directions alike have none. It is finite with fewer people than regions, too.
 Shape letters: N people, R regions, P columns of the design, B permutations.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -21,6 +21,7 @@ import numpy as np
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
 
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.relabel import (
     MAX_PERMUTATIONS,
     PermutationScheme,
@@ -86,6 +87,11 @@ class GroupContrast(NamedTuple):
     patients: FloatArray
     scale: FloatArray
 
+    def find_top_directions(self, number: int) -> FloatArray:
+        """Return the directions of largest excess (R, number), in units of the scale."""
+        size = len(self.scale)
+        return np.asarray(eigh(self.patients, self.controls, subset_by_index=[size - number, size - 1])[1])
+
 
 @dataclass(frozen=True, eq=False)
 class ParticipantData:
@@ -118,7 +124,8 @@ class ParticipantData:
         scale = np.where(scale > _EPSILON * max(float(scale.max()), _EPSILON), scale, 1.0)
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
         units = np.outer(scale, scale)
-        return GroupContrast(shrink_covariance(controls / units, lengths), patients / units, scale)
+        shrunk = shrink_covariance(controls / units, float((lengths**2).sum()), n_controls)
+        return GroupContrast(shrunk + _EPSILON * np.eye(len(scale)), patients / units, scale)
 
     def remove_mean_difference(self, patient: BoolArray) -> "ParticipantData":
         """Remove the adjusted difference between the means of patients and controls."""
@@ -131,8 +138,7 @@ class ParticipantData:
         if not n_directions:
             return self
         contrast = self.compute_contrast(patient)
-        n_regions = len(contrast.scale)
-        top = eigh(contrast.patients, contrast.controls, subset_by_index=[n_regions - n_directions, n_regions - 1])[1]
+        top = contrast.find_top_directions(n_directions)
         scores = self.shifts / contrast.scale @ top
         return ParticipantData(self.shifts - scores @ (contrast.controls @ top).T * contrast.scale, self.design)
 
@@ -212,16 +218,27 @@ def count_dimensions(
     """
     patient, max_patterns = groups.patient, min(max_patterns, groups.people.shifts.shape[1] - 1)
     people = groups.people.remove_mean_difference(patient)
-    tests: list[DimensionTest] = []
     most = max(n_permutations, MAX_PERMUTATIONS) if max_patterns else n_permutations  # nothing depends on p otherwise
-    for k in range(max_patterns + 1):
+
+    def test(k: int) -> DimensionTest:
         rest = groups._replace(people=people.remove_directions(patient, k))
         labels = draw_permuted_labels(patient, groups.scheme, most, np.random.default_rng([seed, k]))
-        tests.append(_test_dimension(rest, labels, k, n_permutations, level))
+        return _test_dimension(rest, labels, k, n_permutations, level)
+
+    overlap = estimate_overlap(patient, groups.scheme, np.random.default_rng([seed, max_patterns + 1]))
+    return count_significant(test, max_patterns, level, overlap)
+
+
+def count_significant(
+    test: Callable[[int], DimensionTest], max_patterns: int, level: float, overlap: float
+) -> DimensionEstimate:
+    """Test 0, 1, 2, ... patterns until a test is not significant."""
+    tests: list[DimensionTest] = []
+    for k in range(max_patterns + 1):
+        tests.append(test(k))
         if tests[-1].p > level:
             break
-    n_significant = sum(test.p <= level for test in tests)
-    overlap = estimate_overlap(patient, groups.scheme, np.random.default_rng([seed, max_patterns + 1]))
+    n_significant = sum(each.p <= level for each in tests)
     return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
 
 
@@ -231,22 +248,6 @@ def compute_excess(contrast: GroupContrast) -> float:
     half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
     variances = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
     return float(variances[-1] / max(float(variances.mean()), _EPSILON))
-
-
-def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray:
-    """Return the Ledoit-Wolf covariance.
-
-    scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
-    covariance and the squared lengths.
-
-    covariance (R, R): empirical covariance; lengths (N,): squared length of each person's row. Returns (R, R).
-    """
-    n_regions, n_people = len(covariance), len(lengths)
-    mean, square = np.trace(covariance) / n_regions, float((covariance**2).sum())
-    spread = (square - n_regions * mean**2) / n_regions
-    error = (float((lengths**2).sum()) / n_people - square) / (n_regions * n_people)
-    weight = min(max(error, 0.0), spread) / spread if spread > 0 else 0.0
-    return np.asarray((1.0 - weight) * covariance + (weight * mean + _EPSILON) * np.eye(n_regions))
 
 
 def _test_dimension(
@@ -269,6 +270,11 @@ def _test_dimension(
                 break
             if len(values) > n_permutations and not is_undecided(p_value, len(values) - 1, level):
                 break
+    return summarise_excess(values, n_removed)
+
+
+def summarise_excess(values: Sequence[float], n_removed: int) -> DimensionTest:
+    """Return the test of an excess, the first of the values, among those under permuted labels."""
     median, high = np.quantile(values[1:], [0.5, 0.95])
     p_value = float(np.mean(np.array(values) >= values[0]))
     return DimensionTest(n_removed, values[0], (float(median), float(high)), p_value, len(values) - 1)

@@ -26,8 +26,9 @@ N_PERMUTATIONS = 999
 """Permutations, unless the result is clear earlier or p is near the level (`is_undecided`)."""
 MIN_POWER = 0.8
 """Power at which an effect counts as detectable."""
+MAX_DIRECTIONS = 50
+"""Leading directions in which variances are compared."""
 _SHRINKAGE = 0.5  # of the metric towards the identity
-_MAX_DIRECTIONS = 50  # leading directions in which variances are compared
 _BATCH_SIZE = 100  # permutations that are computed at once
 _CLEARLY_NOT, _CLEARLY = 0.3, 0.006  # p-values that end a test after the first and after the second batch
 _EPSILON = 1e-12
@@ -70,8 +71,19 @@ def estimate_region_effects(values: FloatArray, design: FloatArray, patient: Boo
     residuals, label = (columns - basis @ (basis.T @ columns) for columns in (values, patient.astype(float)))
     square, dof = max(float(label @ label), _EPSILON), len(values) - basis.shape[1] - 1
     coefficients = label @ residuals / square
-    rest = ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0) / dof
-    d, error = coefficients / np.sqrt(np.maximum(rest, _EPSILON)), 1.0 / np.sqrt(square)
+    return compute_region_effects(
+        coefficients, ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0), square, dof
+    )
+
+
+def compute_region_effects(coefficients: FloatArray, squares: FloatArray, square: float, dof: int) -> RegionEffects:
+    """Return the effects of a regression on the label.
+
+    coefficients (R,): of the label; squares (R,): sum of squared residuals; square: of the label, of which covariates
+    predict nothing; dof: degrees of freedom of the residuals.
+    """
+    d = coefficients / np.sqrt(np.maximum(squares / dof, _EPSILON))
+    error = 1.0 / np.sqrt(max(square, _EPSILON))
     half_width = stats.t.ppf(0.975, dof) * np.sqrt(error**2 + d**2 / (2.0 * dof))
     t = d / error
     return RegionEffects(d, d - half_width, d + half_width, t, 2.0 * stats.t.sf(np.abs(t), dof))
@@ -107,6 +119,11 @@ def compare_groups(
         is_clear = (n_done == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_done == 2 * _BATCH_SIZE and p < _CLEARLY)
         if is_clear if n_done < n_permutations else not is_undecided(p, n_done):
             break
+    return summarise_permutations(table)
+
+
+def summarise_permutations(table: FloatArray) -> GroupTest:
+    """Return the test of statistics (B + 1, 4), the observed ones first."""
     p_values = (table >= table[0]).mean(axis=0)
     return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
 
@@ -140,9 +157,8 @@ class _ResidualGroups(NamedTuple):
         residuals = values - basis @ (basis.T @ values)
         spread = residuals.std(axis=0)
         residuals = residuals / np.where(spread > _EPSILON, spread, 1.0)
-        variances, vectors = np.linalg.eigh(residuals.T @ residuals / len(values))
-        scores = residuals @ (vectors / np.sqrt((1.0 - _SHRINKAGE) * variances + _SHRINKAGE))
-        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -_MAX_DIRECTIONS:]))
+        scores = residuals @ compute_metric(residuals.T @ residuals / len(values))
+        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -MAX_DIRECTIONS:]))
 
     def compute_statistics(self, labels: BoolArray) -> FloatArray:
         """Return the statistics (B, 4) under each row of labels (B, N)."""
@@ -154,6 +170,12 @@ class _ResidualGroups(NamedTuple):
         shift = ((label @ self.scores) ** 2).sum(axis=1) / np.maximum(length, _EPSILON)
         excess = _compute_excess_variance(self.leading, labels)
         return np.column_stack([np.sqrt(squared_t.max(axis=1)), squared_t.mean(axis=1), shift, excess])
+
+
+def compute_metric(correlation: FloatArray) -> FloatArray:
+    """Return the directions (R, R) that whiten regions of a correlation (R, R), shrunk; the leading ones are last."""
+    variances, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE))
 
 
 def _compute_excess_variance(scores: FloatArray, labels: BoolArray) -> FloatArray:

@@ -224,9 +224,9 @@ def make_pattern_records(
             split_half=float(stability.split_half[:, k].mean()),
             split_half_interval=compute_interval(stability.split_half[:, k]),
             carriers=float(separation.carriers[0, k]),
-            carriers_interval=compute_interval(separation.carriers[1:, k]),
+            carriers_interval=_compute_bootstrap_interval(separation.carriers[1:, k]),
             auc=float(separation.auc[0, k]),
-            auc_interval=compute_interval(separation.auc[1:, k]),
+            auc_interval=_compute_bootstrap_interval(separation.auc[1:, k]),
             seed_change=seed_changes[k],
             in_sample=in_sample,
         )
@@ -237,6 +237,11 @@ def make_pattern_records(
 def compute_interval(values: FloatArray) -> records.Interval:
     """Return the range that holds the middle 95 % of values."""
     return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
+
+
+def _compute_bootstrap_interval(values: FloatArray) -> records.Interval | None:
+    """Return the interval of bootstrapped values; None without any, as where people cannot be pooled."""
+    return compute_interval(values) if len(values) else None
 
 
 def _make_card(people: StudyPeople, selection: records.SelectionRecord, everyone: PreparedPeople) -> records.ModelCard:
@@ -279,9 +284,14 @@ def _make_reference_record(reference: NormalReference | None, people: PreparedPe
 
 def collect_provenance(study: Study) -> records.ProvenanceRecord:
     """Return what the numbers of a study depend on."""
+    return make_provenance(study.cohort.fingerprint(), study.seed)
+
+
+def make_provenance(fingerprint: str, seed: int) -> records.ProvenanceRecord:
+    """Return what the numbers of a study depend on, given a fingerprint of its people."""
     return records.ProvenanceRecord(
-        seed=study.seed,
-        fingerprint=study.cohort.fingerprint(),
+        seed=seed,
+        fingerprint=fingerprint,
         rindices_version=__version__,
         versions={"python": platform.python_version(), "numpy": version("numpy")},
     )

@@ -250,17 +250,26 @@ def _rotate_patterns(
 ) -> FloatArray:
     """Return the patterns (R, M) in their most likely basis, with a positive mean of patients, strongest first."""
     u = patients @ compute_severity_weights(patterns, noise)
-    values, vectors = np.linalg.eigh(compute_covariance(u))
-    values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
-    root = vectors * np.sqrt(values) @ vectors.T  # symmetric, so that the current basis remains a good start
+    root = compute_covariance_root(compute_covariance(u))
     rotated = patterns @ root
     if patterns.shape[1] > 1:
         white = (u - u.mean(axis=0)) @ np.linalg.inv(root)
         starts = draw_rotation_starts(rotated, n_random_starts, rng)
         rotated = find_most_likely_basis(white, rotated, LikelihoodWeights(), starts)
-    mean = (patients @ compute_severity_weights(rotated, noise)).mean(axis=0)
-    rotated = rotated * np.where(mean < 0, -1.0, 1.0)
-    return np.asarray(rotated[:, order_by_strength(rotated, noise)])
+    return orient_patterns(rotated, noise, patients.mean(axis=0))
+
+
+def compute_covariance_root(covariance: FloatArray) -> FloatArray:
+    """Return the root (M, M) of a covariance; it is symmetric, so that the current basis remains a good start."""
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
+    return np.asarray(vectors * np.sqrt(values) @ vectors.T)
+
+
+def orient_patterns(patterns: FloatArray, noise: FloatArray, mean: FloatArray) -> FloatArray:
+    """Return patterns (R, M) with positive severities of patients of this mean (R,), the strongest first."""
+    patterns = patterns * np.where(mean @ compute_severity_weights(patterns, noise) < 0, -1.0, 1.0)
+    return np.asarray(patterns[:, order_by_strength(patterns, noise)])
 
 
 def order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:

@@ -27,6 +27,7 @@ from rindices.learners.missing_cells import (
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
 from rindices.learners.severity_posterior import (
     BasisProducts,
+    PosteriorSummary,
     SeverityPosterior,
     compute_interacting_basis,
     compute_log_copula,
@@ -160,8 +161,7 @@ class PatientSums(NamedTuple):
         functions = None if model.interaction is None else model.functions
         point_weights, cross = np.zeros(len(posterior.points)), np.zeros((steps.shape[1], model.functions.shape[1]))
         fourth_power = 0.0
-        for part in _split_into_chunks(patients, len(posterior.points)):
-            summary = posterior.summarise(part @ weights, functions)
+        for part, summary in summarise_people(patients, weights, posterior, functions):
             point_weights += summary.point_weights
             cross += part.T @ summary.basis
             fourth_power += _sum_fourth_powers(part - model.combine(summary.basis) @ steps)
@@ -271,9 +271,9 @@ def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -
     weights, root = model.compute_weights(), np.linalg.cholesky(model.noise)
     posterior = model.make_posterior(weights)
     parts = [np.zeros(0)]
-    for part in _split_into_chunks(patients, len(posterior.points)):
+    for part, summary in summarise_people(patients, weights, posterior):
         white = solve_triangular(root, part.T, lower=True)
-        parts.append(posterior.summarise(part @ weights).log_sum - 0.5 * (white**2).sum(axis=0))
+        parts.append(summary.log_sum - 0.5 * (white**2).sum(axis=0))
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
@@ -289,6 +289,14 @@ def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -
     moments[:, rows, columns] = one_side
     moments[:, columns, rows] = one_side
     return moments
+
+
+def summarise_people(
+    people: FloatArray, weights: FloatArray, posterior: SeverityPosterior, functions: FloatArray | None = None
+) -> Iterator[tuple[FloatArray, PosteriorSummary]]:
+    """Yield people (N, R) in chunks, each with the summary of its posteriors; weights (R, M * K), functions (G, T)."""
+    for part in _split_into_chunks(people, len(posterior.points)):
+        yield part, posterior.summarise(part @ weights, functions)
 
 
 def _split_into_chunks(people: FloatArray, n_points: int) -> Iterator[FloatArray]:
@@ -426,10 +434,7 @@ def update_model(
     variances (M, R).
     """
     cross, gram = model.combine(sums.cross), compute_gram(model, sums)
-    if rho == 1.0:
-        model = model._replace(common=update_common_steps(model, cross, gram))
-    steps, variances = update_steps(model, variances, cross, gram, rho)
-    model = model._replace(steps=steps)
+    model, variances = update_curves(model, variances, cross, gram, rho)
     if model.interaction is not None:
         moved = model.interaction + _RELAXATION * (_solve_interaction(model, sums) - model.interaction)
         lowest = -(1.0 - _MIN_GROWTH) / max(1, len(moved) - 1)
@@ -437,13 +442,31 @@ def update_model(
     return update_variation(model, sums, control_sums, target), variances
 
 
+def update_curves(
+    model: TrajectoryModel, variances: FloatArray, cross: FloatArray, gram: FloatArray, rho: float
+) -> tuple[TrajectoryModel, FloatArray]:
+    """Return the model with updated steps and, if patterns are straight, common steps; and variances (M, R)."""
+    if rho == 1.0:
+        model = model._replace(common=update_common_steps(model, cross, gram))
+    steps, variances = update_steps(model, variances, cross, gram, rho)
+    return model._replace(steps=steps), variances
+
+
+def compute_residual_scatter(
+    model: TrajectoryModel, scatter: FloatArray, cross: FloatArray, gram: FloatArray
+) -> FloatArray:
+    """Return the scatter (R, R) of what the expected change leaves of people, whose own scatter is given."""
+    flat = model.flat_steps
+    explained = cross @ flat
+    return np.asarray(scatter - explained - explained.T + flat.T @ gram @ flat)
+
+
 def update_variation(
     model: TrajectoryModel, sums: PatientSums, control_sums: ControlSums, target: ReferenceTarget | None = None
 ) -> TrajectoryModel:
     """Return the model with normal variation and the copula of the severities estimated again."""
-    flat = model.flat_steps
-    explained = model.combine(sums.cross) @ flat
-    scatter = control_sums.scatter + sums.scatter - explained - explained.T + flat.T @ compute_gram(model, sums) @ flat
+    together, gram = control_sums.scatter + sums.scatter, compute_gram(model, sums)
+    scatter = compute_residual_scatter(model, together, model.combine(sums.cross), gram)
     number = control_sums.number + sums.number
     noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
     if target is not None:

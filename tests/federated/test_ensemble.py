@@ -3,19 +3,20 @@
 import numpy as np
 
 from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
+from rindices.federated.ensemble import ask_for_moments, fit_starts
 from rindices.federated.rounds import Rounds
-from rindices.federated.set_moments import ask_for_moments
-from rindices.federated.starts import StartTask, fit_starts
 from rindices.federated.subsets import SubsetPlan
 from rindices.learners.contrastive.estimator import fit_contrastive_likelihood
+from rindices.learners.contrastive.stepwise import StartTask
 from rindices.learners.normal_variation import estimate_covariance
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 COHORT, PLAN = simulate_people(), SubsetPlan(0, 2)
 ROUNDS = Rounds(make_transport(split_cohort(COHORT, 2)))
 SUMS = ask_for_adjustment(ROUNDS, None)
-PREPARATION = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls, PLAN)
-MOMENTS = ask_for_moments(ROUNDS, PREPARATION, PLAN)
+PREPARED = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls, PLAN)
+MOMENTS = ask_for_moments(PREPARED)
+PREPARATION = PREPARED.preparation
 SHIFTS = PREPARATION.head.prepare(PREPARATION.preprocessing.transform(COHORT))
 
 
@@ -31,7 +32,7 @@ def test_basis_is_that_of_the_pooled_learner() -> None:
     controls, patients = SHIFTS[COHORT.is_control], SHIFTS[COHORT.is_patient]
     expected = fit_contrastive_likelihood(controls, patients, 3, seed=0).patterns
     before = len(ROUNDS.records)
-    model = fit_starts(ROUNDS, PREPARATION, PLAN, MOMENTS, ["all"], [3])["all", 3]
+    model = fit_starts(PREPARED, MOMENTS, ["all"], [3])["all", 3]
     assert len(ROUNDS.records) - before <= 32
     found = model.steps.sum(axis=1).T
     correlations = np.abs(np.corrcoef(found.T, expected.T)[:3, 3:])
@@ -40,6 +41,6 @@ def test_basis_is_that_of_the_pooled_learner() -> None:
 
 def test_the_space_needs_no_round() -> None:
     before = len(ROUNDS.records)
-    task = StartTask.begin("all", 2, MOMENTS)
+    task = StartTask("all", 2, MOMENTS, np.random.default_rng(0))
     assert task.patterns.shape == (COHORT.n_regions, 2)
     assert len(ROUNDS.records) == before

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from rindices.federated.distributions import (
+from rindices.federated.build import (
     compute_auc,
     compute_carrier_share,
     compute_cumulative,
     compute_quantiles,
 )
-from rindices.federated.site_sums import sum_cosines
+from rindices.federated.site import sum_cosines
 
 RNG = np.random.default_rng(0)
 CONTROLS, PATIENTS = RNG.beta(2, 6, 3000), RNG.beta(4, 3, 3000)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rindices.federated.messages import pack_symmetric, unpack_symmetric
-from rindices.federated.site_sums import (
+from rindices.federated.site import (
     make_packed_posterior,
     scale_distances,
     sum_blocks,
