@@ -220,7 +220,7 @@ def fill_regions(values: FloatArray, missing: IntArray, training: TrainingDistri
     """Return people (N, R) whose missing regions are what the others predict in the training people."""
     deviations = values - training.mean
     deviations[:, missing] = np.nan
-    return np.asarray(training.mean + fill_missing_cells(deviations, training.precision).values)
+    return np.asarray(training.mean + fill_missing_cells(deviations, training.precision)[0])
 
 
 def compute_measured_distances(
