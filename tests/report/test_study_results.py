@@ -55,7 +55,7 @@ def test_damaged_files_are_named(copied: Path) -> None:
         (text[:50], "cannot be read"),
         ("[]", "should be an object"),
         (json.dumps(json.loads(text) | {"chosen": None}), "chosen"),
-        ('{"chosen": null}', "lacks number_of_patterns, finding, difference"),
+        ('{"chosen": null}', "number_of_patterns: field required"),
     ):
         (copied / "selection.json").write_text(content)
         with pytest.raises(StudyError, match=rf"selection\.json.*{words}.*run rindices fit again"):
