@@ -15,7 +15,7 @@ from textwrap import wrap
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rindices"
 PICTURE = ROOT / "docs" / "layers.svg"
-WIDTH, HEADER, BAR, GAP = 960, 84, 46, 6
+WIDTH, HEADER, BAR, GAP = 1090, 84, 46, 6
 DESCRIPTION_X, MATRIX_X, CELL = 130, 640, 26
 STYLE = (
     "rect{fill:#eef4f7;stroke:#0b5a7a;stroke-width:1}text{font-family:Helvetica,Arial,sans-serif;fill:#1b2a33}"
@@ -76,8 +76,8 @@ def draw_layer(row: int, layers: list[list[str]], imports: set[tuple[str, str]])
     middle = top + BAR / 2
     parts = [
         f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{BAR}" rx="6"/>',
-        draw_text(3 * GAP, middle, wrap(", ".join(layer), 16), "name" if len(layer) == 1 else "small"),
-        draw_text(DESCRIPTION_X, middle, wrap(describe_layer(layer), 86)[:2], "small"),
+        draw_text(3 * GAP, middle, wrap(", ".join(layer), 16, max_lines=3), "name" if len(layer) == 1 else "small"),
+        draw_text(DESCRIPTION_X, middle, wrap(describe_layer(layer), 86, max_lines=2), "small"),
     ]
     for column, other in enumerate(layers):
         if column != row and any((a, b) in imports for a in layer for b in other):
