@@ -110,11 +110,8 @@ def test_nothing_suspicious(results: StudyResults) -> None:
 
 
 def test_methods_ask_the_recipe(results: StudyResults, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = replace(
-        RECIPES["contrastive"], description="a toy",
-        get_subsample_share=lambda values: 0.5,
-    )  # fmt: skip
-    monkeypatch.setitem(RECIPES, "contrastive", recipe)
+    monkeypatch.setattr(RECIPES["contrastive"], "description", "a toy")
+    monkeypatch.setattr(RECIPES["contrastive"], "get_subsample_share", lambda values: 0.5)
     methods = sections.summarise_methods(results)
     assert (methods.recipe_description, methods.share) == ("a toy", 0.5)
     assert methods.n_patterns_tried == [2, 3]

@@ -86,7 +86,7 @@ class StudyFacts:
             scans=card.trained_on.get("scans"),
             adjustment=describe_adjustment(model.preprocessing, card.unit),
             patterns=card.pattern_evidence,
-            is_refitted=recipe is not None and recipe.learn_weights is not None,
+            is_refitted=recipe is not None and recipe.is_refitted,
         )
 
     @classmethod

@@ -67,7 +67,8 @@ class StudyRecipe:
     the R-indices of the study's own people are in-sample; uses_measured_cells: whether it learns from people with
     missing cells. For other recipes they are filled by what the others predict; uses: the settings of `RECIPE_SETTINGS`
     that it uses; a study that names another one is refused; adjust: scale of the adjustment unless the study names one;
-    see `rindices.Preprocessing.fit`.
+    see `rindices.Preprocessing.fit`; is_refitted: whether `learn_weights` learns the index again. Otherwise patterns
+    are projected onto the disease space that is learnt again.
     """
 
     name: str
@@ -77,6 +78,7 @@ class StudyRecipe:
     uses_measured_cells: bool = False
     uses: frozenset[str] = frozenset({"reference"})
     adjust: str | None = None
+    is_refitted: bool = False
 
     def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
         """Return all values, some of them changed; ``correlated``: whether a copula is learnt. Here there are none."""
@@ -176,6 +178,7 @@ class _MeanDifferenceRecipe(StudyRecipe):
         "the position along the mean difference between patients and controls, averaged over several shrinkages of the "
         "covariance"
     )
+    is_refitted = True
 
     def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
         from rindices.learners.contrastive.estimator import MeanDifference
