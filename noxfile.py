@@ -8,7 +8,7 @@ import nox
 nox.options.sessions = ["lint", "tests"]
 TORCH = "torch==2.13.0"
 LOWEST_TESTS = ["tests/test_golden_outputs.py", "tests/preprocess", "tests/selection", "tests/tables"]
-LOWEST_TESTS += ["tests/model/test_measured.py", "tests/model/test_intervals.py", "tests/model/test_unusual.py"]
+LOWEST_TESTS += ["tests/model/test_consensus.py", "tests/model/test_intervals.py", "tests/model/test_unusual.py"]
 LOWEST_TESTS += ["-m", "not slow and not slurm"]
 LOWEST_TESTS += [f"--ignore=tests/{name}.py" for name in ("preprocess/test_harmonise", "preprocess/test_modes")]
 LOWEST_TESTS += ["--ignore=tests/selection/test_group_difference.py"]  # they compare with other packages

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rindices.cli.console import print_json, split_option
+from rindices.cli.console import print_json, split_option, write_json_and_table
 from rindices.cli.main import run_program
 from rindices.cli.options import Json, Workers
-from rindices.cli.output import explain_write_errors, write_json_and_table
+from rindices.errors import explain_write_errors
 
 SHARED_DATA = Path(os.pardir, "shared", "data")
 EPILOG = "Example: python -m benchmarks suite --suite paper --learners contrastive,nmf --cohorts 10 --out benchmark"
@@ -68,7 +68,7 @@ def run_suite(
             title = f"Suite {suite}: how well severities are ranked (1 is perfect, 0.5 chance)"
             figure = partial(plot_benchmark, results, title=title)
     if out is not None:
-        with explain_write_errors(out):
+        with explain_write_errors(f"to {out}"):
             write_json_and_table(out, ("results.json", "table.md"), values, table)
             if figure is not None:
                 figure(out / "figure.png")

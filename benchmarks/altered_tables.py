@@ -32,14 +32,14 @@ import typer
 
 import rindices as ri
 from benchmarks.altered.cases import ID, LAST_REGION, PEOPLE, SEPARATORS, Case, make_case, make_frame
+from rindices.apply import chunks
 from rindices.cli.main import app
 from rindices.errors import RindicesError
-from rindices.model import stream
 from rindices.tables.chunks import ChunkSize
 
 RESULTS = Path(__file__).parent / "results"
 PROGRAM = typer.main.get_command(app)
-MANY_CHUNKS = partial(stream.apply_stream, size=ChunkSize(rows=5, parquet_rows=7, text_bytes=500), schema_rows=6)
+MANY_CHUNKS = partial(chunks.apply_stream, size=ChunkSize(rows=5, parquet_rows=7, text_bytes=500), schema_rows=6)
 
 
 class Outcome(NamedTuple):
@@ -113,7 +113,7 @@ def run_way(way: str, table: Path, model: Path, ids: Sequence[str], folder: Path
     command = build_command(way, table, model, ids, folder)
     if way != "apply in many chunks":
         return run_program(command, out)
-    with patch.object(stream, "apply_stream", MANY_CHUNKS):
+    with patch.object(chunks, "apply_stream", MANY_CHUNKS):
         return run_program(command, out)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 import rindices
+from benchmarks.suites.patients import read_psychosis_visits
 from rindices.analysis.change_models import model_change
 from rindices.analysis.slopes import IndexVisits, compare_slopes, estimate_slopes
-from rindices.tables.readers import read_cohort
 
 RESULTS = Path(__file__).parent / "results"
 DATA = Path(os.environ.get("RINDICES_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -100,22 +100,13 @@ def compare_with_statsmodels(number: int) -> dict[str, float]:
 
 def measure_psychosis(data: Path) -> dict[str, list[dict[str, object]]]:
     """Fit the early-psychosis study, and compare the change of the groups by the cross-fitted indices of its visits."""
-    covariates = ["age", "sex", "EstimatedTotalIntraCranialVol"]
-    visits = read_cohort(
-        data / "patients" / "psychosis" / "LNM_data.csv",
-        id="sub_id",
-        session="visit",
-        group="group",
-        controls="control",
-        patients="patient",
-        covariates=covariates,
-    )
+    visits = read_psychosis_visits(data / "patients")
     model = rindices.fit(visits, 1, recipe="mean-difference", workers=1)
     indices = model.visit_indices
     assert indices is not None
     frame = pd.concat(
         [
-            indices[[name for name in indices if name not in ("group", *covariates)]],
+            indices[[name for name in indices if name not in ("group", *visits.covariates)]],
             visits.covariates,
             visits.people["group"],
         ],

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psutil
 
+from rindices.study.cluster import DaskEngine
 from rindices.study.config import ModelConfig
-from rindices.study.engines.base import TrainingJob
-from rindices.study.engines.dask import DaskEngine
-from rindices.study.plan import STACK_SIZE, make_plan
+from rindices.study.engines import TrainingJob
+from rindices.study.study import STACK_SIZE, make_plan
 
 OUT = Path(__file__).parent / "results" / "engine_overhead.json"
 

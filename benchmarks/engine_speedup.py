@@ -20,11 +20,11 @@ import numpy as np
 
 import rindices as ri
 from rindices.learners.prepared_people import PreparedPeople
+from rindices.study.cluster import make_engine
 from rindices.study.config import ModelConfig, RunConfig
-from rindices.study.engines.base import run_plan
-from rindices.study.engines.registry import make_engine
-from rindices.study.plan import STACK_SIZE, make_plan
+from rindices.study.engines import run_plan
 from rindices.study.store import RunStore
+from rindices.study.study import STACK_SIZE, make_plan
 
 OUT = Path(__file__).parent / "results" / "engine_speedup.json"
 

@@ -33,11 +33,10 @@ import rindices as ri
 from rindices._typing import FloatArray
 from rindices.atomic import write_atomically
 from rindices.experiments.tasks import TASKS
-from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.group_tests import ask_for_tests
+from rindices.federated.adjustment import ask_for_adjustment, ask_for_tests, ask_for_transform
+from rindices.federated.ensemble import ask_for_moments
+from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.federated.rounds import InMemoryTransport, Rounds
-from rindices.federated.run import FederatedResult, run_federated_study
-from rindices.federated.set_moments import ask_for_moments
 from rindices.federated.site import Site
 from rindices.federated.subsets import SubsetPlan
 from rindices.learners.normal_variation import shrink_scatter
@@ -54,7 +53,7 @@ def run_sites(cohorts: list[Cohort], model: ModelConfig, seed: int = 0) -> tuple
     """Fit sites in memory; return the result and the processor seconds of all sites and the centre."""
     start = time.process_time()
     sites = [Site(f"site-{k}", cohort) for k, cohort in enumerate(cohorts)]
-    result = run_federated_study(InMemoryTransport(sites), model, seed)
+    result = run_federated_study(InMemoryTransport(sites), FederatedSettings(model, seed))
     return result, time.process_time() - start
 
 
@@ -184,10 +183,11 @@ def measure_membership() -> list[dict[str, Any]]:
             for store, people in zip(scores["model file"], (prepared, others), strict=True):
                 ratio = compute_log_density(people, training.mean, training.covariance)
                 store.append(ratio - compute_log_density(people, usual.mean, usual.covariance))
-            preparation = ask_for_transform(rounds, preprocessing, sums.counts["controls"], SubsetPlan(seed, 2))
+            prepared_rounds = ask_for_transform(rounds, preprocessing, sums.counts["controls"], SubsetPlan(seed, 2))
+            preparation = prepared_rounds.preparation
             single = Rounds(InMemoryTransport(sites[:1]))
             single.ask("describe")
-            moments = ask_for_moments(single, preparation, SubsetPlan(seed, 2))
+            moments = ask_for_moments(replace(prepared_rounds, rounds=single))
             for group in ("controls", "patients"):
                 own = moments["all", group]
                 scatter = own.products - own.number * np.outer(own.mean, own.mean)
@@ -221,7 +221,8 @@ def measure_harmonise() -> list[dict[str, Any]]:
             cohort = simulated.cohort
             parts = [Site(str(label), cohort.take(labels == label)) for label in np.unique(labels)]
             model = ModelConfig(patterns=(3,), members=2, recipe_changes={"shape": "straight"})
-            fitted = run_federated_study(InMemoryTransport(parts), model, seed, harmonise=harmonise).model
+            settings = FederatedSettings(model, seed, harmonise=harmonise)
+            fitted = run_federated_study(InMemoryTransport(parts), settings).model
             assert fitted is not None
             indices = fitted.apply(cohort)[fitted.index_names].to_numpy()[cohort.is_patient]
             row[name] = pattern_c_index(simulated.truth, indices).mean if indices.shape[1] == 3 else float("nan")

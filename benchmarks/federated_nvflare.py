@@ -26,8 +26,8 @@ import pandas as pd
 import psutil
 
 import rindices as ri
+from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.federated.rounds import InMemoryTransport
-from rindices.federated.run import FederatedResult, run_federated_study
 from rindices.federated.site import Site
 from rindices.study.config import ModelConfig
 from rindices.tables.cohort import Cohort
@@ -219,7 +219,8 @@ def measure() -> dict[str, object]:
         deployment = Deployment(Path(name))
         try:
             facts = run_deployment(deployment, sites)
-            expected = run_federated_study(InMemoryTransport([Site(n, sites[n]) for n in sorted(sites)]), MODEL)
+            transport = InMemoryTransport([Site(n, sites[n]) for n in sorted(sites)])
+            expected = run_federated_study(transport, FederatedSettings(MODEL))
             return {**facts, **compare_models(deployment.kits / SERVER / "results", expected)}
         finally:
             deployment.stop()

@@ -25,8 +25,8 @@ import pandas as pd
 import rindices as ri
 from rindices.atomic import write_atomically
 from rindices.experiments.tasks import TASKS
+from rindices.federated.fit import FederatedSettings, run_federated_study
 from rindices.federated.partitions import connect_partitions
-from rindices.federated.run import run_federated_study
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig, make_study
@@ -86,7 +86,7 @@ def _fit(table: Path, request: Any, n_people: int, n_bytes: int, recipe: str) ->
             print(n_people, text, f"{workers:.0f} s of workers, {stages[-1][2]:.0f} s of the centre", flush=True)
 
         note_stage("reading")
-        result = run_federated_study(transport, MODELS[recipe], on_stage=note_stage)
+        result = run_federated_study(transport, FederatedSettings(MODELS[recipe]), on_stage=note_stage)
         note_stage("end")
         workers = transport.client.run(get_usage)
     assert result.model is not None

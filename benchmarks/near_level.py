@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from rindices.study.group_tests import GroupTests, run_group_tests
-from rindices.tables.cohort import GROUP, Cohort
-from rindices.tables.ordering import sort_people
+from rindices.tables.cohort import GROUP, Cohort, sort_people
 from rindices.tables.readers import read_cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
 

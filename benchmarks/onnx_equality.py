@@ -23,8 +23,8 @@ import pandas as pd
 
 import rindices as ri
 from rindices.experiments.tasks import TASKS
-from rindices.model.export import export_onnx
-from rindices.model.importers import PUBLISHED_MODELS, import_published
+from rindices.share.importers import PUBLISHED_MODELS, import_published
+from rindices.share.onnx import export_onnx
 from rindices.tables.cohort import Cohort
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ import rindices
 from rindices.analysis.outcome_models import Outcome, fit_outcome
 from rindices.analysis.predict import predict_outcome
 from rindices.experiments.visits import VisitPlan, simulate_visits
-from rindices.tables.sessions import keep_first_scans
+from rindices.tables.cohort import keep_first_scans
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -22,7 +22,7 @@ from scipy.stats import binom
 from sklearn.metrics import roc_auc_score
 
 import rindices as ri
-from benchmarks.suites.patient_suite import PatientTrial, measure_trial
+from benchmarks.suites.patient_suite import PatientTrial
 from benchmarks.suites.patients import list_patient_tables
 from rindices.analysis.associate import associate_indices
 from rindices.experiments.tasks import TASKS
@@ -80,9 +80,7 @@ def measure_patients(data: Path, seeds: int) -> Studies:
                 table = list_patient_tables(data / "patients")[name]()
                 model = ri.fit(table.cohort, 1, recipe="mean-difference", seed=seed, workers=1)
                 written = float(roc_auc_score(table.cohort.is_patient, model.indices["r1"]))
-                nested = measure_trial(PatientTrial(name, seed, (data / "patients").absolute())).figures["default"][
-                    "auc"
-                ]
+                nested = PatientTrial(name, seed, (data / "patients").absolute()).measure().figures["default"]["auc"]
                 in_sample = float(roc_auc_score(table.cohort.is_patient, model.apply(table.cohort)["r1"]))
                 return {"table": name, "written": written, "nested": nested, "in_sample": in_sample}
 

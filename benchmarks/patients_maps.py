@@ -14,7 +14,7 @@ import pandas as pd
 from PIL import Image
 
 from benchmarks.suites.patients import list_patient_tables
-from rindices.report import brain
+from rindices.report import figures
 from rindices.report.region_names import label_regions
 from rindices.study.group_tests import run_group_tests
 from rindices.tables.cohort import Cohort
@@ -44,8 +44,8 @@ def draw_maps(effects: dict[str, pd.DataFrame]) -> None:
     """Draw a row of views for each table, and one colour bar."""
     rows = {}
     for name, frame in effects.items():
-        match = brain.match_atlas(tuple(frame["region"]))
-        views = brain.render_views(match, dict(zip(frame["region"], frame["d"], strict=True)), LIMIT)
+        match = figures.match_atlas(tuple(frame["region"]))
+        views = figures.render_views(match, dict(zip(frame["region"], frame["d"], strict=True)), LIMIT)
         rows[name] = [views[position] for position in SHOWN_VIEWS]
     columns = max(map(len, rows.values()))
     figure, axes = plt.subplots(len(rows), columns, figsize=(1.9 * columns, 1.9 * len(rows)), squeeze=False)
@@ -57,7 +57,7 @@ def draw_maps(effects: dict[str, pd.DataFrame]) -> None:
             axis.imshow(Image.open(io.BytesIO(content)).convert("RGBA"))
             axis.set_title(view.name, fontsize=8, color="0.35")
         line[0].text(0.0, 1.28, TITLES[name], transform=line[0].transAxes, fontsize=11, fontweight="bold")
-    colours = plt.cm.ScalarMappable(plt.Normalize(-LIMIT, LIMIT), brain.COLOUR_MAP)
+    colours = plt.cm.ScalarMappable(plt.Normalize(-LIMIT, LIMIT), figures.COLOUR_MAP)
     figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.13, hspace=0.55, wspace=0.03)
     bar = figure.colorbar(colours, cax=figure.add_axes((0.3, 0.075, 0.4, 0.016)), orientation="horizontal")
     bar.set_label("Cohen's d: less in patients (red), more in patients (blue)", fontsize=9)

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS, make_state
 from rindices.learners.gan import train
-from rindices.study.engines.base import MAX_RETRIES
-from rindices.study.plan import STACK_SIZE
+from rindices.study.engines import MAX_RETRIES
+from rindices.study.study import STACK_SIZE
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATE = Path(__file__).parent / "scale_template.md"

@@ -10,19 +10,19 @@ Writes ``results/thickness_and_volumes.json`` and ``.md``; tables that are not n
 import argparse
 import json
 import subprocess
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.suites.patient_methods import fit_default
+from benchmarks.suites.patients import read_psychosis_visits, read_schizophrenia_cohort
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.measures import encode_measures, find_thickness
 from rindices.preprocess.pipeline import Preprocessing
@@ -48,26 +48,8 @@ class Variant(NamedTuple):
 
 def read_psychosis(data: Path) -> Cohort:
     """Return the first visit of the early-psychosis study."""
-    cohort = read_cohort(
-        data / "psychosis" / "LNM_data.csv",
-        id="sub_id",
-        session="visit",
-        group="group",
-        controls="control",
-        patients="patient",
-        covariates=["age", "sex", "EstimatedTotalIntraCranialVol"],
-    )
+    cohort = read_psychosis_visits(data)
     return cohort.take((cohort.people["session_id"].astype(str) == "1").to_numpy())
-
-
-def read_schizophrenia(data: Path) -> Cohort:
-    """Return one data set of OpenNeuro."""
-    table = pd.read_csv(data / "openneuro" / "openneuro_freesurfer.csv")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ds000115.csv"
-        table[table["dataset"] == "ds000115"].to_csv(path, index=False)
-        names, controls = ["age", "sex", "eTIV"], ["CON", "CON-SIB"]
-        return read_cohort(path, group="group", controls=controls, patients="SCZ", covariates=names, measure="any")
 
 
 def read_autism(data: Path) -> Cohort:
@@ -89,7 +71,7 @@ def read_autism(data: Path) -> Cohort:
 
 READERS: dict[str, Callable[[Path], Cohort]] = {
     "psychosis": read_psychosis,
-    "schizophrenia": read_schizophrenia,
+    "schizophrenia": partial(read_schizophrenia_cohort, measure="any"),
     "autism": read_autism,
 }
 

@@ -31,7 +31,7 @@ from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import fit_trajectory_members
-from rindices.model.trajectories import ONSET_SHARE
+from rindices.model.pattern_tables import ONSET_SHARE
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
 from rindices.selection.choose import GridPoint, choose_grid_point

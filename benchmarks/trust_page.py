@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.suites.trust_cohorts import PATIENT_SPREAD
 from rindices.selection.dimensions import SIGNIFICANCE_LEVEL
+from rindices.study.checks import MIN_RECOVERY_RATE
 from rindices.study.group_tests import MAX_PARTICIPANTS_PER_GROUP
-from rindices.study.sample_size import MIN_RECOVERY_RATE
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATE = Path(__file__).parent / "trust_template.md"

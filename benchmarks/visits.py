@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import kendalltau
 
 from rindices.experiments.tasks import TASKS
@@ -33,14 +34,12 @@ from rindices.learners.ensemble import Member
 from rindices.learners.inference import TrajectoryHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import fit_trajectory_members
-from rindices.model.trajectories import ONSET_SHARE
-from rindices.preprocess.pipeline import Preprocessing
+from rindices.model.pattern_tables import ONSET_SHARE
 from rindices.selection.agreement import pattern_c_index
 from rindices.selection.choose import find_agreeing_members
-from rindices.study.config import StudyConfig
-from rindices.study.people import StudyPeople
-from rindices.tables.cohort import ID
-from rindices.tables.sessions import attach_visits
+from rindices.study.config import DataConfig, StudyConfig
+from rindices.study.study import Study, StudyPeople
+from rindices.tables.cohort import ID, attach_visits
 from rindices.threads import limit_blas_threads
 
 OUT = Path(__file__).parent / "results" / "visits.json"
@@ -119,9 +118,10 @@ def run(task: str, size: int, n_visits: int, growth: float, seed: int) -> dict[s
     spec = replace(TASKS[task], n_controls=SIZES[size][0], n_patients=SIZES[size][1])
     visits = simulate_visits(spec, seed, VisitPlan(visits=n_visits, uniform_growth=growth))
     cohort = attach_visits(visits.simulated.cohort)[0]
-    preprocessing = Preprocessing.fit(cohort)
-    study = StudyPeople(cohort, StudyConfig(), preprocessing)
-    people = {name: study.prepare(visits=name) for name in ("first", "mean", "all")}
+    config = StudyConfig(data=DataConfig(volumes=("memory",)))
+    study = StudyPeople(Study(cohort, config), config.model)
+    rows = pd.Index(study.cohort.people[ID]).get_indexer(cohort.people[ID])  # in the order of the severities
+    people = {name: study.prepare(visits=name).take(rows) for name in ("first", "mean", "all")}
     methods = fit_methods(people, "curved" if spec.last_onset else "straight", seed)
     scores = {name: score_members(methods[name], visits, people["first"]) for name in METHODS}
     gains = [member.held_out.coupling_gain for member in methods["chosen"] if member.held_out is not None]

@@ -23,7 +23,7 @@ import pandas as pd
 from benchmarks.suites.oracle import compute_oracle_severities
 from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.learners.trajectory.estimator import DiseaseTrajectories
+from rindices.learners.trajectory.members import DiseaseTrajectories
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import Cohort

@@ -15,7 +15,7 @@ from textwrap import wrap
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rindices"
 PICTURE = ROOT / "docs" / "layers.svg"
-WIDTH, HEADER, BAR, GAP = 960, 84, 46, 6
+WIDTH, HEADER, BAR, GAP = 1090, 84, 46, 6
 DESCRIPTION_X, MATRIX_X, CELL = 130, 640, 26
 STYLE = (
     "rect{fill:#eef4f7;stroke:#0b5a7a;stroke-width:1}text{font-family:Helvetica,Arial,sans-serif;fill:#1b2a33}"
@@ -49,10 +49,11 @@ def read_imports(source: Path = SOURCE) -> set[tuple[str, str]]:
 
 def describe_layer(layer: list[str]) -> str:
     """Return the first line of the docstring; of several modules, the beginnings of their first lines."""
+    packages = [SOURCE / name / "__init__.py" for name in layer]
+    paths = [path if path.is_file() else path.parent.with_suffix(".py") for path in packages]
     if len(layer) == 1:
-        package, module = SOURCE / layer[0] / "__init__.py", SOURCE / f"{layer[0]}.py"
-        return read_first_line(package if package.is_file() else module)
-    return "; ".join(re.split("[:.,;]", read_first_line(SOURCE / f"{name}.py"))[0] for name in layer)
+        return read_first_line(paths[0])
+    return "; ".join(re.split("[:.,;]", read_first_line(path))[0] for path in paths)
 
 
 def read_first_line(path: Path) -> str:
@@ -75,8 +76,8 @@ def draw_layer(row: int, layers: list[list[str]], imports: set[tuple[str, str]])
     middle = top + BAR / 2
     parts = [
         f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{BAR}" rx="6"/>',
-        draw_text(3 * GAP, middle, wrap(", ".join(layer), 16), "name" if len(layer) == 1 else "small"),
-        draw_text(DESCRIPTION_X, middle, wrap(describe_layer(layer), 86)[:2], "small"),
+        draw_text(3 * GAP, middle, wrap(", ".join(layer), 16, max_lines=3), "name" if len(layer) == 1 else "small"),
+        draw_text(DESCRIPTION_X, middle, wrap(describe_layer(layer), 86, max_lines=2), "small"),
     ]
     for column, other in enumerate(layers):
         if column != row and any((a, b) in imports for a in layer for b in other):

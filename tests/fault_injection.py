@@ -111,17 +111,17 @@ def import_everything() -> None:
     import rindices.learners.ensemble as ensemble
     import rindices.report.page as page
     import rindices.study.build as build
-    import rindices.study.cohort_fit as cohort_fit
-    from rindices.report import geometry
+    import rindices.study.study as study
+    from rindices.report import figures, geometry, sections
 
     geometry.list_missing_packages = lambda: ["nilearn"]  # pictures take time
-    remember_results(cohort_fit, "run_group_tests")
+    remember_results(study, "run_group_tests")
     remember_results(build, "assess_pattern_stability")
     remember_results(ensemble, "fit_linear_members")
     for name in ("plot_agreement", "plot_distributions", "plot_index_pairs", "plot_member_agreement"):
-        remember_results(page, name)
+        remember_results(figures, name)
     for name in ("build_trust_section", "build_pattern_sections", "build_effect_section"):
-        remember_results(page, name)
+        remember_results(sections, name)
     page.make_environment = lru_cache(page.make_environment)
     typer.main.get_command = lru_cache(typer.main.get_command)
     remember_picture()

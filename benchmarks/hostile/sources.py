@@ -93,7 +93,7 @@ def make_model_sources(folder: Path) -> list[Source]:
         warnings.simplefilter("ignore")  # a small cohort
         ri.fit(make_cohort(sites=True), 2, members=2, recipe="contrastive", workers=1).save(path)
     files["sites"] = (path.read_bytes(), ("--site", "site"))
-    from rindices.model.importers import import_checkpoint
+    from rindices.share.importers import import_checkpoint
 
     (folder / "good.saved_model").write_bytes(save_checkpoint(make_checkpoint()))
     names = [f"r{k}" for k in range(REGIONS)]

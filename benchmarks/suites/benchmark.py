@@ -65,7 +65,20 @@ class BenchmarkJob:
 
     def measure(self) -> "BenchmarkResult":
         """Fit the learner to the cohort and score it."""
-        return measure_job(self)
+        case = get_suite_tasks(self.plan.suite, self.plan.data, self.plan.adjusted)[self.task](self.seed)
+        entrant = get_entrant(self.learner)
+        if entrant.oracle:
+            return _measure_oracle(self)
+        if entrant.make is None:
+            return _measure_supervised(self, case, entrant.supervised)
+        if entrant.bound:
+            return _measure_bound(self, case, entrant.make)
+        patients = case.X[case.y == 1]
+        learner = entrant.make(case.truth.shape[1], self.seed)
+        inferred, cost = measure_cost(lambda: learner.fit(case.X, case.y).transform(patients))
+        score = pattern_c_index(case.truth, inferred)
+        unseen = _score_held_out(self, case) if self.plan.folds and not entrant.slow else None
+        return _make_result(self, score.mean, score.per_pattern, cost, unseen, getattr(learner, "agreement_", None))
 
     def restore(self, **fields: Any) -> "BenchmarkResult":
         """Return the result with these fields."""
@@ -101,24 +114,6 @@ class BenchmarkSummary:
     unseen_se: float | None
     unseen_n: int
     seconds: float
-
-
-def measure_job(job: BenchmarkJob) -> BenchmarkResult:
-    """Fit one learner to one cohort and score it."""
-    case = get_suite_tasks(job.plan.suite, job.plan.data, job.plan.adjusted)[job.task](job.seed)
-    entrant = get_entrant(job.learner)
-    if entrant.oracle:
-        return _measure_oracle(job)
-    if entrant.make is None:
-        return _measure_supervised(job, case, entrant.supervised)
-    if entrant.bound:
-        return _measure_bound(job, case, entrant.make)
-    patients = case.X[case.y == 1]
-    learner = entrant.make(case.truth.shape[1], job.seed)
-    inferred, cost = measure_cost(lambda: learner.fit(case.X, case.y).transform(patients))
-    score = pattern_c_index(case.truth, inferred)
-    unseen = _score_held_out(job, case) if job.plan.folds and not entrant.slow else None
-    return _make_result(job, score.mean, score.per_pattern, cost, unseen, getattr(learner, "agreement_", None))
 
 
 def _make_result(

@@ -15,7 +15,7 @@ from benchmarks.suites.baselines.decompositions import (
 from benchmarks.suites.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
 from rindices.errors import InputError, did_you_mean
 from rindices.learners.contrastive.estimator import ContrastiveICA
-from rindices.learners.trajectory.estimator import DiseaseTrajectories
+from rindices.learners.trajectory.members import DiseaseTrajectories
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,14 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.stats import beta, norm
 
 from rindices._typing import FloatArray, IntArray
-from rindices.experiments.organs import LATENT_SD, OrganReference, list_features, load_organ_reference
-from rindices.experiments.reference import HealthyReference, load_reference
+from rindices.experiments.reference import (
+    LATENT_SD,
+    HealthyReference,
+    OrganReference,
+    list_features,
+    load_organ_reference,
+    load_reference,
+)
 from rindices.experiments.simulate import SimulatedCohort, express_severities, simulate_cohort
 from rindices.experiments.tasks import TASKS, SimulationTask
 

@@ -15,9 +15,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from benchmarks.suites.entrants import get_entrant
 from rindices._typing import FloatArray
-from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.contrastive.estimator import ContrastiveICA, MeanDifference
 from rindices.learners.ensemble import LinearLearner, fit_linear_members
-from rindices.learners.mean_difference import MeanDifference
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 

@@ -50,7 +50,15 @@ class PatientTrial:
 
     def measure(self) -> "PatientResult":
         """Measure all methods on this split of the table."""
-        return measure_trial(self)
+        table = list_patient_tables(self.data)[self.table]()
+        methods = [name for name in METHODS if name not in NEEDS_REFERENCE or table.reference is not None]
+        held_out = _score_held_out_people(table, methods, self.seed)
+        halves = _correlate_halves(table, methods, self.seed)
+        figures = {
+            name: _compare_scores(table, held_out[name]) | {"halves": halves[name]} | held_out[name].costs
+            for name in methods
+        }
+        return PatientResult(self.table, self.seed, figures)
 
     def restore(self, **fields: Any) -> "PatientResult":
         """Return the result with these fields."""
@@ -73,19 +81,6 @@ def list_patient_trials(data: Path, repeats: int, tables: Sequence[str] = ()) ->
     if unknown:
         raise InputError(f"suite patients has no table '{unknown[0]}': {did_you_mean(unknown[0], list(known))}")
     return [PatientTrial(name, seed, data.absolute()) for name in tables or known for seed in range(repeats)]
-
-
-def measure_trial(trial: PatientTrial) -> PatientResult:
-    """Measure all methods on one split of a table."""
-    table = list_patient_tables(trial.data)[trial.table]()
-    methods = [name for name in METHODS if name not in NEEDS_REFERENCE or table.reference is not None]
-    held_out = _score_held_out_people(table, methods, trial.seed)
-    halves = _correlate_halves(table, methods, trial.seed)
-    figures = {
-        name: _compare_scores(table, held_out[name]) | {"halves": halves[name]} | held_out[name].costs
-        for name in methods
-    }
-    return PatientResult(trial.table, trial.seed, figures)
 
 
 class HeldOutScores(NamedTuple):

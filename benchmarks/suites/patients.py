@@ -18,6 +18,8 @@ from rindices.model.normal_reference import NormalReference
 from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.readers import read_cohort
 
+PSYCHOSIS_COVARIATES = ["age", "sex", "EstimatedTotalIntraCranialVol"]
+
 
 @dataclass(frozen=True, eq=False)
 class PatientTable:
@@ -60,23 +62,37 @@ def list_patient_tables(data: Path | None) -> dict[str, Callable[[], PatientTabl
         "autism": partial(_read_autism, data, ()),
         "autism-ventricles": partial(_read_autism, data, ("ventricles",)),
         "depression": partial(_read_depression, data),
-        "schizophrenia": partial(_read_schizophrenia, data),
+        "schizophrenia": lambda: PatientTable(read_schizophrenia_cohort(data)),
     }
 
 
-def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
-    """Return the first visit of the early-psychosis study, with the second one."""
-    covariates = ["age", "sex", "EstimatedTotalIntraCranialVol"]
-    both = read_cohort(
+def read_psychosis_visits(data: Path, measure: str | None = None) -> Cohort:
+    """Return both visits of the early-psychosis study."""
+    return read_cohort(
         data / "psychosis" / "LNM_data.csv",
         id="sub_id",
         session="visit",
         group="group",
         controls="control",
         patients="patient",
-        covariates=covariates,
+        covariates=PSYCHOSIS_COVARIATES,
         measure=measure,
     )
+
+
+def read_schizophrenia_cohort(data: Path, measure: str | None = None) -> Cohort:
+    """Return the rows of one data set of a table that holds many."""
+    table = pd.read_csv(data / "openneuro" / "openneuro_freesurfer.csv")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ds000115.csv"
+        table[table["dataset"] == "ds000115"].to_csv(path, index=False)
+        names, controls = ["age", "sex", "eTIV"], ["CON", "CON-SIB"]
+        return read_cohort(path, group="group", controls=controls, patients="SCZ", covariates=names, measure=measure)
+
+
+def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
+    """Return the first visit of the early-psychosis study, with the second one."""
+    both = read_psychosis_visits(data, measure)
     first, second = (both.take((both.people[SESSION].astype(str) == visit).to_numpy()) for visit in ("1", "2"))
     if list(first.people[ID]) != list(second.people[ID]):
         raise SimulationError("the two visits of the psychosis table are not of the same people.")
@@ -84,7 +100,7 @@ def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
     reference = None
     if healthy.is_file():
         people = read_cohort(
-            healthy, id="sub_id", covariates=covariates, site="site", measure=measure, on_missing="drop"
+            healthy, id="sub_id", covariates=PSYCHOSIS_COVARIATES, site="site", measure=measure, on_missing="drop"
         )
         reference = NormalReference.fit(people, healthy.name)
     return PatientTable(first, second, reference=reference)
@@ -124,16 +140,3 @@ def _read_depression(data: Path) -> PatientTable:
             measure="thickness",
         )
     )
-
-
-def _read_schizophrenia(data: Path) -> PatientTable:
-    """Return the rows of one data set of a table that holds many."""
-    table = pd.read_csv(data / "openneuro" / "openneuro_freesurfer.csv")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ds000115.csv"
-        table[table["dataset"] == "ds000115"].to_csv(path, index=False)
-        return PatientTable(
-            read_cohort(
-                path, group="group", controls=["CON", "CON-SIB"], patients="SCZ", covariates=["age", "sex", "eTIV"]
-            )
-        )

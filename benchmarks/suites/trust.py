@@ -26,7 +26,8 @@ from rindices.errors import InputError, did_you_mean
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.contrastive.estimator import ContrastiveICA
-from rindices.learners.pattern_stability import assess_pattern_stability, measure_separation
+from rindices.learners.ensemble import assess_pattern_stability, measure_separation
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import c_index_matrix
 from rindices.selection.dimensions import SIGNIFICANCE_LEVEL
@@ -127,7 +128,7 @@ def _measure_nuisance(trial: TrustTrial) -> NuisanceResult:
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     learner = ContrastiveICA(trial.patterns + 1, trial.seed).fit(X, y)
     indices = learner.transform(X)
-    stability = assess_pattern_stability(X, y, indices, learner.patterns_, trial.seed)
+    stability = assess_pattern_stability(PreparedPeople(X, y), indices, learner.patterns_, seed=trial.seed)
     true_c_index = c_index_matrix(simulated.truth, indices[y == 1]).max(axis=0)
     batch_auc = [float(roc_auc_score(batch, column)) for column in indices[y == 1].T]
     kinds = [

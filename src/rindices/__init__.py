@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from rindices._version import __version__
 
 if TYPE_CHECKING:
-    from rindices import analysis
+    import rindices.analysis as analysis
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
-    from rindices.federated.run import fit_federated
+    from rindices.federated.fit import fit_federated
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.gan.estimator import SurrealGAN
-    from rindices.learners.trajectory.estimator import DiseaseTrajectories
+    from rindices.learners.trajectory.members import DiseaseTrajectories
     from rindices.model.fitted import FittedModel, load
     from rindices.model.normal_reference import NormalReference
     from rindices.preprocess.pipeline import Preprocessing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Cohort": "rindices.tables.cohort",
     "ContrastiveICA": "rindices.learners.contrastive.estimator",
-    "DiseaseTrajectories": "rindices.learners.trajectory.estimator",
+    "DiseaseTrajectories": "rindices.learners.trajectory.members",
     "FittedModel": "rindices.model.fitted",
     "NoPatternError": "rindices.study.exceptions",
     "NormalReference": "rindices.model.normal_reference",
@@ -42,7 +42,7 @@ _HOMES = {
     "SurrealGAN": "rindices.learners.gan.estimator",
     "TableError": "rindices.errors",
     "fit": "rindices.study.fit",
-    "fit_federated": "rindices.federated.run",
+    "fit_federated": "rindices.federated.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
     "write_report": "rindices.report.page",

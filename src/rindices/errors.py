@@ -206,40 +206,44 @@ class SimulationError(RindicesError):
 
 @dataclass
 class Findings:
-    """Collects problems, so that a user sees all of them at once."""
+    """Collects problems, so that a user sees all of them at once; ``where`` is the file that they are found in."""
 
     problems: list[Problem] = field(default_factory=list)
+    where: str = ""
 
-    def note(
-        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
-    ) -> None:
+    def at(self, where: str) -> "Findings":
+        """Return findings of another file that are collected together with these."""
+        return Findings(self.problems, where)
+
+    def note(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> None:
         """Add something worth knowing."""
-        self._add(Severity.NOTE, code, what, where, cure, rest)
+        self._add(Severity.NOTE, code, what, cure, rest)
 
-    def warn(
-        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
-    ) -> None:
+    def warn(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> None:
         """Add something suspicious."""
-        self._add(Severity.WARNING, code, what, where, cure, rest)
+        self._add(Severity.WARNING, code, what, cure, rest)
 
-    def error(
-        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
-    ) -> None:
+    def error(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> None:
         """Add something that stops the work, and go on with the other checks."""
-        self._add(Severity.ERROR, code, what, where, cure, rest)
+        self._add(Severity.ERROR, code, what, cure, rest)
 
-    def fatal(
-        self, code: ProblemCode, what: str, where: str = "", cure: str = "", **rest: Unpack[ProblemDetails]
-    ) -> NoReturn:
+    def fatal(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> NoReturn:
         """Add an error after which nothing can be checked, and raise all errors."""
-        self._add(Severity.ERROR, code, what, where, cure, rest)
+        self._add(Severity.ERROR, code, what, cure, rest)
         raise TableError(self.errors())
 
-    def _add(
-        self, severity: Severity, code: ProblemCode, what: str, where: str, cure: str, details: ProblemDetails
-    ) -> None:
+    def misspelt(self, code: ProblemCode, what: str, name: str, options: Sequence[str]) -> None:
+        """Add an error about a name that is not among the options, with the one that is closest to it."""
+        self.error(code, what, capitalise_first(did_you_mean(name, options)), subject=name)
+
+    def raise_errors(self) -> None:
+        """Raise all errors, if there are any."""
+        if self.errors():
+            raise TableError(self.errors())
+
+    def _add(self, severity: Severity, code: ProblemCode, what: str, cure: str, details: ProblemDetails) -> None:
         values: dict[str, Any] = {**details, "offenders": tuple(details.get("offenders", ()))}
-        self.problems.append(Problem(severity, what, where, cure, code, **values))
+        self.problems.append(Problem(severity, what, self.where, cure, code, **values))
 
     def errors(self) -> list[Problem]:
         """Return the problems that stop the work."""
@@ -278,6 +282,16 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
 def describe_os_error(error: OSError) -> str:
     """Return the reason that the system gives for an error."""
     return error.strerror or str(error) or type(error).__name__
+
+
+@contextmanager
+def explain_write_errors(what: str, error_type: type[RindicesError] = RindicesError) -> Iterator[None]:
+    """Turn an error of the system into one line that says what could not be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = describe_os_error(error)
+        raise error_type(f"cannot write {what} ({reason}): give another folder with --out.") from error
 
 
 @contextmanager

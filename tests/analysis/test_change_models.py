@@ -1,8 +1,9 @@
-"""Models of change by group: tables, covariates, retest limits, and what is said where a model cannot be fitted."""
+"""Models of change: people, groups, trials."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_ind
 
 from rindices.analysis.change_models import (
     GROUP_COLUMNS,
@@ -73,8 +74,7 @@ def test_two_visits_without_groups_have_no_shrunken_slopes() -> None:
 def test_the_trial_is_sized_by_the_patients_model() -> None:
     trial = TrialDesign(slowing=0.5, power=0.9, years=1, visits=3)
     row = model_change(make_group_visits(), "age", trial=trial).trial.iloc[0]
-    schedule = np.array([0, 0.5, 1])
-    expected = compute_trial_size(row["per_year"], row["slope_sd"] ** 2, row["noise"] ** 2, schedule, 0.5, 0.9)
+    expected = compute_trial_size(row["per_year"], row["slope_sd"] ** 2, row["noise"] ** 2, trial)
     assert row["per_arm"] == pytest.approx(expected, abs=1)
     assert row["per_arm_low"] < row["per_arm"] < row["per_arm_high"]
 
@@ -95,3 +95,29 @@ def test_too_few_controls_and_unknown_covariates_are_refused() -> None:
         model_change(frame[(frame["group"] == "patient") | frame["participant_id"].isin(["p0000", "p0002"])], "age")
     with pytest.raises(AnalysisError, match="no column 'sexx' for the covariates: did you mean 'sex'"):
         model_change(frame, "age", covariates=["sexx"])
+
+
+def test_each_index_has_its_columns() -> None:
+    columns = describe_people_columns(["r1", "r2"])
+    endings = {name.removeprefix("r1_") for name in columns if name.startswith("r1_")}
+    assert endings == {name.removeprefix("r2_") for name in columns if name.startswith("r2_")}
+    assert "r2" in columns["r2_shrunken"]
+
+
+def test_simulated_trials_have_the_stated_power() -> None:
+    number = int(compute_trial_size(0.1, 0.05**2, 0.04**2, TrialDesign(slowing=0.3, years=2, visits=5)))
+    rng = np.random.default_rng(0)
+    centred = np.linspace(-1, 1, 5)
+    slopes = rng.normal(0.1, 0.05, (1000, 2, number)) - np.array([0.0, 0.03])[:, None]
+    noise = rng.normal(0, 0.04, (1000, 2, number, 5)) @ centred / (centred @ centred)
+    measured = slopes + noise
+    p = ttest_ind(measured[:, 0], measured[:, 1], axis=1).pvalue
+    assert np.mean(p < 0.05) == pytest.approx(0.8, abs=0.04)
+
+
+def test_no_change_needs_an_infinite_trial_and_wrong_shares_are_refused() -> None:
+    assert compute_trial_size(0.0, 1.0, 1.0, TrialDesign()) == np.inf
+    with pytest.raises(AnalysisError, match="slowing 30 is not between 0 and 1"):
+        compute_trial_size(0.1, 1.0, 1.0, TrialDesign(slowing=30))
+    with pytest.raises(AnalysisError, match="visits at two times"):
+        compute_trial_size(0.1, 1.0, 1.0, TrialDesign(years=0))

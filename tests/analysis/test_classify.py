@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 from rindices.analysis.classify import PARAM_GRID, classify_patients, summarise_auc
 from rindices.errors import AnalysisError
+from rindices.learners.prepared_people import order_by_values
 from rindices.tables.cohort import Cohort
 from tests.analysis.helpers import N_PEOPLE, make_two_groups
 
@@ -21,7 +22,9 @@ def test_scores_equal_a_loop_with_scikit_learn() -> None:
     table = classify_patients(indices, regions, repeats=2, seed=3)
     y = (indices["group"] == "patient").to_numpy().astype(int)
     values = regions.set_index("participant_id").loc[indices["participant_id"]].to_numpy()
-    for name, X in (("R-indices", indices[["r1", "r2"]].to_numpy()), ("regions", values)):
+    order = order_by_values(np.column_stack([y, indices[["r1", "r2"]], values]), 3, 0)
+    y = y[order]
+    for name, X in (("R-indices", indices[["r1", "r2"]].to_numpy()[order]), ("regions", values[order])):
         rows = table[table["features"] == name].set_index("repeat")
         assert set(rows["n_features"]) == {X.shape[1]}
         for repeat, (train, test) in enumerate(StratifiedShuffleSplit(2, test_size=0.2, random_state=3).split(X, y)):

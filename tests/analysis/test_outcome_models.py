@@ -1,11 +1,26 @@
-"""Cox and logistic regression equal statsmodels and, where it is installed, lifelines."""
+"""Regressions equal those of statsmodels, and held-out concordance finds what predicts."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from sklearn.metrics import roc_auc_score
+from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
-from rindices.analysis.outcome_models import CoxLikelihood, Outcome, check_proportional_hazards, fit_outcome
+from rindices.analysis.outcome_models import (
+    N_FOLDS,
+    CoxLikelihood,
+    Outcome,
+    PredictorSet,
+    check_proportional_hazards,
+    compare_predictors,
+    compare_survival,
+    compute_concordance,
+    draw_folds,
+    estimate_survival,
+    fit_outcome,
+)
+from rindices.errors import AnalysisError
 
 
 def simulate_survival(number: int = 150, seed: int = 0, tied: bool = True) -> tuple[Outcome, np.ndarray]:
@@ -98,3 +113,63 @@ def test_columns_of_any_scale_and_a_category_without_events(is_survival: bool) -
     np.testing.assert_allclose(*errors, atol=1e-6)
     collinear = fit_outcome(outcome, np.column_stack([design, design[:, 2]]))
     assert collinear.is_estimable.tolist() == [True, True, False, False]
+
+
+def test_curves_equal_statsmodels() -> None:
+    outcome, _ = simulate_survival()
+    assert outcome.time is not None
+    table = estimate_survival(outcome.time, outcome.event)
+    expected = SurvfuncRight(outcome.time, outcome.event.astype(float))
+    shown = table[table["events"] > 0]
+    np.testing.assert_allclose(shown["time"], expected.surv_times)
+    np.testing.assert_allclose(shown["survival"], expected.surv_prob)
+    np.testing.assert_array_equal(shown["at_risk"], expected.n_risk)
+    assert (table["low"] <= table["survival"]).all()
+    assert (table["high"] >= table["survival"]).all()
+
+
+def test_log_rank_equals_statsmodels() -> None:
+    outcome, design = simulate_survival()
+    assert outcome.time is not None
+    group = np.digitize(design[:, 0], [-0.4, 0.4])
+    expected = survdiff(outcome.time, outcome.event.astype(float), group)[1]
+    assert compare_survival(outcome.time, outcome.event, group) == pytest.approx(expected, rel=1e-8)
+
+
+def test_concordance_counts_pairs() -> None:
+    rng = np.random.default_rng(0)
+    event, risk = rng.random(50) < 0.4, rng.integers(0, 9, 50).astype(float)
+    assert compute_concordance(Outcome(event), risk) == pytest.approx(roc_auc_score(event, risk))
+    outcome = Outcome(np.array([True, True, False, False]), np.array([1.0, 2.0, 2.0, 0.5]))
+    assert compute_concordance(outcome, np.array([3.0, 2.0, 2.0, 9.0])) == pytest.approx((2 + 0.5) / 3)
+    assert np.isnan(compute_concordance(Outcome(np.zeros(3, dtype=bool)), np.arange(3.0)))
+
+
+def test_folds_share_nobody_and_have_equal_numbers_of_events() -> None:
+    outcome, _ = simulate_survival()
+    folds = draw_folds(outcome, N_FOLDS, [0])
+    assert sorted(np.concatenate(folds)) == list(range(150))
+    events = [outcome.event[fold].sum() for fold in folds]
+    assert max(events) - min(events) <= 1
+    assert max(map(len, folds)) - min(map(len, folds)) <= 1
+
+
+def test_the_right_predictors_win_and_noise_does_not() -> None:
+    outcome, design = simulate_survival(200)
+    noise = np.random.default_rng(5).normal(size=(200, 8))
+    sets = {
+        "covariates": PredictorSet(np.zeros((200, 0))),
+        "index": PredictorSet(design[:, :1]),
+        "regions": PredictorSet(np.column_stack([design[:, :1] + noise[:, :1], noise]), is_penalised=True),
+    }
+    table = compare_predictors(outcome, design[:, 2:], sets).set_index("predictors")
+    assert table.loc["covariates", "concordance"] == pytest.approx(0.5, abs=0.08)
+    assert table.loc["index", "difference_low"] > 0
+    assert table.loc["index", "concordance"] > table.loc["regions", "concordance"] > 0.5
+    assert list(table["columns"]) == [1, 2, 10]
+
+
+def test_few_events_are_refused() -> None:
+    outcome = Outcome(np.arange(60) < 9)
+    with pytest.raises(AnalysisError, match="9 of 60 people have the event"):
+        compare_predictors(outcome, np.zeros((60, 0)), {"covariates": PredictorSet(np.zeros((60, 0)))})

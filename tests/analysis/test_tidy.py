@@ -1,4 +1,7 @@
-"""Tables are joined by id, and wrong ones are refused by name."""
+"""Joins, choices of people, and tables as files."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -6,7 +9,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from rindices.analysis.associate import associate_indices
-from rindices.analysis.tidy import false_discovery_rate, select_people, standardise_columns
+from rindices.analysis.tidy import as_records, false_discovery_rate, select_people, standardise_columns, write_table
 from rindices.errors import AnalysisError
 from tests.analysis.helpers import N_PEOPLE, make_clinical_tables
 
@@ -40,3 +43,26 @@ def test_a_constant_column_becomes_zero() -> None:
     standardised = standardise_columns(np.array([[1.0, 5.0], [3.0, 5.0]]))
     np.testing.assert_allclose(standardised, [[-1, 0], [1, 0]])
     assert standardise_columns(np.zeros((0, 2))).shape == (0, 2)
+
+
+TABLE = pd.DataFrame({"index": ["r1", "r2"], "p": [0.5, np.nan], "n": pd.array([3, pd.NA], dtype="Int64")})
+DESCRIPTIONS = {"index": "R-index", "p": "p-value", "n": "People"}
+
+
+def test_table_and_dictionary_are_written(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "new" / "table.tsv", DESCRIPTIONS, {"seed": 3})
+    assert (tmp_path / "new" / "table.tsv").read_text() == "index\tp\tn\nr1\t0.5\t3\nr2\tn/a\tn/a\n"
+    dictionary = json.loads((tmp_path / "new" / "table.json").read_text())
+    assert dictionary["p"] == {"Description": "p-value"}
+    assert dictionary["GeneratedBy"]["seed"] == 3
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"table.tsv", "table.json"}
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AnalysisError, match=r"cannot write .*table\.tsv .*: give another folder with --out"):
+        write_table(TABLE, tmp_path / "file" / "table.tsv", DESCRIPTIONS, {})
+
+
+def test_records_have_null_for_missing_numbers() -> None:
+    assert as_records(TABLE) == [{"index": "r1", "p": 0.5, "n": 3}, {"index": "r2", "p": None, "n": None}]

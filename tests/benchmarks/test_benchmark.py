@@ -11,7 +11,6 @@ from benchmarks.suites.benchmark import (
     BenchmarkJob,
     BenchmarkPlan,
     BenchmarkResult,
-    measure_job,
     summarise_results,
 )
 from benchmarks.suites.cases import get_suite_tasks
@@ -28,7 +27,7 @@ def without_time(results: list[BenchmarkResult]) -> list[BenchmarkResult]:
 
 
 def test_a_score_equals_one_computed_by_hand() -> None:
-    result = measure_job(BenchmarkJob(PLAN, "tiny", "contrastive-ica", 1))
+    result = BenchmarkJob(PLAN, "tiny", "contrastive-ica", 1).measure()
     case = get_suite_tasks("stress")["tiny"](1)
     learner = ContrastiveICA(3, random_state=1, rotation="ica").fit(case.X, case.y)
     score = pattern_c_index(case.truth, learner.transform(case.X[case.y == 1]))
@@ -69,8 +68,8 @@ def test_summary_has_mean_and_standard_error() -> None:
 
 
 def test_the_upper_bound_is_at_least_the_score() -> None:
-    fair = measure_job(BenchmarkJob(replace(PLAN, folds=0), "tiny", "nmf", 0))
-    bound = measure_job(BenchmarkJob(replace(PLAN, folds=0), "tiny", "nmf-bound", 0))
+    fair = BenchmarkJob(replace(PLAN, folds=0), "tiny", "nmf", 0).measure()
+    bound = BenchmarkJob(replace(PLAN, folds=0), "tiny", "nmf-bound", 0).measure()
     assert bound.pattern_c_index >= fair.pattern_c_index
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.suites import patient_suite
 from benchmarks.suites.patient_methods import METHODS
-from benchmarks.suites.patient_suite import COSTS, PatientTrial, format_markdown, list_patient_trials, measure_trial
+from benchmarks.suites.patient_suite import COSTS, PatientTrial, format_markdown, list_patient_trials
 from benchmarks.suites.patients import PatientTable
 from rindices.errors import InputError
 from rindices.learners.prepared_people import PreparedPeople
@@ -40,7 +40,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_figures_of_a_table_with_a_strong_disease(tables: dict[str, Any], tmp_path: Path) -> None:
-    result = measure_trial(PatientTrial("ill", 0, tmp_path))
+    result = PatientTrial("ill", 0, tmp_path).measure()
     assert set(result.figures) == set(METHODS)
     for name in ("default", "default, reference", "ridge"):
         figures = result.figures[name]
@@ -58,7 +58,7 @@ def test_figures_of_a_table_with_a_strong_disease(tables: dict[str, Any], tmp_pa
 
 @pytest.mark.slow
 def test_nothing_is_found_where_there_is_nothing(tables: dict[str, Any], tmp_path: Path) -> None:
-    result = measure_trial(PatientTrial("null", 0, tmp_path))
+    result = PatientTrial("null", 0, tmp_path).measure()
     assert "default, reference" not in result.figures
     assert all(set(figures) - set(COSTS) == {"auc", "halves"} for figures in result.figures.values())
     assert np.mean([figures["auc"] for figures in result.figures.values()]) == pytest.approx(0.5, abs=0.12)
@@ -81,7 +81,7 @@ def test_unknown_tables_are_named(tables: dict[str, Any], tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs the tables of patients in ../shared/data")
 def test_psychosis_is_as_sharp_as_ridge() -> None:
-    results = [measure_trial(PatientTrial("psychosis", seed, DATA)) for seed in range(2)]
+    results = [PatientTrial("psychosis", seed, DATA).measure() for seed in range(2)]
     auc = {name: np.mean([result.figures[name]["auc"] for result in results]) for name in results[0].figures}
     assert auc["default"] > max(0.68, auc["ridge"] - 0.01)
     assert auc["default, reference"] > 0.70

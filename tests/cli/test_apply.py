@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import rindices as ri
+from rindices.apply import chunks
 from rindices.cli.main import app
 from rindices.errors import RindicesError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.model import stream
 from tests.cohorts import simulate_few_regions
 
 PEOPLE = 6_000
@@ -59,8 +59,8 @@ def write_lines(folder: Path, tmp_path: Path, changes: dict[int, tuple[str, str]
 def test_a_stray_quotation_mark_is_refused_in_linear_time(
     line: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = stream.ChunkSize(text_bytes=300_000)
-    monkeypatch.setattr(stream, "ChunkSize", lambda: size)
+    size = chunks.ChunkSize(text_bytes=300_000)
+    monkeypatch.setattr(chunks, "ChunkSize", lambda: size)
     result, usual_seconds = apply(folder, write_lines(folder, tmp_path, {}))
     assert result.exit_code == 0
     (tmp_path / "out.csv").unlink()
@@ -77,8 +77,8 @@ def test_a_stray_quotation_mark_is_refused_in_linear_time(
 def test_short_rows_and_a_cut_file_are_refused_in_all_chunks(
     text_bytes: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = stream.ChunkSize(text_bytes=text_bytes)
-    monkeypatch.setattr(stream, "ChunkSize", lambda: size)
+    size = chunks.ChunkSize(text_bytes=text_bytes)
+    monkeypatch.setattr(chunks, "ChunkSize", lambda: size)
     table = write_lines(folder, tmp_path, {30: (f",{COMMENT}", ""), 5_500: (f",{COMMENT}", "")})
     table.write_text(table.read_text()[:-20])
     result, _ = apply(folder, table)
@@ -132,8 +132,8 @@ def test_quotation_marks_within_a_line_are_read(folder: Path, tmp_path: Path) ->
 
 
 def test_a_long_row_is_named_by_its_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = stream.ChunkSize(text_bytes=300_000)
-    monkeypatch.setattr(stream, "ChunkSize", lambda: size)
+    size = chunks.ChunkSize(text_bytes=300_000)
+    monkeypatch.setattr(chunks, "ChunkSize", lambda: size)
     result, _ = apply(folder, write_lines(folder, tmp_path, {2_900: (",x", ",x,x")}))
     assert ": line 2,900." in str(result.exception)
 

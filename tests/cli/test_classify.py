@@ -29,6 +29,23 @@ def test_summary_has_the_mean_of_the_splits(tmp_path: Path) -> None:
     assert rows["regions"]["auc"] == pytest.approx(written.loc[written["features"] == "regions", "auc"].mean())
 
 
+def test_shuffled_rows_give_the_same_figures(tmp_path: Path) -> None:
+    """Splits were drawn in the order of the rows."""
+    simulated = ri.simulate_cohort("tiny", 0)
+    write_cohort(simulated, tmp_path)
+    indices = simulated.cohort.people[["participant_id"]].assign(r1=0.0)  # equal R-indices: the regions decide
+    volumes, figures = pd.read_csv(tmp_path / "volumes.csv"), []
+    for seed in (0, 1):
+        indices.sample(frac=1, random_state=seed).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+        volumes.sample(frac=1, random_state=seed + 2).to_csv(tmp_path / "v.csv", index=False)
+        arguments = ["classify", str(tmp_path / "r.tsv"), str(tmp_path / "v.csv"), "--repeats", "2", "--workers", "1"]
+        arguments += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
+        done = CliRunner().invoke(app, [*arguments, "--covariates", "age,sex", "--out", str(tmp_path / "out")])
+        assert done.exit_code == 0, done.output
+        figures.append((tmp_path / "out/classification.tsv").read_text())
+    assert figures[0] == figures[1]
+
+
 def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
     simulated = ri.simulate_cohort("tiny", 0)
     write_cohort(simulated, tmp_path)

@@ -17,8 +17,8 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import Findings, RindicesError
 from rindices.tables import readers  # noqa: F401  (imported once, before files vanish)
-from rindices.tables.io import text
-from rindices.tables.io.dialect import Dialect
+from rindices.tables.io import frames
+from rindices.tables.io.lines import Dialect
 
 PEOPLE = 60
 
@@ -294,7 +294,7 @@ def test_input_that_fails_while_it_is_read_is_named(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(text, "sniff_dialect", fail)
+    monkeypatch.setattr(frames, "sniff_dialect", fail)
     for name in ("t.csv", "right.csv"):
         make_frame().to_csv(name, index=False)
     command, *options = arguments
@@ -367,9 +367,9 @@ def test_errors_of_all_chunks_are_reported_at_once(model: Path, tmp_path: Path) 
 
     table = write_lines(tmp_path / "t.csv", make_frame(30_000), plant)
     program = (
-        "from rindices.model import stream\n"
-        "size = stream.ChunkSize(rows=2_000, text_bytes=300_000)\n"
-        "stream.ChunkSize = lambda: size\n"
+        "from rindices.apply import chunks\n"
+        "size = chunks.ChunkSize(rows=2_000, text_bytes=300_000)\n"
+        "chunks.ChunkSize = lambda: size\n"
         "from rindices.cli.main import run; run()\n"
     )
     arguments = ["apply", model, table, "--out", tmp_path / "o.csv", "--workers", "1", "--json"]

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.errors import StudyError
-from rindices.federated.exceptions import WaitingError
 from rindices.federated.folder import FolderTransport, make_run_name, read_key
-from rindices.federated.messages import Answer, Request
+from rindices.federated.messages import Answer, Request, WaitingError
 from rindices.federated.site import Site
 from rindices.federated.site_service import SiteService
 from rindices.model.fitted import FittedModel

@@ -129,7 +129,7 @@ def test_plink_files_hold_the_first_session(folder: Path, tmp_path: Path) -> Non
 
 
 def test_chunks_of_people_with_holes_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    from rindices.model.stream import apply_stream
+    from rindices.apply.chunks import apply_stream
     from rindices.tables.chunks import ChunkSize
     from rindices.tables.table import ColumnRoles
     from rindices.tables.validate import TableRequest

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.suites.cases import get_suite_tasks
 from benchmarks.suites.oracle import compute_oracle_severities, recover_logs
-from rindices.experiments.organs import (
+from rindices.experiments.reference import (
     ORGAN_PATTERNS,
     express_features,
     list_features,

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from rindices.errors import InputError, TableError
-from rindices.experiments.score import score_tables
+from rindices.experiments.simulate import score_tables
 
 TRUTH = pd.DataFrame({"participant_id": list("abcd"), "s1": [0.1, 0.2, 0.3, 0.4], "s2": [0.4, 0.1, 0.3, 0.2]})
 INDICES = pd.DataFrame({"participant_id": list("dcbax"), "r1": [2, 3, 1, 4, 0], "r2": [4, 3, 2, 1, 9]})

@@ -39,7 +39,7 @@ def test_effects_are_those_of_pooled_people() -> None:
 
 def test_transform_is_that_of_pooled_people() -> None:
     preprocessing = SUMS.fit_preprocessing()
-    head = ask_for_transform(ROUNDS, preprocessing, COHORT.n_controls, SubsetPlan(0, 2)).head
+    head = ask_for_transform(ROUNDS, preprocessing, COHORT.n_controls, SubsetPlan(0, 2)).preparation.head
     values = preprocessing.transform(COHORT)
     z = (values - 1.0) / values[COHORT.is_control].std(axis=0)
     share = fit_log_transform([z[COHORT.is_control], z[COHORT.is_patient]])

@@ -7,7 +7,7 @@ import pytest
 
 import rindices as ri
 from rindices.errors import StudyError
-from rindices.federated.run import FederatedResult, run_federated_study
+from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
 from rindices.tables.cohort import Cohort
@@ -19,7 +19,9 @@ MODEL = ModelConfig(patterns=(2, 3), members=MEMBERS)
 
 @cache
 def fit_sites(n_sites: int) -> FederatedResult:
-    return run_federated_study(make_transport(split_cohort(simulate_people(), n_sites), fewest=5), MODEL)
+    return run_federated_study(
+        make_transport(split_cohort(simulate_people(), n_sites), fewest=5), FederatedSettings(MODEL)
+    )
 
 
 def test_sites_equal_pooled_people() -> None:
@@ -62,8 +64,9 @@ def test_known_severities_are_found() -> None:
 def test_order_of_rows_and_names_of_sites_do_not_matter() -> None:
     cohorts = split_cohort(simulate_people(), 3)
     renamed = {f"other-{k}": cohort for k, cohort in enumerate(reversed(cohorts.values()))}
-    model = ModelConfig(patterns=(1,), members=2)
-    first, second = (run_federated_study(make_transport(each, fewest=5), model).model for each in (cohorts, renamed))
+    settings = FederatedSettings(ModelConfig(patterns=(1,), members=2))
+    transports = [make_transport(each, fewest=5) for each in (cohorts, renamed)]
+    first, second = (run_federated_study(each, settings).model for each in transports)
     assert first is not None
     assert second is not None
     np.testing.assert_allclose(first.patterns, second.patterns, atol=1e-8)
@@ -87,7 +90,8 @@ def test_unequal_sites_end_right() -> None:
         "small": _take(cohort, 12, 13, used),
         "large": _take(cohort, 88, 187, used),
     }
-    result = run_federated_study(make_transport(sites), ModelConfig(patterns=(3,), members=MEMBERS))
+    settings = FederatedSettings(ModelConfig(patterns=(3,), members=MEMBERS))
+    result = run_federated_study(make_transport(sites), settings)
     assert result.model is not None
     assert result.counts == {"controls": 150, "patients": 200}
     indices = result.model.apply(cohort)[result.model.index_names].to_numpy()
@@ -96,16 +100,15 @@ def test_unequal_sites_end_right() -> None:
 
 def test_no_difference_is_a_result() -> None:
     cohort = simulate_few_regions("null", 3).cohort
-    result = run_federated_study(make_transport(split_cohort(cohort, 2)), ModelConfig(members=2))
+    result = run_federated_study(make_transport(split_cohort(cohort, 2)), FederatedSettings(ModelConfig(members=2)))
     assert result.model is None
     assert result.finding == "no_difference"
 
 
 def test_mean_difference_needs_no_further_round() -> None:
     cohorts = split_cohort(simulate_people(), 2)
-    result = run_federated_study(
-        make_transport(cohorts), ModelConfig(patterns=(1,), members=MEMBERS, recipe="mean-difference")
-    )
+    settings = FederatedSettings(ModelConfig(patterns=(1,), members=MEMBERS, recipe="mean-difference"))
+    result = run_federated_study(make_transport(cohorts), settings)
     assert result.model is not None
     assert len(result.rounds) == 6
     indices = result.model.apply(simulate_people())["r1"].to_numpy()
@@ -122,5 +125,6 @@ def test_public_function_fits_cohorts() -> None:
 
 
 def test_other_recipes_are_refused_by_name() -> None:
+    settings = FederatedSettings(ModelConfig(recipe="paper"))
     with pytest.raises(StudyError, match="paper cannot run across sites"):
-        run_federated_study(make_transport(split_cohort(simulate_people(), 2)), ModelConfig(recipe="paper"))
+        run_federated_study(make_transport(split_cohort(simulate_people(), 2)), settings)

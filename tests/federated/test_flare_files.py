@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.errors import StudyError
+from rindices.federated.fit import FederatedSettings
 from rindices.federated.flare_files import ALLOWED, allow_jobs, read_site_study, write_flare_job, write_site_study
 from rindices.study.config import ModelConfig, make_study
 
@@ -22,7 +23,8 @@ def make_kit(folder: Path) -> Path:
 
 
 def test_job_names_classes_and_holds_no_code(tmp_path: Path) -> None:
-    write_flare_job(tmp_path / "job", "results", 3, ModelConfig(members=4), 5, adjust="linear", wait=60)
+    settings = FederatedSettings(ModelConfig(members=4), 5, adjust="linear")
+    write_flare_job(tmp_path / "job", "results", 3, settings, wait=60)
     files = sorted(path.relative_to(tmp_path / "job").as_posix() for path in tmp_path.rglob("*.*"))
     assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
     server = json.loads((tmp_path / "job" / "app" / "config" / "config_fed_server.json").read_text())

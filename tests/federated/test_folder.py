@@ -8,12 +8,17 @@ import pandas as pd
 import pytest
 
 from rindices.errors import StudyError
-from rindices.federated.exceptions import RefusedError, WaitingError
-from rindices.federated.folder import FolderTransport, MessageFile, check_site_name, make_run_name, wait_for_sites
-from rindices.federated.messages import Request
+from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
+from rindices.federated.folder import (
+    FolderTransport,
+    MessageFile,
+    SharedFolder,
+    check_site_name,
+    make_run_name,
+    wait_for_sites,
+)
+from rindices.federated.messages import RefusedError, Request, WaitingError
 from rindices.federated.rounds import RoundRecord
-from rindices.federated.run import FederatedResult, run_federated_study
-from rindices.federated.shared_folder import SharedFolder
 from rindices.federated.site import Site
 from rindices.federated.site_service import LOG_COLUMNS, SiteService
 from rindices.study.config import ModelConfig
@@ -50,7 +55,7 @@ def run_centre(exchange: Path, stop_after: int | None = None) -> FederatedResult
     sites = wait_for_sites(exchange, 2, patience=20.0, poll=0.01)
     transport = FolderTransport(exchange, make_run_name({"sites": sites}), sites, KEYS, patience=20.0, poll=0.01)
     transport.begin()
-    result = run_federated_study(transport, MODEL, on_round=stop)
+    result = run_federated_study(transport, FederatedSettings(MODEL), on_round=stop)
     transport.finish()
     return result
 
@@ -66,7 +71,7 @@ def test_folder_gives_the_result_of_memory_after_interruptions(tmp_path: Path) -
     for thread in threads:
         thread.join(20.0)
         assert not thread.is_alive()
-    expected = run_federated_study(make_transport(split_cohort(simulate_people(), 2)), MODEL)
+    expected = run_federated_study(make_transport(split_cohort(simulate_people(), 2)), FederatedSettings(MODEL))
     assert result.model is not None
     assert expected.model is not None
     np.testing.assert_array_equal(result.model.patterns, expected.model.patterns)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from rindices.cli.main import app
 from rindices.errors import PreprocessingError
 from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment
+from rindices.federated.fit import FederatedSettings, run_federated_study
 from rindices.federated.rounds import Rounds
-from rindices.federated.run import run_federated_study
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.group_difference import estimate_region_effects
 from rindices.study.config import ModelConfig
@@ -75,11 +75,13 @@ def test_study_is_that_of_people_without_site_effects() -> None:
     model = ModelConfig(recipe="mean-difference", members=2)
     cohort, indices = pool_sites(), {}
     for harmonise in (True, False):
-        fitted = run_federated_study(make_transport(simulate_sites()), model, harmonise=harmonise).model
+        fitted = run_federated_study(
+            make_transport(simulate_sites()), FederatedSettings(model, harmonise=harmonise)
+        ).model
         assert fitted is not None
         indices[harmonise] = fitted.apply(cohort)["r1"]
     clean = pd.concat(split_cohort(simulate_people(), 3)[name].people for name in simulate_sites())
-    fitted = run_federated_study(make_transport(split_cohort(simulate_people(), 3)), model).model
+    fitted = run_federated_study(make_transport(split_cohort(simulate_people(), 3)), FederatedSettings(model)).model
     assert fitted is not None
     expected = fitted.apply(simulate_people()).set_index("participant_id").loc[clean["participant_id"], "r1"]
     close, far = (np.corrcoef(indices[harmonise], expected)[0, 1] for harmonise in (True, False))

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from rindices.federated.exceptions import ExchangeError, WaitingError
-from rindices.federated.folder import DONE, FolderTransport, MessageFile, make_run_name, wait_for_sites
-from rindices.federated.messages import Answer, Request
-from rindices.federated.shared_folder import SharedFolder
+from rindices.federated.folder import DONE, FolderTransport, MessageFile, SharedFolder, make_run_name, wait_for_sites
+from rindices.federated.messages import Answer, ExchangeError, Request, WaitingError
 from tests.federated.test_folder import KEYS, make_service
 
 NAME, KEY = "site-0", KEYS["site-0"]

@@ -9,10 +9,9 @@ import pytest
 
 from rindices.errors import RindicesError
 from rindices.federated import kinds
-from rindices.federated.exceptions import ExchangeError
-from rindices.federated.messages import Answer, Request
+from rindices.federated.fit import FederatedSettings, run_federated_study
+from rindices.federated.messages import Answer, ExchangeError, Request
 from rindices.federated.rounds import InMemoryTransport, check_same_table
-from rindices.federated.run import run_federated_study
 from rindices.federated.site import Site
 from rindices.study.config import ModelConfig
 from tests.federated.sites import simulate_people, split_cohort
@@ -37,7 +36,7 @@ def run(lies: Mapping[str, Lie]) -> str:
     cohorts = split_cohort(simulate_people(), 2)
     sites = InMemoryTransport([Site(name, cohorts[name]) for name in sorted(cohorts)])
     with pytest.raises(RindicesError) as caught:
-        run_federated_study(LyingTransport(sites, lies), MODEL)
+        run_federated_study(LyingTransport(sites, lies), FederatedSettings(MODEL))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

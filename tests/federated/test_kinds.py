@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from rindices.federated import kinds
-from rindices.federated.exceptions import ExchangeError
-from rindices.federated.messages import Request
+from rindices.federated.messages import ExchangeError, Request
 
 
 def test_documentation_has_the_table() -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rindices.federated.exceptions import ExchangeError
 from rindices.federated.messages import (
     Answer,
+    ExchangeError,
     Request,
     count_packed,
     is_signed,

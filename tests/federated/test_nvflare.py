@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from rindices.federated import kinds
-from rindices.federated.exceptions import ExchangeError, RefusedError, WaitingError
-from rindices.federated.messages import Answer, Request
+from rindices.federated.messages import Answer, ExchangeError, RefusedError, Request, WaitingError
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 pytest.importorskip("nvflare", reason="the extra federated is not installed")

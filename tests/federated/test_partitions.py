@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from rindices.cli.main import app
 from rindices.errors import StudyError
 from rindices.federated import kinds, partitions
+from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.federated.messages import Request
 from rindices.federated.partitions import PartitionTransport, connect_partitions
 from rindices.federated.rounds import InMemoryTransport
-from rindices.federated.run import FederatedResult, run_federated_study
 from rindices.federated.site import Site
 from rindices.study.config import ModelConfig, make_study
 from rindices.tables.cohort import Cohort
@@ -55,7 +55,8 @@ def open_in_threads(table: Path, request: TableRequest, number: int) -> Iterator
 
 @cache
 def fit_memory(max_people: int) -> FederatedResult:
-    return run_federated_study(InMemoryTransport([Site("all", simulate_people(), 0)]), MODEL, max_people=max_people)
+    settings = FederatedSettings(MODEL, max_people=max_people)
+    return run_federated_study(InMemoryTransport([Site("all", simulate_people(), 0)]), settings)
 
 
 @pytest.mark.parametrize("max_people", [25_000, 120])
@@ -65,7 +66,7 @@ def test_parts_equal_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max
     cohort = simulate_people()
     request = write_parquet(tmp_path / "table", cohort, 3)
     with open_in_threads(tmp_path / "table", request, 2) as transport:
-        model = run_federated_study(transport, MODEL, max_people=max_people).model
+        model = run_federated_study(transport, FederatedSettings(MODEL, max_people=max_people)).model
         assert partitions._sites
     assert not partitions._sites  # files are deleted when the study is over
     monkeypatch.undo()

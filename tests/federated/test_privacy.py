@@ -8,9 +8,7 @@ import pytest
 
 from rindices.federated import kinds
 from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.exceptions import RefusedError
-from rindices.federated.messages import Request
-from rindices.federated.preparation import Preparation
+from rindices.federated.messages import Preparation, RefusedError, Request
 from rindices.federated.privacy import SetGuard
 from rindices.federated.rounds import Rounds
 from rindices.federated.site import Site
@@ -66,7 +64,7 @@ def test_many_sums_must_not_determine_people() -> None:
 def get_preparation() -> Preparation:
     rounds = Rounds(make_transport(split_cohort(simulate_people(), 1)))
     sums = ask_for_adjustment(rounds, None)
-    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2))
+    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2)).preparation
 
 
 def make_request(share: float) -> Request:

@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from rindices.federated import kinds
-from rindices.federated.exceptions import ExchangeError, WaitingError
-from rindices.federated.folder import FolderTransport, MessageFile
-from rindices.federated.messages import Answer, Request, compute_message_digest, sign_message
+from rindices.federated.folder import FolderTransport, MessageFile, SharedFolder
+from rindices.federated.messages import (
+    Answer,
+    ExchangeError,
+    Request,
+    WaitingError,
+    compute_message_digest,
+    sign_message,
+)
 from rindices.federated.rounds import check_answer
-from rindices.federated.shared_folder import SharedFolder
 
 KEY, SITE, RUN = b"k" * 32, "hospital-b", "0123456789ab"
 REQUEST = Request(kinds.PRODUCTS, 3, {}, {"centre": np.zeros(4)})

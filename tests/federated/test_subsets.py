@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rindices.federated.exceptions import ExchangeError
+from rindices.federated.messages import ExchangeError
 from rindices.federated.subsets import SubsetPlan, Subsets, name_half, name_held_out, name_member
 
 IDS = [f"sub-{k}" for k in range(400)]

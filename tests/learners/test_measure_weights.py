@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from rindices.learners.ensemble import fit_linear_members
-from rindices.learners.mean_difference import (
+from rindices.learners.contrastive.estimator import (
     MIN_WEIGHT,
     MeanDifference,
     compute_difference_weights,
     compute_measure_weights,
 )
+from rindices.learners.ensemble import fit_linear_members
 from rindices.learners.prepared_people import PreparedPeople
 
 KINDS = np.repeat([0, 1], [60, 15])

@@ -7,7 +7,7 @@ from sklearn.covariance import ledoit_wolf
 
 import rindices as ri
 from rindices._typing import FloatArray
-from rindices.learners.mean_difference import compute_difference_weights
+from rindices.learners.contrastive.estimator import compute_difference_weights
 from rindices.learners.normal_variation import (
     REFERENCE_WEIGHTS,
     ReferenceTarget,

@@ -4,12 +4,12 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.suites.trust_cohorts import simulate_batch_cohort
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import FloatArray
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.learners.contrastive.estimator import ContrastiveICA
-from rindices.learners.mean_difference import MeanDifference, compute_difference_weights
-from rindices.learners.pattern_stability import _estimate_auc, _estimate_carrier_share, assess_pattern_stability
+from rindices.learners.contrastive.estimator import ContrastiveICA, MeanDifference, compute_difference_weights
+from rindices.learners.ensemble import _estimate_auc, _estimate_carrier_share, assess_pattern_stability
+from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.pipeline import Preprocessing
 
 
@@ -29,10 +29,8 @@ def test_auc_equals_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(_estimate_auc(controls, patients), expected)
 
 
-def learn_difference(
-    people: FloatArray, y: IntArray, patterns: FloatArray, reference: FloatArray | None, kinds: IntArray | None
-) -> FloatArray:
-    return compute_difference_weights(people, y, reference, kinds)
+def learn_difference(people: PreparedPeople, patterns: FloatArray) -> FloatArray:
+    return compute_difference_weights(people.X, people.y)
 
 
 def test_figures_are_those_of_people_who_were_left_out() -> None:
@@ -42,7 +40,7 @@ def test_figures_are_those_of_people_who_were_left_out() -> None:
     learner = MeanDifference().fit(X, y)
     indices = learner.transform(X)
     assert roc_auc_score(y, indices[:, 0]) > 0.8
-    result = assess_pattern_stability(X, y, indices, learner.patterns_, learn_weights=learn_difference)
+    result = assess_pattern_stability(PreparedPeople(X, y), indices, learner.patterns_, learn_weights=learn_difference)
     assert abs(result.split_half.mean()) < 0.3
 
 
@@ -52,11 +50,13 @@ def test_true_patterns_are_stable_and_a_shuffled_one_is_not() -> None:
     learner = ContrastiveICA(3, 0).fit(X, y)
     shuffled = learner.patterns_.copy()
     shuffled[2] = np.random.default_rng(0).permutation(shuffled[2])
-    result = assess_pattern_stability(X, y, learner.transform(X), learner.patterns_, bootstraps=4, splits=4)
+    result = assess_pattern_stability(
+        PreparedPeople(X, y), learner.transform(X), learner.patterns_, bootstraps=4, splits=4
+    )
     assert result.stability.shape == result.split_half.shape == (4, 3)
     assert result.split_half.mean(axis=0).min() > 0.9
     assert result.stability.mean(axis=0).min() > 0.95
-    other = assess_pattern_stability(X, y, learner.transform(X), shuffled, bootstraps=1, splits=4)
+    other = assess_pattern_stability(PreparedPeople(X, y), learner.transform(X), shuffled, bootstraps=1, splits=4)
     assert other.split_half.mean(axis=0)[2] < result.split_half.mean(axis=0)[2] - 0.1
 
 
@@ -68,6 +68,6 @@ def test_a_batch_of_a_tenth_of_patients_is_less_stable_than_patterns() -> None:
     indices = learner.transform(X)
     difference = indices[y == 1][batch == 1].mean(axis=0) - indices[y == 1][batch == 0].mean(axis=0)
     nuisance = int(np.argmax(difference / indices[y == 1].std(axis=0)))
-    result = assess_pattern_stability(X, y, indices, learner.patterns_, bootstraps=4, splits=4)
+    result = assess_pattern_stability(PreparedPeople(X, y), indices, learner.patterns_, bootstraps=4, splits=4)
     for figure in (result.stability.mean(axis=0), result.split_half.mean(axis=0)):
         assert figure[nuisance] < np.delete(figure, nuisance).min()

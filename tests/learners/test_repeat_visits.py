@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rindices.learners.repeat_visits import reduce_visits
+from rindices.learners.prepared_people import reduce_visits
 
 
 def test_level_and_trend_are_those_of_a_naive_loop() -> None:

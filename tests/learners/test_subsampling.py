@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from rindices.learners.prepared_people import (
     N_FOLDS,
+    Subsample,
     deal_folds,
     draw_subsample,
     find_seen_people,
     order_by_values,
     round_members,
-    split_into_halves,
 )
 
 
@@ -24,7 +24,7 @@ def test_subsamples_and_halves_are_disjoint_and_stratified(controls, patients, s
     if share < 1:
         for label, number in enumerate((controls, patients)):
             assert (y[subsample.seen] == label).sum() == max(2, round(share * number))
-    first, second = split_into_halves(y, np.random.default_rng(seed))
+    first, second = Subsample.draw_halves(y, np.random.default_rng(seed))
     assert not set(first.seen) & set(second.seen)
     assert len(first.seen) == len(second.seen) == controls // 2 + patients // 2
     assert list(first.unseen) == list(second.seen)

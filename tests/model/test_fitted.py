@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 import rindices as ri
+from rindices.apply.tables import write_indices
 from rindices.errors import ModelError
 from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.learners.inference import SurrealHead
-from rindices.model.index_tables import write_indices
 from rindices.model.safetensors_io import read_metadata
 from tests.cohorts import simulate_few_regions
 

@@ -12,11 +12,11 @@ from rindices.cli.main import app
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.inference import InteractingHead
-from rindices.model.export import export_onnx
-from rindices.model.interactions import INTERACTION_COLUMN_DESCRIPTIONS, average_interaction
+from rindices.model.pattern_tables import INTERACTION_COLUMNS, average_interaction
 from rindices.selection.agreement import pattern_c_index
+from rindices.share.onnx import export_onnx
 from tests.cohorts import simulate_few_regions
-from tests.model.test_export import assert_equal, list_columns, run_graph
+from tests.share.test_onnx import assert_equal, list_columns, run_graph
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def model(simulated: SimulatedCohort, folder: Path) -> ri.FittedModel:
 def test_the_pattern_that_grows_with_another_one_is_found(model: ri.FittedModel, simulated: SimulatedCohort) -> None:
     """In the task, the change of each pattern grows with the severity of the next one, by a factor up to 2."""
     table = model.interactions()
-    assert list(table) == list(INTERACTION_COLUMN_DESCRIPTIONS)
+    assert list(table) == list(INTERACTION_COLUMNS)
     patients = simulated.cohort.is_patient
     indices = model.apply(simulated.cohort).loc[patients, ["r1", "r2", "r3"]].to_numpy()
     names = [f"r{column + 1}" for column in pattern_c_index(simulated.truth, indices).matching]

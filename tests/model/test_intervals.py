@@ -71,15 +71,15 @@ def test_changes_are_interpolated_between_severities() -> None:
         [sum(np.interp(person[k], levels, [0.0, *curves[:, k, region]]) for k in range(2)) for region in range(5)]
         for person in z
     ]
-    assert_allclose(intervals._interpolate_change(curves, z, np.ones((50, 2))), expected, atol=1e-12)
-    twice = intervals._interpolate_change(curves, z, np.full((50, 2), 2.0))
-    assert_allclose(twice, 2.0 * np.array(expected), atol=1e-12)
+    with_none = np.concatenate([np.zeros((1, 2, 5)), curves])
+    changes = list(intervals.iterate_changes(np.array(levels), with_none, z, None))
+    assert_allclose(np.sum(changes, axis=0), expected, atol=1e-12)
 
 
 def test_growth_is_relative_to_others_of_medium_severity() -> None:
     z = np.array([[0.2, 0.5], [0.5, 1.0], [0.9, 0.0]])
-    assert_allclose(intervals._compute_relative_growth(z, None), 1.0)
-    growth = intervals._compute_relative_growth(z, np.array([[0.0, 1.0], [0.0, 0.0]]))
+    levels, curves, interaction = np.array([0.0, 1.0]), np.ones((2, 2, 1)), np.array([[0.0, 1.0], [0.0, 0.0]])
+    growth = np.stack(list(intervals.iterate_changes(levels, curves, z, interaction)), axis=1)[..., 0]
     assert_allclose(growth, [[1.0, 1.0], [2.0 / 1.5, 1.0], [1.0 / 1.5, 1.0]])
 
 

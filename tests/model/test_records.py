@@ -2,14 +2,17 @@
 
 import json
 import pickle
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rindices.errors import Problem, Severity
+from rindices.model.file import MODEL_KEYS
 from rindices.model.records import (
+    OMIT_EMPTY,
     AgreementRecord,
     CandidateRecord,
     CohortRecord,
@@ -22,11 +25,11 @@ from rindices.model.records import (
     PermutationTestRecord,
     ProvenanceRecord,
     RecipeRecord,
+    Record,
     SelectionRecord,
     SettingRecord,
 )
 from rindices.model.safetensors_io import read_metadata
-from rindices.model.schemas import _MODEL_KEYS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CURVE = (DimensionRecord(0, 5.0, 3.0, 3.3, 0.005, 199), DimensionRecord(1, 3.0, 3.0, 3.3, 0.4, 19))
@@ -103,6 +106,7 @@ def test_unknown_keys_are_kept() -> None:
     values["chosen"]["later"] = 3
     assert written(SelectionRecord.from_dict(values)) == values
     assert ModelCard.from_dict({"unit": "mm3", "contact": "x"})["contact"] == "x"
+    assert ModelCard.from_dict({"unit": "mm3", "to_dict": 1})["to_dict"] == 1  # no method is replaced
 
 
 @pytest.mark.parametrize(
@@ -118,13 +122,13 @@ def test_unknown_keys_are_kept() -> None:
     ],
 )
 def test_a_wrong_form_is_refused(values: Any) -> None:
-    with pytest.raises(ValueError, match=r"lacks|should be"):
+    with pytest.raises(ValueError, match=r"field required|should be"):
         SelectionRecord.from_dict(values)
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
 def test_cards_are_written_as_they_were(path: Path) -> None:
-    values = {key: value for key, value in read_metadata(path).items() if key not in _MODEL_KEYS}
+    values = {key: value for key, value in read_metadata(path).items() if key not in MODEL_KEYS}
     card = ModelCard.from_dict(values)
     assert not card.extra
     assert written(card) == {"covariate_ranges": {}} | values
@@ -153,3 +157,61 @@ def test_a_cohort_is_written_as_it_was_summarised() -> None:
     assert record.covariates[0].groups.patient.mean == 1.0
     assert record.covariates[1].groups.control.counts == {}
     assert record.problems[0].severity == "warning"
+
+
+class Inner(Record):
+    """A record in another one."""
+
+    size: float
+
+
+class Outer(Record):
+    """A record with all kinds of fields."""
+
+    name: str
+    inner: Inner | None = None
+    numbers: tuple[int, ...] = ()
+    by_name: Mapping[str, float] = field(default_factory=dict, metadata=OMIT_EMPTY)
+
+
+VALUES = {"name": "a", "inner": {"size": 2.5}, "numbers": [1, 2], "by_name": {"x": 0.5}}
+
+
+def test_values_are_read_into_fields_and_written_back() -> None:
+    record = Outer.from_dict(VALUES)
+    assert (record.inner, record.numbers) == (Inner(2.5), (1, 2))
+    assert record.to_dict() == VALUES
+    assert record["inner"]["size"] == 2.5
+    assert list(record) == list(VALUES)
+
+
+def test_empty_fields_are_omitted_where_they_say_so() -> None:
+    assert Outer("a").to_dict() == {"name": "a", "inner": None, "numbers": []}
+
+
+def test_keys_of_later_versions_are_kept() -> None:
+    assert Outer.from_dict(VALUES | {"later": [1]}).to_dict() == VALUES | {"later": [1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": 3}, "name: input should be a valid string"),
+        ({"inner": {"size": "x"}}, "inner.size: input should be a valid number"),
+        ({"inner": {"size": float("nan")}}, "inner.size: input should be a finite number"),
+        ({"numbers": [1.5]}, "numbers.0: input should be a valid integer"),
+        ({"numbers": [True]}, "numbers.0: input should be a valid integer"),
+        ({"numbers": 3}, "numbers: input should be a valid array"),
+        ({"by_name": []}, "by_name: input should be an object"),
+    ],
+)
+def test_values_of_another_type_are_refused_by_key(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Outer.from_dict(VALUES | change)
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(ValueError, match="name: field required"):
+        Outer.from_dict({})
+    with pytest.raises(ValueError, match="Input should be an object"):
+        Outer.from_dict([])  # type: ignore[arg-type]

@@ -16,8 +16,8 @@ from safetensors.numpy import save as to_bytes
 
 import rindices as ri
 from rindices.errors import ModelError
+from rindices.model.file import SCHEMA_VERSION
 from rindices.model.safetensors_io import compute_content_digest
-from rindices.model.schemas import SCHEMA_VERSION
 from tests.cohorts import simulate_few_regions
 
 

@@ -22,6 +22,7 @@ from rindices.model.unusual import (
     UnusualPeople,
     UnusualReason,
     compute_limit,
+    label_region,
     make_table_warning,
 )
 from rindices.preprocess.residualise import CategoricalCovariate, NumericCovariate
@@ -207,3 +208,8 @@ def test_values_around_zero_have_no_unit() -> None:
 def test_counts_of_chunks_add_up() -> None:
     total = UnusualCount(10, 3, Counter({"age": 3})).merged_with(UnusualCount(20, 4, Counter({"age": 1, "unit": 3})))
     assert total == UnusualCount(30, 7, Counter({"age": 4, "unit": 3}))
+
+
+def test_muse_codes_get_their_label() -> None:
+    assert label_region("MUSE_47+MUSE_48") == "Hippocampus_R+Hippocampus_L"
+    assert label_region("other") == "other"

@@ -1,4 +1,4 @@
-"""Thickness is not adjusted for head size where volumes are, unless the user asks for it."""
+"""Kinds of measures, and the choice of scales and of the people from whom site effects are estimated."""
 
 from dataclasses import replace
 
@@ -6,11 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import rindices as ri
 from rindices.errors import PreprocessingError
 from rindices.model.normal_reference import NormalReference
-from rindices.preprocess.measures import encode_measures, find_thickness
+from rindices.preprocess.harmonise import resolve_harmonise_mode
+from rindices.preprocess.measures import encode_measures, find_thickness, resolve_adjustment
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import Cohort
+from tests.preprocess.helpers import make_cohort
+from tests.preprocess.test_harmonise import SiteData
 
 THICKNESS = [f"lh_{name}_thickness" for name in ("cuneus", "insula", "lingual")]
 VOLUMES = ["Left-Amygdala", "Left-Caudate", "lh_cuneus_volume"]
@@ -70,3 +74,30 @@ def test_kinds_are_those_of_the_names() -> None:
     assert find_thickness(select(cohort, THICKNESS, ["age"])) is None
     with pytest.raises(PreprocessingError, match="icv_for = 'everything' is not known"):
         find_thickness(cohort, "everything")
+
+
+def test_the_scale_is_logarithmic_where_all_values_are_positive() -> None:
+    cohort = make_cohort()
+    assert resolve_adjustment(cohort) == "log"
+    assert resolve_adjustment(cohort, "linear") == "linear"
+    signed = replace(cohort, volumes=cohort.volumes - cohort.volumes.mean())
+    assert resolve_adjustment(signed) == "linear"
+    with pytest.raises(PreprocessingError, match="needs positive values; these regions have others: r0"):
+        resolve_adjustment(signed, "log")
+    with pytest.raises(PreprocessingError, match=r"adjust = 'logg' is not known: did you mean 'log'"):
+        resolve_adjustment(cohort, "logg")
+
+
+def test_default_mode_depends_on_sites_and_covariates() -> None:
+    cohort = SiteData(100, 4, 2).cohort()
+    assert resolve_harmonise_mode(cohort) == "controls"
+    assert resolve_harmonise_mode(cohort, "none") == "none"
+    assert resolve_harmonise_mode(replace(cohort, people=cohort.people.drop(columns="site"))) == "none"
+    adjusted = replace(cohort, covariates=cohort.covariates.assign(scanner=cohort.people["site"]))
+    assert resolve_harmonise_mode(adjusted) == "none"  # the site is a covariate already
+    with pytest.raises(PreprocessingError, match="scanner is the site and a covariate as well"):
+        resolve_harmonise_mode(adjusted, "all")
+    with pytest.raises(PreprocessingError, match="needs the site of each person"):
+        ri.Preprocessing.fit(replace(cohort, people=cohort.people.drop(columns="site")), "controls")
+    with pytest.raises(PreprocessingError, match=r"'control' is not known: did you mean 'controls'"):
+        ri.Preprocessing.fit(cohort, "control")

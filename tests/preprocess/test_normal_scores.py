@@ -6,9 +6,9 @@ import pytest
 from scipy import stats
 
 from rindices.errors import ModelError
-from rindices.model.export import _add_volumes
 from rindices.preprocess.normal_scores import SCORES, NormalScores
 from rindices.preprocess.pipeline import Preprocessing
+from rindices.share.onnx import _add_volumes
 from rindices.tables.cohort import Cohort
 
 

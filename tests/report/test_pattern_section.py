@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rindices.report.brain import AtlasMatch
-from rindices.report.sections import build_pattern_sections, compute_colour_limit
+from rindices.report.figures import AtlasMatch
+from rindices.report.sections import Context, build_pattern_sections, compute_colour_limit
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults, read_study_results
-from rindices.report.summary import Context
 from tests.report.helpers import render_section
 
 
@@ -21,11 +20,11 @@ def results(study: Path) -> StudyResults:
 @pytest.fixture(scope="module")
 def sections(results: StudyResults) -> list[Context]:
     match = AtlasMatch(None, {}, results.model.regions)  # no pictures
-    return build_pattern_sections(results, match, compute_colour_limit(results))
+    return build_pattern_sections(results, match, compute_colour_limit(results.model.patterns[-1]))
 
 
 def test_colours_end_at_a_round_number(results: StudyResults) -> None:
-    limit = compute_colour_limit(results)
+    limit = compute_colour_limit(results.model.patterns[-1])
     largest = np.abs(results.model.patterns[-1]).max()
     assert largest <= limit <= 1.5 * largest
     step = 10 ** np.floor(np.log10(largest)) / 2

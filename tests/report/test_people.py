@@ -10,8 +10,7 @@ from rindices.model.records import (
     CovariateSummary,
     GroupSummary,
 )
-from rindices.report.facts import StudyFacts
-from rindices.report.summary import build_covariate_rows, collect_cohort_warnings
+from rindices.report.sections import StudyFacts, build_covariate_rows, collect_cohort_warnings
 from tests.report.helpers import get_text, render_macro, render_section
 
 

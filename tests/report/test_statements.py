@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.model.records import PatternRecord, Reproduction
-from rindices.report.facts import load_statements
+from rindices.report.sections import load_statements
 from rindices.tables.layout.freesurfer import infer_measure
 from tests.report.helpers import get_section_text, get_text
 

@@ -55,7 +55,7 @@ def test_damaged_files_are_named(copied: Path) -> None:
         (text[:50], "cannot be read"),
         ("[]", "should be an object"),
         (json.dumps(json.loads(text) | {"chosen": None}), "chosen"),
-        ('{"chosen": null}', "lacks number_of_patterns, finding, difference"),
+        ('{"chosen": null}', "number_of_patterns: field required"),
     ):
         (copied / "selection.json").write_text(content)
         with pytest.raises(StudyError, match=rf"selection\.json.*{words}.*run rindices fit again"):
@@ -73,7 +73,11 @@ def test_a_study_without_a_pattern(tmp_path: Path, study: Path) -> None:
     write_null_study(tmp_path)
     results = read_null_results(tmp_path)
     assert results is not None
-    assert (results.cohort.patients, results.test.curve[0].p, results.selection.made_with) == (2, 0.8, None)
+    assert (
+        results.cohort.patients,
+        results.selection.number_of_patterns.test.curve[0].p,
+        results.selection.made_with,
+    ) == (2, 0.8, None)
     assert read_null_results(study) is None
 
 

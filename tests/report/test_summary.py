@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from rindices.model.records import MemberCountRecord, SettingRecord
-from rindices.report import summary
-from rindices.report.facts import StudyFacts
+from rindices.report import sections
 from rindices.report.figures import plot_agreement
-from rindices.report.sections import build_trust_section
+from rindices.report.sections import StudyFacts, build_trust_section
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.study.recipes import RECIPES
 from tests.report.helpers import render_macro, render_section
@@ -28,14 +27,14 @@ def change_chosen(results: StudyResults, **changes: Any) -> StudyResults:
 
 def render_findings(results: StudyResults) -> str:
     trust = build_trust_section(results)
-    values = {"findings": summary.summarise_findings(results), "facts": StudyFacts.of_model(results.model)}
+    values = {"findings": sections.summarise_findings(results), "facts": StudyFacts.of_model(results.model)}
     values |= {"results": results, "cohort": results.cohort, "trust": trust, "test": trust.test}
     values |= {"patterns": [], "atlas": None, "warnings": []}
     return render_section("findings", **values).removeprefix("What was found ")
 
 
 def render_warnings(results: StudyResults) -> str:
-    warnings = summary.collect_warnings(results)
+    warnings = sections.collect_warnings(results)
     return render_section("warnings", warnings=warnings, results=results, cohort=results.cohort)
 
 
@@ -100,31 +99,28 @@ def test_similar_patterns_are_named(results: StudyResults) -> None:
 
 
 def test_nothing_suspicious(results: StudyResults) -> None:
-    warnings = summary.collect_warnings(results)
+    warnings = sections.collect_warnings(results)
     names = ("doubts", "weak_patterns", "similar_pairs", "correlated_pairs")
     values = dict.fromkeys(names, ()) | {"n_not_converged": 0, "n_left_out": 0}
-    values["cohort"] = summary.Context(rare_levels=(), group_differences=(), problems=())
-    quiet = summary.Context(**vars(warnings) | values)
+    values["cohort"] = sections.Context(rare_levels=(), group_differences=(), problems=())
+    quiet = sections.Context(**vars(warnings) | values)
     untied = replace(results, selection=replace(results.selection, ties=()))
     assert not render_section("warnings", warnings=quiet, results=untied, cohort=results.cohort)
     assert render_macro("warning_list", [], "Nothing suspicious was found.") == "<p>Nothing suspicious was found.</p>"
 
 
 def test_methods_ask_the_recipe(results: StudyResults, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = replace(
-        RECIPES["contrastive"], description="a toy",
-        get_subsample_share=lambda values: 0.5,
-    )  # fmt: skip
-    monkeypatch.setitem(RECIPES, "contrastive", recipe)
-    methods = summary.summarise_methods(results)
+    monkeypatch.setattr(RECIPES["contrastive"], "description", "a toy")
+    monkeypatch.setattr(RECIPES["contrastive"], "get_subsample_share", lambda values: 0.5)
+    methods = sections.summarise_methods(results)
     assert (methods.recipe_description, methods.share) == ("a toy", 0.5)
     assert methods.n_patterns_tried == [2, 3]
 
 
 def test_methods_can_be_pasted(results: StudyResults) -> None:
-    values = {"methods": summary.summarise_methods(results), "facts": StudyFacts.of_model(results.model)}
+    values = {"methods": sections.summarise_methods(results), "facts": StudyFacts.of_model(results.model)}
     values |= {
-        "findings": summary.summarise_findings(results),
+        "findings": sections.summarise_findings(results),
         "trust": build_trust_section(results),
         "atlas": None,
         "citation": "Yang",

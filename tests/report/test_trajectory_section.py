@@ -11,16 +11,15 @@ import pytest
 
 import rindices as ri
 from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
-from rindices.model.trajectories import COURSE_LEVELS
-from rindices.report import brain
-from rindices.report.sections import MAX_ORDERED_REGIONS, build_trajectory_section, is_order_uncertain
+from rindices.model.pattern_tables import COURSE_LEVELS
+from rindices.report import figures
+from rindices.report.sections import MAX_ORDERED_REGIONS, Context, build_trajectory_section, is_order_uncertain
 from rindices.report.study_results import StudyResults, read_study_results
-from rindices.report.summary import Context
 from tests.report.helpers import Page, get_section_text, read_figure_data
 
 
 def _build_section(results: StudyResults) -> Context | None:
-    return build_trajectory_section(results, brain.match_atlas(results.model.regions), 3.0)
+    return build_trajectory_section(results, figures.match_atlas(results.model.regions), 3.0)
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,13 @@ from rindices.model.records import (
     DifferenceRecord,
     DimensionRecord,
     GroupSummary,
+    PatternCountRecord,
     PermutationTestRecord,
+    SelectionRecord,
 )
-from rindices.report.facts import StudyFacts
-from rindices.report.sections import build_trust_section
+from rindices.report.sections import StudyFacts, build_trust_section, summarise_findings, summarise_test
 from rindices.report.study_results import StudyResults, read_study_results
-from rindices.report.summary import summarise_findings, summarise_test
-from rindices.study.result_checks import collect_study_warnings
+from rindices.study.checks import collect_study_warnings
 from tests.report.helpers import Page, get_section_text, read_figure_data, render_macro, render_section
 
 EMPTY = CovariateGroups(GroupSummary(), GroupSummary(), GroupSummary())
@@ -42,6 +42,12 @@ def make_difference(test: PermutationTestRecord) -> DifferenceRecord:
     """Return the test of a difference with the figures of the first step."""
     first = test.curve[0]
     return DifferenceRecord(first.p, first.relabellings, {}, {}, 0.4, first.p_error)
+
+
+def make_selection(test: PermutationTestRecord) -> SelectionRecord:
+    """Return a selection with this test."""
+    number = PatternCountRecord(None, test.n_patterns, None, "", test)
+    return SelectionRecord(None, number_of_patterns=number, finding="patterns", difference=make_difference(test))
 
 
 def with_number(results: StudyResults, **changes: Any) -> StudyResults:
@@ -101,7 +107,7 @@ def test_filled_dots_are_those_beyond_chance(results: StudyResults) -> None:
 @pytest.mark.parametrize(("p", "number", "words"), [(1 / 60, 59, "none"), (0.85, 20 - 1, "16"), (1.0, 19, "all")])
 def test_shuffles_are_counted(p: float, number: int, words: str) -> None:
     record = make_test((5, p, number))
-    test = summarise_test(record, make_difference(record), COHORT)
+    test = summarise_test(make_selection(record), COHORT)
     text = render_macro("shuffles", test)
     assert f"shuffled {number} times among people similar in age and sex. " in text
     assert f"in {words} of the shuffles" in text
@@ -111,7 +117,7 @@ def test_shuffles_are_counted(p: float, number: int, words: str) -> None:
 def test_shuffles_within_sites_are_mentioned() -> None:
     def render(scale: str = "", **changes: Any) -> str:
         record, cohort = make_test((5, 0.5, 19)), replace(COHORT, **changes)
-        return render_macro("shuffles", summarise_test(record, make_difference(record), cohort, scale))
+        return render_macro("shuffles", summarise_test(make_selection(record), cohort, scale))
 
     sites = {"a": {"control": 3}}
     assert "among people of the same site." in render(covariates=(), sites=sites)

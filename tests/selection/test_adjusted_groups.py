@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
-from rindices.selection.dimensions import DimensionEstimate, count_dimensions
+from rindices.selection.dimensions import (
+    AdjustedGroups,
+    CovariateColumns,
+    DimensionEstimate,
+    count_dimensions,
+    standardise_columns,
+)
 
 N_COHORTS = 20
 
@@ -18,7 +23,7 @@ def estimate(seed: int, effect: float, adjust: bool = True) -> DimensionEstimate
     sex = CovariateColumns(rng.integers(0, 2, size=(160, 1)).astype(float), True)
     covariates = [CovariateColumns(age[:, None], False), sex] if adjust else [sex]
     groups = AdjustedGroups.build(shifts, covariates, np.tile([0, 1], 80), patient)
-    return count_dimensions(*groups, seed, n_permutations=99)
+    return count_dimensions(groups, seed, n_permutations=99)
 
 
 def test_a_covariate_that_differs_between_groups_is_no_pattern() -> None:

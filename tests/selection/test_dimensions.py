@@ -7,15 +7,16 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.linear_model import LinearRegression
 
 from rindices._typing import BoolArray, FloatArray
+from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.dimensions import (
+    AdjustedGroups,
     DimensionEstimate,
     ParticipantData,
     compute_excess,
     count_dimensions,
-    shrink_covariance,
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
-from tests.selection.helpers import make_unrestricted_scheme
+from tests.selection.helpers import make_groups
 
 
 def simulate(
@@ -37,13 +38,16 @@ def estimate(
     columns = np.ones((len(people), 1)) if design is None else np.column_stack([np.ones(len(people)), design])
     odds = fit_log_odds(columns[:, 1:], np.zeros((len(people), 0)), patient)
     strata = np.zeros(len(people), dtype=np.intp)
-    return count_dimensions(ParticipantData(people, columns), patient, PermutationScheme(odds, strata), **options)
+    groups = AdjustedGroups(ParticipantData(people, columns), patient, PermutationScheme(odds, strata))
+    return count_dimensions(groups, **options)
 
 
 def test_shrinkage_is_ledoit_wolf() -> None:
     people = simulate(0, 0)[0]
     centred = people - people.mean(axis=0)
-    shrunk = shrink_covariance(centred.T @ centred / len(centred), (centred**2).sum(axis=1))
+    shrunk = shrink_covariance(
+        centred.T @ centred / len(centred), float(((centred**2).sum(axis=1) ** 2).sum()), len(centred)
+    )
     np.testing.assert_allclose(shrunk, ledoit_wolf(centred, assume_centered=True)[0], atol=1e-8)
 
 
@@ -141,12 +145,7 @@ def test_nonlinear_effects_of_age_need_permutations_by_age() -> None:
         patient = rng.uniform(size=300) < 1 / (1 + np.exp(-1.5 * age))
         design = np.column_stack([np.ones(300), age])
         n_conditional += estimate(people, patient, age[:, None], max_patterns=1).number > 0
-        n_free += (
-            count_dimensions(
-                ParticipantData(people, design), patient, make_unrestricted_scheme(300), max_patterns=1
-            ).number
-            > 0
-        )
+        n_free += count_dimensions(make_groups(people, patient, design), max_patterns=1).number > 0
     assert n_free >= 10
     assert n_conditional <= 3
 

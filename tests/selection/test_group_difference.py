@@ -13,7 +13,7 @@ from rindices.selection.group_difference import (
     estimate_region_effects,
     smallest_detectable_effect,
 )
-from tests.selection.helpers import make_unrestricted_scheme
+from tests.selection.helpers import make_groups
 
 
 def simulate(seed: int, controls: int = 60, patients: int = 80, regions: int = 20) -> tuple[FloatArray, BoolArray]:
@@ -23,8 +23,7 @@ def simulate(seed: int, controls: int = 60, patients: int = 80, regions: int = 2
 
 
 def compare(values: FloatArray, patient: BoolArray, seed: int = 0, n_permutations: int = 99) -> float:
-    scheme = make_unrestricted_scheme(len(values))
-    return compare_groups(values, np.ones((len(values), 1)), patient, scheme, seed, n_permutations).p
+    return compare_groups(make_groups(values, patient), seed, n_permutations).p
 
 
 def test_effects_are_those_of_a_regression() -> None:
@@ -76,8 +75,7 @@ def change_variance(values: FloatArray, patient: BoolArray) -> None:
 def test_each_kind_of_difference_is_detected(change: object, statistic: str) -> None:
     values, patient = simulate(2)
     change(values, patient)  # type: ignore[operator]
-    scheme = make_unrestricted_scheme(len(values))
-    result = compare_groups(values, np.ones((len(values), 1)), patient, scheme, 0, 199)
+    result = compare_groups(make_groups(values, patient), 0, 199)
     assert result.p <= 0.02
     assert result.p_values[STATISTICS.index(statistic)] == 1 / 200
 
@@ -94,15 +92,14 @@ def test_the_level_holds_also_where_patients_vary_more(stretch: float) -> None:
 
 def test_fewer_people_than_regions_give_finite_statistics() -> None:
     values, patient = simulate(4, 20, 12, 200)
-    scheme = make_unrestricted_scheme(len(values))
-    result = compare_groups(values, np.ones((len(values), 1)), patient, scheme, 0, 99)
+    result = compare_groups(make_groups(values, patient), 0, 99)
     assert np.isfinite(result.values).all()
     assert 0 < result.p <= 1
 
 
 def test_a_clear_null_result_ends_early() -> None:
     values, patient = simulate(3)
-    result = compare_groups(values, np.ones((len(values), 1)), patient, make_unrestricted_scheme(len(values)))
+    result = compare_groups(make_groups(values, patient))
     assert result.p > 0.3
     assert result.n_permutations == 100
 

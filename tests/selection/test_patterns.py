@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rindices.selection.patterns import compute_confidence_interval, compute_standard_error
+from rindices.selection.agreement import compute_confidence_interval, compute_standard_error
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])

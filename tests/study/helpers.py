@@ -15,11 +15,11 @@ import psutil
 
 from rindices.cli.main import run as run_program
 from rindices.model.fitted import FittedModel
-from rindices.study.cohort_fit import CohortFit
+from rindices.study.cohort_fit import fit_study
 from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
-from rindices.study.engines.base import StudyObserver
-from rindices.study.engines.local import LocalEngine
+from rindices.study.engines import LocalEngine, StudyObserver
 from rindices.study.store import RunStore
+from rindices.study.study import Study
 from rindices.tables.cohort import Cohort
 
 STUDY = """
@@ -53,7 +53,7 @@ def fit_cohort(
 ) -> FittedModel:
     """Fit a model with the default settings of a study's data, on processes of this machine."""
     study = StudyConfig(data=DataConfig(volumes=("memory",)), model=model, run=RunConfig(seed=seed))
-    return CohortFit(cohort, study, store, LocalEngine(workers), None, observer).run()
+    return fit_study(Study(cohort, study), store, LocalEngine(workers), observer)
 
 
 def list_arguments(*arguments: object, report: bool = False) -> list[str]:

@@ -11,9 +11,9 @@ import rindices as ri
 from benchmarks.suites.trust_cohorts import simulate_alike_cohort
 from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS
-from rindices.study.cohort_fit import check_settings, find_largest_number
 from rindices.study.config import ModelConfig
 from rindices.study.store import RunStore
+from rindices.study.study import check_settings, find_largest_number
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import fit_cohort
 

@@ -7,7 +7,6 @@ import pytest
 
 from rindices.errors import StudyError
 from rindices.study.config import QueueConfig, format_study_toml, make_study, merge_options, read_study
-from rindices.study.plan import resolve_recipe
 from tests.study.helpers import BRIEF, STUDY, outputs, run
 
 
@@ -62,9 +61,9 @@ def test_options_on_top_of_a_study_file(folder: Path) -> None:
     )
     study = make_study(merged)
     assert study.data.volumes == (str(folder / "volumes.csv"),)
-    values = resolve_recipe(study.model)[1]
+    values = study.model.resolve_values()
     assert (values["learning_rate"], values["max_steps"], values["min_steps"]) == (8e-4, 300_000, 100_000)
-    short = resolve_recipe(study.model.model_copy(update={"recipe_changes": {"max_steps": 20}}))[1]
+    short = study.model.model_copy(update={"recipe_changes": {"max_steps": 20}}).resolve_values()
     assert (short["max_steps"], short["min_steps"]) == (20, 20)
 
 

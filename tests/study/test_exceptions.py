@@ -3,7 +3,7 @@
 import pickle
 
 import rindices as ri
-from tests.study.test_result_checks import make_selection
+from tests.study.test_checks_results import make_selection
 
 
 def test_an_error_without_a_model_survives_pickling() -> None:

@@ -20,7 +20,7 @@ from rindices.study.group_tests import (
     run_group_tests,
 )
 from tests.cohorts import simulate_few_regions
-from tests.selection.helpers import make_unrestricted_scheme
+from tests.selection.helpers import make_groups
 
 
 def make_tests(number: int, p: float = 0.001, overlap: float = 0.9) -> GroupTests:
@@ -83,7 +83,7 @@ def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_tests, "MAX_PARTICIPANTS_PER_GROUP", 150)
     real = group_tests.compare_groups
     monkeypatch.setattr(
-        group_tests, "compare_groups", lambda *rest: (seen.append(rest[2]), real(*rest, n_permutations=1))[1]
+        group_tests, "compare_groups", lambda *rest: (seen.append(rest[0].patient), real(*rest, n_permutations=1))[1]
     )
     run_group_tests(cohort)
     assert (len(seen[0]), seen[0].sum()) == (300, 150)
@@ -151,7 +151,7 @@ def test_permutations_go_on_while_p_is_near_the_level() -> None:
     rng = np.random.default_rng(5)
     values, patient = rng.normal(size=(60, 3)), np.arange(60) < 30
     values[patient, 0] += 1.2
-    test = compare_groups(values, np.ones((60, 1)), patient, make_unrestricted_scheme(60))
+    test = compare_groups(make_groups(values, patient))
     assert 0.02 <= test.p <= 0.10
     assert test.n_permutations == MAX_PERMUTATIONS
     record = replace(make_tests(0, test.p), difference=test).make_difference_record()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.experiments.visits import VisitPlan, simulate_visits
-from rindices.learners.mean_difference import MeanDifference
+from rindices.learners.contrastive.estimator import MeanDifference
 from rindices.learners.prepared_people import N_FOLDS, find_seen_people
 from rindices.study.build import compute_seed_changes
 from rindices.tables.cohort import GROUP, ID, SESSION

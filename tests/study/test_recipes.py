@@ -19,45 +19,36 @@ from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig, make_study
-from rindices.study.plan import MemberSet, make_plan, resolve_recipe
-from rindices.study.recipes import (
-    RECIPE_SETTINGS,
-    RECIPES,
-    StudyRecipe,
-    get_study_recipe,
-    refuse_changes,
-    register_recipe,
-)
+from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, MemberSet, StudyRecipe, get_study_recipe
+from rindices.study.study import make_plan
 
 
-def train_plain_difference(
-    prepared: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None
-) -> list[Member]:
-    """One pattern per member: the mean difference between patients and controls of its own people."""
-    members = []
-    for number, each in zip(work.numbers, prepared, strict=True):
-        rows = each.subsample.seen
-        people, patient = each.X[rows], each.y[rows] == 1
-        head = initialise_contrastive_head(people, patient, 1, straighten=False)
-        shifts = head.prepare(people)
-        difference = shifts[patient].mean(axis=0) - shifts[~patient].mean(axis=0)
-        weights = difference[:, None] / (difference @ difference)
-        unit = compute_unit_severity(shifts[patient] @ weights)
-        head = replace(head, weights=weights / unit)
-        curves = np.stack([head.to_control_sd(severity * unit[:, None] * difference) for severity in SEVERITY_LEVELS])
-        members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves))
-    return members
+class PlainDifference(StudyRecipe):
+    name = "plain-difference"
+    description = "the mean difference between patients and controls"
+
+    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+        """One pattern per member: the mean difference between patients and controls of its own people."""
+        members = []
+        for number, each in zip(work.numbers, people, strict=True):
+            rows = each.subsample.seen
+            values, patient = each.X[rows], each.y[rows] == 1
+            head = initialise_contrastive_head(values, patient, 1, straighten=False)
+            shifts = head.prepare(values)
+            difference = shifts[patient].mean(axis=0) - shifts[~patient].mean(axis=0)
+            weights = difference[:, None] / (difference @ difference)
+            unit = compute_unit_severity(shifts[patient] @ weights)
+            head = replace(head, weights=weights / unit)
+            curves = np.stack(
+                [head.to_control_sd(severity * unit[:, None] * difference) for severity in SEVERITY_LEVELS]
+            )
+            members.append(Member(number, TrainingOutcome.CONVERGED, 0, head, curves))
+        return members
 
 
 @pytest.fixture
 def plain_difference() -> Iterator[StudyRecipe]:
-    recipe = StudyRecipe(
-        name="plain-difference",
-        description="the mean difference between patients and controls",
-        resolve_values=lambda changes, correlated: refuse_changes("plain-difference", changes),
-        train_members=train_plain_difference,
-    )
-    register_recipe(recipe)
+    recipe = RECIPES["plain-difference"] = PlainDifference()
     yield recipe
     del RECIPES[recipe.name]
 
@@ -108,18 +99,18 @@ def test_every_recipe_is_complete() -> None:
 
 def test_a_recipe_without_values_refuses_changes() -> None:
     with pytest.raises(StudyError, match="the recipe contrastive has no max_steps: leave it out"):
-        resolve_recipe(ModelConfig(recipe="contrastive", recipe_changes={"max_steps": 9}))
+        ModelConfig(recipe="contrastive", recipe_changes={"max_steps": 9}).resolve_values()
     with pytest.raises(StudyError, match="orthogonality is part of the grid"):
-        resolve_recipe(ModelConfig(recipe="paper", recipe_changes={"orthogonality": 0.2}))
+        ModelConfig(recipe="paper", recipe_changes={"orthogonality": 0.2}).resolve_values()
 
 
 def test_the_default_recipe_has_a_shape_and_nothing_else() -> None:
-    assert resolve_recipe(ModelConfig()) == ("default", {"shape": "auto"})
-    assert resolve_recipe(ModelConfig(recipe_changes={"shape": "curved"}))[1] == {"shape": "curved"}
+    assert ModelConfig().resolve_values() == {"shape": "auto"}
+    assert ModelConfig(recipe_changes={"shape": "curved"}).resolve_values() == {"shape": "curved"}
     with pytest.raises(StudyError, match="shape is 'round': give one of auto, straight, curved"):
-        resolve_recipe(ModelConfig(recipe_changes={"shape": "round"}))
+        ModelConfig(recipe_changes={"shape": "round"}).resolve_values()
     with pytest.raises(StudyError, match="the recipe default has no max_steps"):
-        resolve_recipe(ModelConfig(recipe_changes={"max_steps": 10}))
+        ModelConfig(recipe_changes={"max_steps": 10}).resolve_values()
 
 
 NAMED = {"orthogonality": "[0.4]", "correlated": "true", "reference": '"muse"', "visits": '"all"'}

@@ -20,7 +20,7 @@ from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
-from rindices.study.engines.base import StudyObserver
+from rindices.study.engines import StudyObserver
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions

@@ -20,8 +20,8 @@ from rindices.learners.inference import ContrastiveHead
 from rindices.model.safetensors_io import read_metadata, write_safetensors
 from rindices.study import store as stores
 from rindices.study.config import ModelConfig
-from rindices.study.plan import make_plan
 from rindices.study.store import RunStore
+from rindices.study.study import make_plan
 from tests.study.helpers import LONG, begin, outputs, run, sets, wait_for
 
 

@@ -21,7 +21,8 @@ from rindices.tables.chunks import (
     merge_problems,
     split_into_chunks,
 )
-from rindices.tables.io.text import Dialect, read_lines
+from rindices.tables.io.frames import read_lines
+from rindices.tables.io.lines import Dialect
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest, ValidationResult, validate_table
 from tests.cohorts import simulate_few_regions

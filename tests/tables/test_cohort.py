@@ -1,5 +1,6 @@
-"""The fingerprint of a cohort changes with the data that training uses, and with nothing else."""
+"""A cohort, its description, the order of its people and several scans of a person."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,18 @@ import numpy as np
 import pandas as pd
 
 import rindices as ri
+from rindices.errors import ProblemCode
+from rindices.experiments.visits import VisitPlan, simulate_visits
+from rindices.tables.cohort import (
+    ID,
+    Cohort,
+    attach_visits,
+    describe_cohort,
+    find_visit_times,
+    keep_first_scans,
+    order_people,
+    sort_people,
+)
 from tests.tables.helpers import write_table
 
 
@@ -54,3 +67,107 @@ def test_the_fingerprint_changes_with_the_data(
     assert read(tmp_path, volumes, older).fingerprint() != first
     swapped = participants.assign(diagnosis=["AD", "CN"] * 20)
     assert read(tmp_path, volumes, swapped).fingerprint() != first
+
+
+def test_summary_of_groups_covariates_and_sites() -> None:
+    people = pd.DataFrame({"participant_id": list("abcd"), "group": ["control", "control", "patient", "patient"]})
+    people = people.assign(site=["x", "y", "x", "x"])
+    covariates = pd.DataFrame({"age": [50.0, 60.0, 70.0, 71.0], "sex": ["F", "M", "F", "F"], "carrier": [0, 1, 0, 0]})
+    summary = describe_cohort(Cohort(pd.DataFrame({"roi": [1.0, 2.0, 3.0, 4.0]}), people, covariates, "table", "ml"))
+    assert (summary["people"], summary["controls"], summary["patients"], summary["regions"]) == (4, 2, 2, 1)
+    age, sex, carrier = (covariate["groups"] for covariate in summary["covariates"])
+    assert age["all"]["mean"] == 62.75
+    assert sex["patient"] == {"counts": {"F": 2}}
+    assert carrier["control"] == {"counts": {"0": 1, "1": 1}}
+    assert summary["sites"] == {"x": {"control": 1, "patient": 2}, "y": {"control": 1, "patient": 0}}
+    assert json.loads(json.dumps(summary)) == summary
+
+
+def test_without_sites_there_are_no_counts() -> None:
+    people = pd.DataFrame({"participant_id": ["a"]})
+    cohort = Cohort(pd.DataFrame({"roi": [1.0]}), people, pd.DataFrame(index=[0]))
+    assert describe_cohort(cohort)["sites"] == {}
+
+
+def test_ids_digits_beyond_six_and_columns_do_not_matter() -> None:
+    cohort = ri.simulate_cohort("tiny", 0).cohort
+    cohort = replace(cohort, volumes=cohort.volumes.round(0))
+    order = order_people(cohort, 0)
+    renamed = cohort.people.assign(**{ID: [f"x{k:04d}" for k in range(len(cohort), 0, -1)]})
+    volumes = cohort.volumes.iloc[:, ::-1] * (1 + 1e-12)
+    np.testing.assert_array_equal(order_people(replace(cohort, people=renamed, volumes=volumes), 0), order)
+    assert sorted(order) == list(range(len(cohort)))
+    assert (order_people(cohort, 1) != order).any()
+
+
+def test_people_with_equal_values_have_a_fixed_order() -> None:
+    cohort = ri.simulate_cohort("tiny", 0).cohort
+    same = replace(cohort, volumes=cohort.volumes * 0 + 1.0)
+    order, shuffled = order_people(same, 0), np.random.default_rng(0).permutation(len(same))
+    frames = (frame.iloc[shuffled].reset_index(drop=True) for frame in (same.volumes, same.people, same.covariates))
+    again = order_people(ri.Cohort(*frames), 0)
+    np.testing.assert_array_equal(shuffled[again], order)
+
+
+def test_visits_follow_their_people() -> None:
+    cohort = attach_visits(simulate_visits("tiny", 0, VisitPlan(visits=3)).simulated.cohort)[0]
+    ordered = sort_people(cohort, 0)
+    assert ordered.visits is not None
+    assert ordered.visits.people[ID].drop_duplicates().tolist() == ordered.people[ID].tolist()
+    assert ordered.fingerprint() == cohort.fingerprint()
+
+
+def make_cohort(ids: str, sessions: list[str] | None) -> Cohort:
+    people = pd.DataFrame({"participant_id": list(ids), "group": "control"})
+    if sessions is not None:
+        people["session_id"] = sessions
+    return Cohort(pd.DataFrame({"a": range(len(people))}, dtype=float), people, pd.DataFrame(index=people.index))
+
+
+def test_the_first_session_of_each_person_stays() -> None:
+    cohort, problems = keep_first_scans(make_cohort("aabbc", ["1", "2", "10", "2", "2"]), "t.csv")
+    assert cohort.people["session_id"].tolist() == ["1", "2", "2"]
+    assert cohort.volumes["a"].tolist() == [0, 3, 4]
+    (note,) = problems
+    assert (note.code, str(note.severity)) == (ProblemCode.REPEATED_SCANS, "note")
+    assert "3 people have 5 scans" in note.what
+    assert "2 (2 people), 1 (1 person); 2 rows are left out" in note.what
+
+
+def test_one_scan_per_person_is_left_as_it_is() -> None:
+    for sessions in (None, ["1", "2"]):
+        cohort = make_cohort("ab", sessions)
+        assert keep_first_scans(cohort) == (cohort, [])
+
+
+def test_months_are_sorted_as_numbers() -> None:
+    cohort, _ = keep_first_scans(make_cohort("aaa", ["m12", "m06", "m6b"]))
+    assert cohort.people["session_id"].tolist() == ["m06"]
+
+
+def test_all_scans_are_attached_to_the_first_ones() -> None:
+    cohort, problems = attach_visits(make_cohort("aabbc", ["1", "2", "10", "2", "2"]), "t.csv")
+    assert cohort.people["session_id"].tolist() == ["1", "2", "2"]
+    assert cohort.visits is not None
+    assert len(cohort.visits) == 5
+    (problem,) = problems
+    assert problem.what == "patterns are learnt from 5 scans of 3 people"
+    single = make_cohort("abc", ["1", "1", "1"])
+    assert attach_visits(single) == (single, [])
+
+
+def test_scans_after_a_change_of_group_are_left_out() -> None:
+    cohort = make_cohort("aab", ["1", "2", "1"])
+    people = cohort.people.assign(group=["control", "patient", "patient"])
+    cohort, problems = attach_visits(replace(cohort, people=people))
+    assert cohort.visits is not None
+    assert cohort.visits.people["session_id"].tolist() == ["1", "1"]
+    assert problems[0].what.endswith("2 people, without 1 scan at which the group has changed")
+
+
+def test_times_are_a_covariate_that_grows_or_the_order_of_the_sessions() -> None:
+    cohort = make_cohort("aabb", ["1", "2", "10", "2"])
+    assert find_visit_times(cohort).tolist() == [0, 1, 1, 0]
+    for ages, expected in (([60, 61.5, 80, 72], [60, 61.5, 80, 72]), ([60, 60, 80, 72], [0, 1, 1, 0])):
+        aged = replace(cohort, covariates=cohort.covariates.assign(sex="F", icv=1.0, age=ages))
+        assert find_visit_times(aged).tolist() == expected

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rindices.tables.missing import MAX_MISSING_SHARE
+from rindices.tables.regions import MAX_MISSING_SHARE
 from tests.tables.helpers import validate_files
 
 MANY = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

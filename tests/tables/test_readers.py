@@ -1,4 +1,4 @@
-"""Files are read into cohorts that do not depend on their order or format."""
+"""Reading of cohorts and of R-indices."""
 
 import sys
 from functools import cache
@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rindices as ri
+from rindices.errors import Findings, ProblemCode, Severity
 from rindices.tables.cohort import Cohort
+from rindices.tables.readers import read_indices, read_indices_with_variables
+from rindices.tables.table import ColumnRoles
 from tests.conftest import muse_volumes, participants_of
 from tests.tables.helpers import (
     validate_files,
@@ -118,3 +121,23 @@ def test_the_cure_is_said_where_openpyxl_is_absent(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(ri.TableError, match=r"reading Excel needs openpyxl\. pip install 'rindices\[excel\]'"):
         ri.read_cohort(tmp_path / "v.xlsx")
+
+
+INDICES = pd.DataFrame({"participant_id": ["sub-01", "sub-02"], "r1": [0.1, 0.2]})
+
+
+def test_ids_come_first_with_their_usual_name(tmp_path: Path) -> None:
+    path = write_table(INDICES.rename(columns={"participant_id": "subject"})[["r1", "subject"]], tmp_path / "r.csv")
+    pd.testing.assert_frame_equal(read_indices(path, Findings()), INDICES)
+
+
+def test_variables_are_joined_in_the_order_of_the_indices(tmp_path: Path) -> None:
+    clinical = pd.DataFrame({"code": [2, 1], "mmse": ["30", "severe"], "apoe": ["e3", "e4"]})
+    paths = write_table(INDICES, tmp_path / "r.csv"), write_table(clinical, tmp_path / "c.csv")
+    findings = Findings()
+    indices, variables = read_indices_with_variables(*paths, ColumnRoles(id="code"), findings)
+    assert indices["participant_id"].tolist() == variables["participant_id"].tolist() == ["sub-01", "sub-02"]
+    assert list(variables) == ["participant_id", "mmse", "apoe"]
+    assert variables["mmse"].isna().tolist() == [True, False]
+    problem = next(problem for problem in findings if problem.code is ProblemCode.NOT_A_NUMBER)
+    assert (problem.severity, problem.offenders) == (Severity.WARNING, ("sub-01",))

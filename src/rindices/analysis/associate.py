@@ -7,34 +7,12 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray
-from rindices.analysis.tidy import (
-    SMALL_GROUP_SIZE,
-    check_columns,
-    exclude_missing_codes,
-    false_discovery_rate,
-    find_index_columns,
-    join_by_id,
-    select_people,
-    standardise_columns,
-)
 from rindices.errors import AnalysisError
-from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID, SESSION
 
-COLUMN_DESCRIPTIONS = {
-    "index": "R-index",
-    "variable": "Clinical variable",
-    "kind": "pearson, or point-biserial for a variable with two values",
-    "level": "The value that is coded as 1, for a variable with two values",
-    "n": "People with the R-index, the variable and all covariates",
-    "correlation": "Correlation; partial correlation if covariates were named",
-    "low": "Lower end of the confidence interval (Fisher)",
-    "high": "Upper end of the confidence interval (Fisher)",
-    "p": "Two-sided p-value of no correlation",
-    "q": "False discovery rate over the whole table (Benjamini and Hochberg)",
-    "note": "Why a number is uncertain or missing",
-}
+COLUMN_DESCRIPTIONS = tidy.load_columns("associations")
 
 
 class _CodedVariable(NamedTuple):
@@ -97,30 +75,28 @@ def associate_indices(
     """
     if not 0 < confidence < 1:
         raise AnalysisError(f"confidence {confidence:g} is not between 0 and 1.")
-    names = find_index_columns(indices)
-    selected = select_people(indices, people)
-    joined = join_by_id(selected, clinical)
-    adjusted = check_columns(clinical, covariates, "covariates")
+    names = tidy.find_index_columns(indices)
+    selected = tidy.select_people(indices, people)
+    joined = tidy.join_by_id(selected, clinical)
+    adjusted = tidy.check_columns(clinical, covariates, "covariates")
     excluded = {ID, SESSION, GROUP, *names, *adjusted}
     wanted = [name for name in clinical.columns if name not in excluded] if variables is None else variables
-    wanted = check_columns(clinical, wanted, "variables")
-    joined = exclude_missing_codes(joined, list(dict.fromkeys([*wanted, *adjusted])), missing_codes)
+    wanted = tidy.check_columns(clinical, wanted, "variables")
+    joined = tidy.exclude_missing_codes(joined, list(dict.fromkeys([*wanted, *adjusted])), missing_codes)
     rows = []
     for variable in wanted:
         coded = _code_variable(joined[variable])
         complete = np.isfinite(coded.values) & joined[adjusted].notna().all(axis=1).to_numpy()
-        values = joined.loc[complete, adjusted]
-        design = build_design_matrix(derive_codings(values), values)
+        design = tidy.encode_covariates(joined.loc[complete, adjusted])
         for name in names:
             severity = selected[name].to_numpy(dtype=float)
             used = complete & np.isfinite(severity)
-            result = _compute_partial_correlation(
-                severity[used], coded.values[used], design[used[complete]], confidence
-            )
+            pair = np.column_stack([severity, coded.values])[used]
+            result = _compute_partial_correlation(pair, design[used[complete]], confidence)
             note = _explain_weak_correlation(coded, coded.values[used], result)
             rows.append((name, variable, coded.kind, coded.level, int(used.sum()), *result, np.nan, note))
     table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
-    return table.assign(q=false_discovery_rate(table["p"]))
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
 def _code_variable(values: pd.Series) -> _CodedVariable:
@@ -135,20 +111,17 @@ def _code_variable(values: pd.Series) -> _CodedVariable:
     return _CodedVariable(np.full(len(values), np.nan), "")
 
 
-def _compute_partial_correlation(
-    first: FloatArray, second: FloatArray, design: FloatArray, confidence: float = 0.95
-) -> Correlation:
-    """Correlate two variables (N,) after removing the linear effect of a design (N, P) from both.
+def _compute_partial_correlation(both: FloatArray, design: FloatArray, confidence: float = 0.95) -> Correlation:
+    """Correlate two variables (N, 2) after removing the linear effect of a design (N, P) from both.
 
     The result is NaN if there are too few people, or if a variable is constant or determined by the covariates.
     """
-    centred = standardise_columns(design)
+    centred = tidy.standardise_columns(design)
     rank = int(np.linalg.matrix_rank(centred)) if centred.size else 0
-    freedom = len(first) - 2 - rank
+    freedom = len(both) - 2 - rank
     undefined = Correlation(np.nan, np.nan, np.nan, np.nan)
     if freedom < 2:  # Fisher's interval needs N - P > 3
         return undefined
-    both = np.column_stack([first, second])
     spread = both.std(axis=0)
     both = both - both.mean(axis=0)
     if rank:
@@ -175,6 +148,6 @@ def _explain_weak_correlation(variable: _CodedVariable, values: FloatArray, resu
     if variable.kind == "point-biserial":
         ones = int(values.sum())
         smaller = min(ones, len(values) - ones)
-        if smaller < SMALL_GROUP_SIZE // 2:
+        if smaller < tidy.SMALL_GROUP_SIZE // 2:
             return f"few people: {smaller} in the smaller group"
-    return f"few people: {len(values)}" if len(values) < SMALL_GROUP_SIZE else ""
+    return f"few people: {len(values)}" if len(values) < tidy.SMALL_GROUP_SIZE else ""

@@ -94,12 +94,9 @@ def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str
         findings.note(ProblemCode.SINGLE_VISITS, what)
     noise, freedom, from_residuals = _estimate_visit_noise(trends, repeated)
     if not from_residuals:
-        findings.warn(
-            ProblemCode.FEW_VISITS,
-            "hardly anyone has three visits: intervals come from how much slopes differ between people",
-            "",
-            "They are too wide if people truly differ; a third visit would separate noise from change",
-        )
+        what = "hardly anyone has three visits: intervals come from how much slopes differ between people"
+        cure = "They are too wide if people truly differ; a third visit would separate noise from change"
+        findings.warn(ProblemCode.FEW_VISITS, what, cure)
     table = _build_change_table(ids, trends, repeated, names, noise, freedom)
     return YearlyChange(table, names, noise, freedom, from_residuals, findings)
 

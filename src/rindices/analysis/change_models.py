@@ -4,13 +4,15 @@ Shape letters: N people, V visits, M patterns, P covariate columns.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr, stdtrit
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.analysis.change import NOMINAL_COVERAGE, convert_to_years, select_usable_visits
 from rindices.analysis.slopes import (
@@ -23,80 +25,26 @@ from rindices.analysis.slopes import (
     estimate_retest_error,
     estimate_slopes,
 )
-from rindices.analysis.tidy import check_columns, exclude_missing_codes, false_discovery_rate, find_index_columns
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
-from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _MIN_GROUP_SIZE = 3
 EVERYONE = "all"
-_ENDS = {"low": "Lower", "high": "Upper"}
-
-
-def _describe_interval(name: str, description: str, coverage: str = "95 %") -> dict[str, str]:
-    """Return descriptions of a column and of the two ends of its interval."""
-    ends = {f"{name}_{end}": f"{word} end of its {coverage} interval" for end, word in _ENDS.items()}
-    return {name: description, **ends}
-
-
-GROUP_COLUMNS = {
-    "index": "R-index",
-    "model": "mixed model (random intercept and slope, restricted maximum likelihood), or two stages (least-squares "
-    "slopes of persons, then a linear model of them with HC3 standard errors)",
-    "controls": "Controls, all visits",
-    "patients": "Patients, all visits",
-    **_describe_interval("controls_per_year", "Mean change of controls per year"),
-    **_describe_interval("patients_per_year", "Mean change of patients per year"),
-    **_describe_interval(
-        "difference", "Change of patients minus change of controls per year, adjusted for covariates of level and slope"
-    ),
-    "t": "Difference over its standard error",
-    "freedom": "Degrees of freedom of t: people minus columns of the model of slopes",
-    "p": "Two-sided p-value of no difference",
-    "q": "False discovery rate over the table (Benjamini and Hochberg)",
-}
-TRIAL_COLUMNS = {
-    "index": "R-index",
-    "group": "People whose change a treatment would slow",
-    "per_year": "Their mean change per year",
-    "slope_sd": "Standard deviation of true change per year between people",
-    "noise": "Standard deviation of a visit about the person's line",
-    "slowing": "Share of the change that the treatment prevents",
-    "power": "Power of a two-sided test at 0.05",
-    "years": "Duration of the trial",
-    "visits": "Visits of each person, evenly spaced",
-    "per_arm": "People per arm who complete the trial; n/a if the change or its variance is unknown",
-    "per_arm_low": "The same at the end of the 95 % interval of the mean change that is farther from zero",
-    "per_arm_high": "The same at the end that is nearer to zero; n/a if the interval includes zero",
-    "excess_per_arm": "People per arm if the treatment slows only the part of the change that exceeds controls' change",
-    "excess_per_arm_low": "The same at the end of the 95 % interval that is farther from zero",
-    "excess_per_arm_high": "The same at the end that is nearer to zero; n/a if the interval includes zero",
-}
-RETEST_COLUMNS = {
-    "index": "R-index",
-    "people": "Controls with two visits or more",
-    "visits": "Their visits",
-    "noise": "Standard deviation of a visit about the person's level and controls' common change",
-    "correlation": "Intraclass correlation of visits",
-    "smallest_change": "Change between two visits that 5 % of people without change exceed, up or down",
-    "controls_beyond": "Share of controls whose change from first to last visit exceeds it",
-    "patients_beyond": "Share of patients whose change from first to last visit exceeds it",
-}
+GROUP_COLUMNS = tidy.load_columns("change_groups")
+TRIAL_COLUMNS = tidy.load_columns("change_trial")
+RETEST_COLUMNS = tidy.load_columns("change_retest")
 
 
 def describe_people_columns(names: Iterable[str]) -> dict[str, str]:
     """Return descriptions of the columns of ``change.tsv`` for the R-indices ``names``."""
-    columns = {"participant_id": "Person", "group": "control or patient", "visits": "Number of visits"}
-    columns["years"] = "Time from the first to the last visit"
-    shrunken = "shrunken towards the mean of the person's group; n/a where noise and change cannot be separated"
-    for name in names:
-        columns |= _describe_interval(f"{name}_per_year", f"Change of {name} per year, least squares", "90 %")
-        columns |= _describe_interval(f"{name}_shrunken", f"Change of {name} per year, {shrunken}", "90 %")
-        columns[f"{name}_change"] = f"{name} at the last visit minus {name} at the first"
-        noise = "Whether this change exceeds the smallest change that is more than noise"
-        columns[f"{name}_more_than_noise"] = noise
-    return columns
+    columns = tidy.load_columns("change")
+    described = {name: text for name, text in columns.items() if "{index}" not in name}
+    for index in names:
+        described |= {
+            name.format(index=index): text.format(index=index) for name, text in columns.items() if "{" in name
+        }
+    return described
 
 
 @dataclass(frozen=True)
@@ -107,11 +55,6 @@ class TrialDesign:
     power: float = 0.8
     years: float = 2.0
     visits: int = 5
-
-    @property
-    def schedule(self) -> FloatArray:
-        """Times of the visits in years, evenly spaced."""
-        return np.linspace(0, self.years, self.visits)
 
 
 @dataclass(frozen=True)
@@ -170,9 +113,9 @@ def model_change(
     duplicated, or a group is too small.
     """
     findings = Findings()
-    check_columns(visits, covariates, "covariates")
+    tidy.check_columns(visits, covariates, "covariates")
     used = [name for name in dict.fromkeys([time, *covariates]) if name in visits]
-    visits = exclude_missing_codes(visits, used, missing_codes)
+    visits = tidy.exclude_missing_codes(visits, used, missing_codes)
     study = _arrange_visits(visits, time)
     labels = [CONTROL, PATIENT] if GROUP in visits else [EVERYONE]
     _check_group_sizes(study, labels)
@@ -191,17 +134,12 @@ def model_change(
         design, complete = _encode_covariates(visits, study, list(covariates), findings)
         differences = [_compare_index(study, k, design, complete) for k in indices]
         groups = _build_group_table(study, slopes, differences)
-    return ChangeModels(
-        people,
-        groups,
-        _build_trial_table(study.names, slopes, trial or TrialDesign()),
-        _build_retest_table(study, people, retest),
-        findings,
-    )
+    trials = _build_trial_table(study.names, slopes, trial or TrialDesign())
+    return ChangeModels(people, groups, trials, _build_retest_table(study, people, retest), findings)
 
 
 def _arrange_visits(visits: pd.DataFrame, time: str) -> _StudyVisits:
-    names = find_index_columns(visits)
+    names = tidy.find_index_columns(visits)
     years = convert_to_years(visits, time)
     rows = np.flatnonzero(select_usable_visits(visits, years, names, Findings()))  # change_per_year reports them
     ids, person = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)
@@ -231,30 +169,24 @@ def _report_two_stages(slopes: dict[str, list[GroupSlopes]], names: list[str], f
         if result.model == TWO_STAGE
     ]
     if failed:
-        findings.warn(
-            ProblemCode.MODEL_NOT_FITTED,
-            f"the mixed model could not be fitted ({join_names(failed)}): two stages are used instead",
-            "",
-            "A third visit of more people would determine it",
-        )
+        what = f"the mixed model could not be fitted ({join_names(failed)}): two stages are used instead"
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "A third visit of more people would determine it")
 
 
 def _encode_covariates(
     visits: pd.DataFrame, study: _StudyVisits, covariates: list[str], findings: Findings
 ) -> tuple[FloatArray, BoolArray]:
     """Return the design (N, P) of covariates at the first visit, and who has all of them (N,)."""
-    values = visits.iloc[study.first_rows][covariates].reset_index(drop=True)
+    values = visits.iloc[study.first_rows][covariates]
     complete = values.notna().all(axis=1).to_numpy()
     lacking = study.ids[~complete]
     if len(lacking):
         what = f"{format_count(len(lacking), 'person lacks', 'people lack')} a covariate"
         ending = "; left out of the comparison of groups"
         findings.warn(ProblemCode.MISSING_VALUES, what, offenders=lacking, ending=ending)
-    design = build_design_matrix(derive_codings(values[complete]), values[complete])
-    full = np.zeros((len(values), design.shape[1]))
-    full[complete] = design
-    spread = full[complete].std(axis=0) if complete.any() else np.ones(full.shape[1])
-    return np.asarray(full[:, spread > 0]), np.asarray(complete)
+    design = tidy.encode_covariates(values)
+    varies = design[complete].std(axis=0) > 0 if complete.any() else slice(None)
+    return np.asarray(design[:, varies]), np.asarray(complete)
 
 
 def _compare_index(study: _StudyVisits, index: int, design: FloatArray, complete: BoolArray) -> SlopeDifference:
@@ -265,10 +197,13 @@ def _compare_index(study: _StudyVisits, index: int, design: FloatArray, complete
     return compare_slopes(study.select(index, members), is_patient, design[members])
 
 
-def _compute_quantile(freedom: int, coverage: float) -> float:
-    from scipy.special import stdtrit
-
+def _compute_quantile(freedom: int, coverage: float = 0.95) -> float:
     return float(stdtrit(max(freedom, 1), (1 + coverage) / 2))
+
+
+def _add_interval(name: str, value: Any, half: Any) -> dict[str, Any]:
+    """Return a column and the two ends of its interval, as they are named in all tables."""
+    return {name: value, f"{name}_low": value - half, f"{name}_high": value + half}
 
 
 def _build_people_table(
@@ -285,8 +220,7 @@ def _build_people_table(
             slope[members] = results[k].slopes
             half[members] = results[k].errors * _compute_quantile(results[k].freedom, NOMINAL_COVERAGE)
         change = study.values[last, k] - study.values[first, k]
-        columns |= {f"{name}_shrunken": slope, f"{name}_shrunken_low": slope - half}
-        columns |= {f"{name}_shrunken_high": slope + half, f"{name}_change": change}
+        columns |= _add_interval(f"{name}_shrunken", slope, half) | {f"{name}_change": change}
         error = retest[k]
         if error is not None:
             columns[f"{name}_more_than_noise"] = np.abs(change) > error.smallest_change
@@ -297,25 +231,20 @@ def _build_people_table(
 def _build_group_table(
     study: _StudyVisits, slopes: dict[str, list[GroupSlopes]], differences: Sequence[SlopeDifference]
 ) -> pd.DataFrame:
-    from scipy.special import stdtr
-
     rows = []
     for k, (name, result) in enumerate(zip(study.names, differences, strict=True)):
         row: dict[str, Any] = {"index": name, "model": result.model}
-        for label in (CONTROL, PATIENT):
-            row[f"{label}s"] = int((study.labels == label).sum())
+        row |= {f"{label}s": int((study.labels == label).sum()) for label in (CONTROL, PATIENT)}
         for label in (CONTROL, PATIENT):
             group = slopes[label][k]
-            half = _compute_quantile(group.freedom, 0.95) * group.mean_error
-            row |= {f"{label}s_per_year": group.mean, f"{label}s_per_year_low": group.mean - half}
-            row[f"{label}s_per_year_high"] = group.mean + half
-        half = _compute_quantile(result.freedom, 0.95) * result.error
-        row |= {"difference": result.difference, "difference_low": result.difference - half}
+            half = _compute_quantile(group.freedom) * group.mean_error
+            row |= _add_interval(f"{label}s_per_year", group.mean, half)
+        row |= _add_interval("difference", result.difference, _compute_quantile(result.freedom) * result.error)
         statistic = result.difference / result.error
-        row |= {"difference_high": result.difference + half, "t": statistic, "freedom": result.freedom}
-        rows.append(row | {"p": float(2 * stdtr(result.freedom, -abs(statistic)))})
+        p = float(2 * stdtr(result.freedom, -abs(statistic)))
+        rows.append(row | {"t": statistic, "freedom": result.freedom, "p": p})
     table = pd.DataFrame(rows)
-    return table.assign(q=false_discovery_rate(table["p"]))
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
 def _build_trial_table(names: list[str], slopes: dict[str, list[GroupSlopes]], trial: TrialDesign) -> pd.DataFrame:
@@ -325,7 +254,7 @@ def _build_trial_table(names: list[str], slopes: dict[str, list[GroupSlopes]], t
     for k, (name, group) in enumerate(zip(names, slopes[label], strict=True)):
         row: dict[str, Any] = {"index": name, "group": label, "per_year": group.mean}
         row |= {"slope_sd": float(np.sqrt(group.slope_variance)), "noise": float(np.sqrt(group.noise_variance))}
-        row |= {"slowing": trial.slowing, "power": trial.power, "years": trial.years, "visits": trial.visits}
+        row |= asdict(trial)
         row |= _size_with_interval("per_arm", group, group.mean, group.mean_error, trial)
         if CONTROL in slopes:
             control = slopes[CONTROL][k]
@@ -336,13 +265,7 @@ def _build_trial_table(names: list[str], slopes: dict[str, list[GroupSlopes]], t
 
 
 def compute_trial_size(
-    slope: float,
-    slope_variance: float,
-    noise_variance: float,
-    schedule: FloatArray,
-    slowing: float = 0.3,
-    power: float = 0.8,
-    alpha: float = 0.05,
+    slope: float, slope_variance: float, noise_variance: float, trial: TrialDesign, alpha: float = 0.05
 ) -> float:
     """Return the number of people per arm for a two-sided comparison of mean slopes.
 
@@ -352,37 +275,30 @@ def compute_trial_size(
     n = 2 (z_(1 - alpha / 2) + z_power)^2 variance / (slowing * slope)^2.
 
     slope: mean change per year that the treatment slows; slope_variance, noise_variance: between the slopes of people,
-    and of a visit; schedule: times of the visits in years; slowing: share of the change that the treatment prevents;
-    power, alpha: of the test. Returns people per arm who complete the trial, rounded up; infinite if there is no
-    change. Raises AnalysisError: if shares are not between 0 and 1, or the schedule has fewer than two times.
+    and of a visit; alpha: of the test. Returns people per arm who complete the trial, rounded up; infinite if there is
+    no change. Raises AnalysisError: if shares are not between 0 and 1, or the trial has visits at fewer than two times.
     """
-    from scipy.special import ndtri
-
-    for name, value in (("slowing", slowing), ("power", power), ("alpha", alpha)):
+    for name, value in (("slowing", trial.slowing), ("power", trial.power), ("alpha", alpha)):
         if not 0 < value < 1:
             raise AnalysisError(f"{name} {value:g} is not between 0 and 1: give a share such as 0.3.")
+    schedule = np.linspace(0, trial.years, trial.visits)
     if len(np.unique(schedule)) < 2:
         raise AnalysisError("a trial needs visits at two times or more: give more years and visits.")
     if slope == 0:
         return np.inf
     variance = slope_variance + noise_variance / float(((schedule - schedule.mean()) ** 2).sum())
-    quantiles = float(ndtri(1 - alpha / 2) + ndtri(power))
-    return float(np.ceil(2 * quantiles**2 * variance / (slowing * slope) ** 2))
+    quantiles = float(ndtri(1 - alpha / 2) + ndtri(trial.power))
+    return float(np.ceil(2 * quantiles**2 * variance / (trial.slowing * slope) ** 2))
 
 
 def _size_with_interval(
     name: str, group: GroupSlopes, slope: float, error: float, trial: TrialDesign
 ) -> dict[str, float]:
     """Return the size of a trial and its 95 % interval, NaN where it is unknown or without limit."""
-    half = _compute_quantile(group.freedom, 0.95) * error
-    weak, strong = max(abs(slope) - half, 0.0), abs(slope) + half
-    values = {name: abs(slope), f"{name}_low": strong, f"{name}_high": weak}
-    sizes = {
-        key: compute_trial_size(
-            change, group.slope_variance, group.noise_variance, trial.schedule, trial.slowing, trial.power
-        )
-        for key, change in values.items()
-    }
+    half = _compute_quantile(group.freedom) * error
+    changes = {name: abs(slope), f"{name}_low": abs(slope) + half, f"{name}_high": max(abs(slope) - half, 0.0)}
+    variances = (group.slope_variance, group.noise_variance)
+    sizes = {key: compute_trial_size(change, *variances, trial) for key, change in changes.items()}
     return {key: size if np.isfinite(size) else np.nan for key, size in sizes.items()}
 
 
@@ -402,7 +318,5 @@ def _build_retest_table(
 
 def describe_models(models: ChangeModels) -> dict[str, Any]:
     """Return the tables of the models as plain values for JSON."""
-    from rindices.analysis.write import as_records
-
     tables = {"groups": models.groups, "trial": models.trial, "retest": models.retest}
-    return {name: as_records(table) for name, table in tables.items() if table is not None}
+    return {name: tidy.as_records(table) for name, table in tables.items() if table is not None}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from scipy import stats
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.pipeline import make_pipeline
@@ -16,8 +15,16 @@ from sklearn.svm import SVC
 
 from rindices._typing import FloatArray, IntArray
 from rindices.analysis.compare import find_controls
-from rindices.analysis.tidy import SMALL_GROUP_SIZE, add_ids, find_index_columns, join_by_id
+from rindices.analysis.tidy import (
+    SMALL_GROUP_SIZE,
+    add_ids,
+    compute_corrected_interval,
+    find_index_columns,
+    join_values,
+    load_columns,
+)
 from rindices.errors import AnalysisError
+from rindices.learners.prepared_people import order_by_values
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
@@ -28,26 +35,8 @@ PARAM_GRID: tuple[Mapping[str, Any], ...] = (
 REGIONS = "regions"
 _N_INNER_FOLDS = 5
 
-COLUMN_DESCRIPTIONS = {
-    "features": "Features of the classifier",
-    "n_features": "Number of features per person",
-    "repeat": "Number of the split, the same for all features",
-    "auc": "Area under the ROC curve in held-out people",
-    "kernel": "Kernel chosen by the grid search",
-    "C": "Penalty chosen by the grid search",
-}
-SUMMARY_COLUMN_DESCRIPTIONS = {
-    "features": "Features of the classifier; a minus b: the difference on the same splits",
-    "n_features": "Number of features per person",
-    "repeats": "Number of splits",
-    "n_controls": "Controls",
-    "n_patients": "Patients",
-    "auc": "Mean area under the ROC curve in held-out people",
-    "sd": "Standard deviation over splits",
-    "low": "Lower end of the 95 % interval, corrected for splits that share people (Nadeau and Bengio)",
-    "high": "Upper end of the 95 % interval, corrected for splits that share people (Nadeau and Bengio)",
-    "note": "Why a number is uncertain",
-}
+COLUMN_DESCRIPTIONS = load_columns("classification")
+SUMMARY_COLUMN_DESCRIPTIONS = load_columns("classification_summary")
 
 
 def classify_patients(
@@ -91,9 +80,13 @@ def classify_patients(
     DataFrame
         One row per features and split, with the columns of `COLUMN_DESCRIPTIONS`.
     """
-    cohort = _align_cohort(indices, regions) if isinstance(regions, Cohort) else None
-    features = _collect_features(indices, regions if cohort is None else add_ids(cohort, cohort.volumes))
     y = (~find_controls(indices)).astype(np.intp)
+    features = _collect_features(indices, regions)
+    order = order_by_values(
+        np.column_stack([y, *features.values()]), seed, 0
+    )  # splits do not depend on the rows' order
+    features, y = {name: X[order] for name, X in features.items()}, y[order]
+    cohort = _align_cohort(indices.iloc[order], regions) if isinstance(regions, Cohort) else None
     smaller = int(min(y.sum(), len(y) - y.sum()))
     if smaller < 2 * _N_INNER_FOLDS:
         raise AnalysisError(
@@ -140,7 +133,7 @@ def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float
     smaller = min(controls, patients)
     note = f"few people: {smaller} in the smaller group" if smaller < SMALL_GROUP_SIZE else ""
     rows = [
-        (name, width, len(auc), controls, patients, *_compute_corrected_interval(auc.to_numpy(), test_size), note)
+        (name, width, len(auc), controls, patients, *compute_corrected_interval(auc.to_numpy(), test_size), note)
         for name, (width, auc) in columns.items()
     ]
     return pd.DataFrame(rows, columns=list(SUMMARY_COLUMN_DESCRIPTIONS)).astype({"n_features": "Int64"})
@@ -150,9 +143,7 @@ def _align_cohort(indices: pd.DataFrame, cohort: Cohort) -> Cohort:
     """Return the people of the R-indices, in their order and with their groups, out of a cohort."""
     site = [SITE] if SITE in cohort.people else []
     frames = (cohort.volumes, cohort.covariates, cohort.people[site])
-    volumes, covariates, sites = (
-        join_by_id(indices, add_ids(cohort, frame)).drop(columns=[ID, SESSION], errors="ignore") for frame in frames
-    )
+    volumes, covariates, sites = (join_values(indices, add_ids(cohort, frame)) for frame in frames)
     keys = [name for name in (ID, SESSION) if name in indices]
     people = pd.concat([indices[[*keys, GROUP]].reset_index(drop=True), sites], axis=1)
     return Cohort(volumes, people, covariates, cohort.source, cohort.unit)
@@ -161,9 +152,10 @@ def _align_cohort(indices: pd.DataFrame, cohort: Cohort) -> Cohort:
 def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | Cohort | None) -> dict[str, FloatArray]:
     """Return the sets of features by name; refuse missing values."""
     features = {"R-indices": indices[find_index_columns(indices)].to_numpy(dtype=float)}
+    if isinstance(regions, Cohort):
+        regions = add_ids(regions, regions.volumes)
     if regions is not None:
-        values = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
-        features[REGIONS] = values.to_numpy(dtype=float)
+        features[REGIONS] = join_values(indices, regions).to_numpy(dtype=float)
     for name, values in features.items():
         lacking = int((~np.isfinite(values).all(axis=1)).sum())
         if lacking:
@@ -189,14 +181,3 @@ def _score_split(
     search = GridSearchCV(pipeline, list(grid), scoring="roc_auc", cv=folds).fit(X[train], y[train])
     auc = roc_auc_score(y[test], search.decision_function(X[test]))
     return float(auc), str(search.best_params_["svc__kernel"]), float(search.best_params_["svc__C"])
-
-
-def _compute_corrected_interval(values: FloatArray, test_size: float) -> tuple[float, float, float, float]:
-    """Return mean, standard deviation and the corrected 95 % interval."""
-    if len(values) < 2:
-        return float(values.mean()), np.nan, np.nan, np.nan
-    sd = float(values.std(ddof=1))
-    error = sd * np.sqrt(1 / len(values) + test_size / (1 - test_size))
-    width = float(stats.t.ppf(0.975, len(values) - 1) * error)
-    mean = float(values.mean())
-    return mean, sd, mean - width, mean + width

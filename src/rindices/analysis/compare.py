@@ -2,42 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.analysis.tidy import (
-    SMALL_GROUP_SIZE,
-    false_discovery_rate,
-    find_index_columns,
-    join_by_id,
-    standardise_columns,
-)
 from rindices.errors import AnalysisError, join_names
-from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL
 
 SEVERITY_CUTS = (0.4, 0.7)
-COLUMN_DESCRIPTIONS = {
-    "index": "R-index",
-    "subgroup": "Patients by their value of this index; their other indices are low",
-    "range": "Values of the index in the subgroup",
-    "region": "Region",
-    "n": "Patients in the subgroup",
-    "n_controls": "Controls that they are compared with",
-    "difference": "Subgroup minus controls, in the unit of the table; adjusted if covariates were named",
-    "effect": "Difference in standard deviations (Hedges' g)",
-    "low": "Lower end of the confidence interval of the effect",
-    "high": "Upper end of the confidence interval of the effect",
-    "t": "t statistic of the difference, equal variances",
-    "p": "Two-sided p-value of no difference",
-    "q": "False discovery rate over the whole table (Benjamini and Hochberg)",
-    "note": "Why a number is uncertain or missing",
-}
+COLUMN_DESCRIPTIONS = tidy.load_columns("regions")
+_BLOCK = 10_000  # columns per step, which limits the memory for voxels
 _SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 
 
@@ -49,6 +29,11 @@ class Subgroup:
     name: str  # low, middle, high; numbers from 1 if there are more than two cuts
     range: str  # values of the index, in words
     rows: BoolArray  # (N,), true for the people in the subgroup
+
+    @property
+    def labels(self) -> dict[str, object]:
+        """Columns of a table that name the subgroup."""
+        return {"index": self.index, "subgroup": self.name, "range": self.range}
 
 
 class GroupEffects(NamedTuple):
@@ -80,20 +65,22 @@ def make_subgroups(
     -------
     list of Subgroup
     """
-    names = find_index_columns(indices)
+    names = tidy.find_index_columns(indices)
     if not len(cuts) or list(cuts) != sorted(set(cuts)) or not np.isfinite(cuts).all():
         raise AnalysisError(f"cuts must be different numbers in ascending order, not {join_names(cuts)}.")
     ceiling = cuts[0] if others_below is None else others_below
     patient = ~find_controls(indices)
     labels = _SUBGROUP_NAMES.get(len(cuts), tuple(str(number + 1) for number in range(len(cuts) + 1)))
+    between = [f"{low:g} to {high:g}" for low, high in pairwise(cuts)]
+    ranges = [f"below {cuts[0]:g}", *between, f"above {cuts[-1]:g}"]
     subgroups = []
     for name in names:
         others = indices[[other for other in names if other != name]].to_numpy(dtype=float)
         eligible = patient & (others < ceiling).all(axis=1)
         # as in the paper: below the first cut, above the last, and between
         level = np.searchsorted(cuts[1:], indices[name], side="left") + (indices[name] >= cuts[0]).to_numpy()
-        for number, label in enumerate(labels):
-            subgroups.append(Subgroup(name, label, _format_range(cuts, number), eligible & (level == number)))
+        for number, (label, text) in enumerate(zip(labels, ranges, strict=True)):
+            subgroups.append(Subgroup(name, label, text, eligible & (level == number)))
     return subgroups
 
 
@@ -127,7 +114,7 @@ def compare_subgroups(
         One row per index, subgroup and region, with the columns of `COLUMN_DESCRIPTIONS`. The numbers are NaN if a
         subgroup has fewer than two people.
     """
-    joined = join_by_id(indices, regions).drop(columns=[ID, SESSION], errors="ignore")
+    joined = tidy.join_values(indices, regions)
     design = make_covariate_design(indices, covariates)
     values = joined.to_numpy(dtype=float)
     complete = np.isfinite(values).all(axis=1) & np.isfinite(design).all(axis=1)
@@ -136,12 +123,11 @@ def compare_subgroups(
     for group in make_subgroups(indices, cuts, others_below):
         rows = group.rows & complete
         effects = estimate_group_effects(values, rows, control, design, confidence)
-        labels = {"index": group.index, "subgroup": group.name, "range": group.range, "region": list(joined.columns)}
-        sizes = {"n": int(rows.sum()), "n_controls": int(control.sum())}
-        note = note_small_groups(sizes["n"], sizes["n_controls"])
-        tables.append(pd.DataFrame(labels | sizes | effects._asdict() | {"q": np.nan, "note": note}))
+        labels, (n, n_controls) = group.labels | {"region": list(joined.columns)}, (int(rows.sum()), int(control.sum()))
+        numbers = {"n": n, "n_controls": n_controls, **effects._asdict()}
+        tables.append(pd.DataFrame(labels | numbers | {"q": np.nan, "note": note_small_groups(n, n_controls)}))
     table = pd.concat(tables, ignore_index=True)
-    return table.assign(q=false_discovery_rate(table["p"]))
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
 def find_controls(indices: pd.DataFrame) -> BoolArray:
@@ -156,23 +142,15 @@ def find_controls(indices: pd.DataFrame) -> BoolArray:
 
 def make_covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None) -> FloatArray:
     """Return the covariates of the people of ``indices`` as a design (N, P); rows with missing values are NaN."""
-    if covariates is None:
-        return np.zeros((len(indices), 0))
-    joined = join_by_id(indices, covariates).drop(columns=[ID, SESSION], errors="ignore")
-    complete = joined.notna().all(axis=1).to_numpy()
-    coded = build_design_matrix(derive_codings(joined[complete]), joined[complete])
-    design = np.full((len(indices), coded.shape[1]), np.nan)
-    design[complete] = coded
-    return design
+    return (
+        np.zeros((len(indices), 0))
+        if covariates is None
+        else tidy.encode_covariates(tidy.join_values(indices, covariates))
+    )
 
 
 def estimate_group_effects(
-    values: AnyArray,
-    group: BoolArray,
-    control: BoolArray,
-    design: FloatArray,
-    confidence: float = 0.95,
-    block: int = 10_000,
+    values: AnyArray, group: BoolArray, control: BoolArray, design: FloatArray, confidence: float = 0.95
 ) -> GroupEffects:
     """Return the difference between two groups of people in each column of values.
 
@@ -180,12 +158,12 @@ def estimate_group_effects(
     has its usual large-sample variance.
 
     values (N, R): regions or voxels; group, control (N,): masks of the two groups; other people are ignored; design (N,
-    P): covariates; confidence: level of the confidence intervals; block: columns per step, which limits the memory for
-    voxels. Returns NaN if there are too few people, or if the group is determined by the covariates.
+    P): covariates; confidence: level of the confidence intervals. Returns NaN if there are too few people, or if the
+    group is determined by the covariates.
     """
     rows = group | control
     member = group[rows].astype(float)
-    covariates = standardise_columns(design[rows])
+    covariates = tidy.standardise_columns(design[rows])
     contrast = member - member.mean() if rows.any() else member
     rank = 0
     if covariates.size:
@@ -195,8 +173,8 @@ def estimate_group_effects(
     if min(group.sum(), control.sum()) < 2 or freedom < 2 or contrast @ contrast < 1e-9:
         return GroupEffects(*np.full((6, values.shape[1]), np.nan))
     parts = [
-        _estimate_effects(values[rows, start : start + block], member, contrast, covariates, freedom, confidence)
-        for start in range(0, values.shape[1], block)
+        _estimate_effects(values[rows, start : start + _BLOCK], member, contrast, covariates, freedom, confidence)
+        for start in range(0, values.shape[1], _BLOCK)
     ]
     return GroupEffects(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -204,8 +182,7 @@ def estimate_group_effects(
 def tabulate_subgroups(indices: pd.DataFrame, groups: Sequence[Subgroup]) -> pd.DataFrame:
     """Return one row per person and subgroup: ids, ``index``, ``subgroup`` and ``range``."""
     keys = [name for name in (ID, SESSION) if name in indices]
-    tables = [indices.loc[g.rows, keys].assign(index=g.index, subgroup=g.name, range=g.range) for g in groups]
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat([indices.loc[group.rows, keys].assign(**group.labels) for group in groups], ignore_index=True)
 
 
 def note_small_groups(people: int, controls: int) -> str:
@@ -213,7 +190,7 @@ def note_small_groups(people: int, controls: int) -> str:
     if people < 2:
         return f"too few people: {people}"
     sizes = {"patients": people, "controls": controls}
-    small = [f"{size} {name}" for name, size in sizes.items() if size < SMALL_GROUP_SIZE]
+    small = [f"{size} {name}" for name, size in sizes.items() if size < tidy.SMALL_GROUP_SIZE]
     return f"few people: {', '.join(small)}" if small else ""
 
 
@@ -233,11 +210,3 @@ def _estimate_effects(
     g = slope / sigma * (1 - 3 / (4 * freedom - 1))
     width = special.ndtri((1 + confidence) / 2) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))
     return GroupEffects(slope, g, g - width, g + width, t, 2 * special.stdtr(freedom, -np.abs(t)))
-
-
-def _format_range(cuts: Sequence[float], number: int) -> str:
-    if number == 0:
-        return f"below {cuts[0]:g}"
-    if number == len(cuts):
-        return f"above {cuts[-1]:g}"
-    return f"{cuts[number - 1]:g} to {cuts[number]:g}"

@@ -1,16 +1,25 @@
-"""Cox regression (Efron's treatment of ties) and logistic regression by Newton's method, with a ridge penalty.
+"""Cox and logistic regression, survival, and concordance on held-out people.
 
+Cox regression (Efron's treatment of ties) and logistic regression are fitted by Newton's method, with a ridge penalty.
 Estimates without a penalty equal those of statsmodels and lifelines. Shape letters: N people, P columns, E events.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
+from scipy.special import chdtrc
+from scipy.stats import rankdata
 
 from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.analysis.tidy import compute_corrected_interval, load_columns
+from rindices.errors import AnalysisError
+from rindices.learners.prepared_people import order_by_values
 
+NORMAL_QUANTILE = 1.959963984540054
+"""Half of a 95 % interval in standard errors."""
 _MAX_STEPS = 100
 _TOLERANCE = 1e-12  # of the expected gain of a step, relative to the log-likelihood
 _JITTER = 1e-10  # of the Hessian of standardised columns, so that columns without information keep a coefficient of 0
@@ -86,6 +95,7 @@ class CoxLikelihood:
         rank = np.zeros(len(event_time))
         for group in np.flatnonzero(counts > 1):
             rank[self.tie == group] = np.arange(counts[group])
+        self.n_ties = len(counts)
         self.fraction = rank / counts[self.tie]  # (E,), Efron's share of tied events that have left the risk set
 
     def _sum_risk_sets(self, coefficients: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -93,8 +103,7 @@ class CoxLikelihood:
         linear = np.clip(self.design @ coefficients, -_MAX_EXPONENT, _MAX_EXPONENT)
         weight = np.exp(linear - linear.max(initial=-_MAX_EXPONENT))
         weighted = weight[:, None] * self.design
-        n_ties = int(self.tie.max(initial=-1)) + 1
-        tied, tied_design = np.zeros(n_ties), np.zeros((n_ties, self.design.shape[1]))
+        tied, tied_design = np.zeros(self.n_ties), np.zeros((self.n_ties, self.design.shape[1]))
         np.add.at(tied, self.tie, weight[self.event_rows])
         np.add.at(tied_design, self.tie, weighted[self.event_rows])
         total = np.cumsum(weight)[self.last_at_risk] - self.fraction * tied[self.tie]
@@ -112,8 +121,7 @@ class CoxLikelihood:
         cumulated = np.concatenate([[0.0], np.cumsum(1 / total[ascending])])
         passed = np.searchsorted(self.time[self.event_rows][ascending], self.time, side="right")
         hazard = cumulated[passed]  # (N,)
-        n_ties = int(self.tie.max(initial=-1)) + 1
-        removed = np.zeros(n_ties)
+        removed = np.zeros(self.n_ties)
         np.add.at(removed, self.tie, self.fraction / total)
         hazard[self.event_rows] -= removed[self.tie]
         hessian = (self.design * (weight * hazard)[:, None]).T @ self.design - mean.T @ mean
@@ -126,8 +134,7 @@ class CoxLikelihood:
         events.
         """
         _, _, mean = self._sum_risk_sets(coefficients)
-        n_ties = int(self.tie.max(initial=-1)) + 1
-        sums, counts = np.zeros((n_ties, self.design.shape[1])), np.bincount(self.tie, minlength=n_ties)
+        sums, counts = np.zeros((self.n_ties, self.design.shape[1])), np.bincount(self.tie, minlength=self.n_ties)
         np.add.at(sums, self.tie, mean)
         residuals = self.design[self.event_rows] - (sums / counts[:, None])[self.tie]
         return self.time[self.event_rows], residuals
@@ -135,9 +142,6 @@ class CoxLikelihood:
 
 def check_proportional_hazards(outcome: Outcome, design: FloatArray, fit: RegressionFit) -> FloatArray:
     """Return p-values (P,) of hazard ratios that do not change with the rank of time (Grambsch and Therneau)."""
-    from scipy.special import chdtrc
-    from scipy.stats import rankdata
-
     if outcome.time is None:
         return np.full(design.shape[1], np.nan)
     times, residuals = CoxLikelihood(outcome.time, outcome.event, design).compute_residuals(fit.coefficients)
@@ -190,3 +194,167 @@ def _minimise_by_newton(objective: _Objective, ridge: FloatArray) -> tuple[Float
         coefficients = coefficients - size * step
         value, gradient, hessian = trial
     return coefficients, np.full((len(ridge), len(ridge)), np.nan), False
+
+
+def estimate_survival(time: FloatArray, event: BoolArray) -> pd.DataFrame:
+    """Return the Kaplan-Meier estimate.
+
+    time (N,); event (N,). Returns one row per distinct time, from 0: ``time``, ``at_risk``, ``events``, ``survival``
+    and its 95 % interval ``low`` to ``high`` on the scale log(-log).
+    """
+    times = np.unique(time)
+    at_risk = np.array([np.count_nonzero(time >= t) for t in times], dtype=float)
+    events = np.array([np.count_nonzero((time == t) & event) for t in times], dtype=float)
+    survival = np.cumprod(1 - events / at_risk)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        greenwood = np.cumsum(events / (at_risk * (at_risk - events)))
+        width = NORMAL_QUANTILE * np.sqrt(greenwood) / np.abs(np.log(survival))
+        low, high = survival ** np.exp(width), survival ** np.exp(-width)
+    inner = (survival > 0) & (survival < 1)
+    low, high = np.where(inner, low, survival), np.where(inner, high, survival)
+    columns = ["time", "at_risk", "events", "survival", "low", "high"]
+    rows = np.column_stack([times, at_risk, events, survival, low, high])[times > 0]
+    frame = pd.DataFrame([[0.0, len(time), 0.0, 1.0, 1.0, 1.0], *rows], columns=columns)
+    return frame.astype({"at_risk": int, "events": int})
+
+
+def compare_survival(time: FloatArray, event: BoolArray, group: IntArray) -> float:
+    """Return the p-value of the log-rank test of groups (N,) that are numbered from 0; NaN if it is undefined."""
+    number = int(group.max()) + 1
+    member = np.eye(number)[group]  # (N, groups)
+    difference, covariance = np.zeros(number), np.zeros((number, number))
+    for t in np.unique(time[event]):
+        at_risk = member[time >= t].sum(axis=0)
+        total, dead = at_risk.sum(), member[(time == t) & event].sum(axis=0)
+        share = at_risk / total
+        difference += dead - dead.sum() * share
+        if total > 1:
+            factor = dead.sum() * (total - dead.sum()) / (total - 1)
+            covariance += factor * (np.diag(share) - np.outer(share, share))
+    if np.linalg.matrix_rank(covariance[1:, 1:]) < number - 1:
+        return np.nan
+    statistic = float(difference[1:] @ np.linalg.solve(covariance[1:, 1:], difference[1:]))
+    return float(chdtrc(number - 1, statistic))
+
+
+def compute_concordance(outcome: Outcome, risk: FloatArray) -> float:
+    """Return the share of comparable pairs in which the person with the earlier event has the higher risk.
+
+    outcome: for a yes or no outcome the result is the area under the ROC curve; risk (N,): ties count one half. Returns
+    NaN if no pair is comparable.
+    """
+    concordant = pairs = 0.0
+    time = np.where(outcome.event, 0.0, 1.0) if outcome.time is None else outcome.time
+    for row in np.flatnonzero(outcome.event):
+        later = (time > time[row]) | ((time == time[row]) & ~outcome.event)
+        pairs += np.count_nonzero(later)
+        concordant += np.count_nonzero(risk[later] < risk[row]) + 0.5 * np.count_nonzero(risk[later] == risk[row])
+    return concordant / pairs if pairs else np.nan
+
+
+N_FOLDS, N_REPEATS = 5, 4
+_INNER_FOLDS = 3
+_PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+_WEAK_PENALTY = 1e-3  # of columns that are not penalised, for people in a fold without variation
+
+COLUMN_DESCRIPTIONS = load_columns("outcome_concordance")
+
+
+@dataclass(frozen=True)
+class PredictorSet:
+    """Columns of a prediction.
+
+    design (N, P); is_penalised: whether the columns get a ridge penalty that is chosen by cross-validation among the
+    training people.
+    """
+
+    design: FloatArray
+    is_penalised: bool = False
+
+
+def compare_predictors(
+    outcome: Outcome, covariates: FloatArray, sets: Mapping[str, PredictorSet], seed: int = 0
+) -> pd.DataFrame:
+    """Compare sets of predictors by their concordance on held-out people.
+
+    outcome: of N people; covariates (N, C): design columns that every set has in addition, without a penalty; sets: the
+    first is the baseline of the differences; seed: of the folds. Returns one row per set, with the columns of
+    `COLUMN_DESCRIPTIONS`. Raises AnalysisError: if fewer than 10 people have the event, or fewer than 10 do not have
+    it.
+    """
+    if min(outcome.event.sum(), (~outcome.event).sum() if outcome.time is None else len(outcome.event)) < 2 * N_FOLDS:
+        raise AnalysisError(
+            f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event: held-out concordance needs at "
+            f"least {2 * N_FOLDS} (of a yes or no outcome also without it)."
+        )
+    values = [predictors.design for predictors in sets.values()]
+    times = [] if outcome.time is None else [outcome.time]
+    order = order_by_values(np.column_stack([outcome.event, *times, covariates, *values]), seed, 0)
+    outcome, covariates = outcome.take(order), covariates[order]  # folds do not depend on the order of rows
+    folds = [fold for repeat in range(N_REPEATS) for fold in draw_folds(outcome, N_FOLDS, [seed, repeat])]
+    scores = {
+        name: _score_folds(outcome, covariates, replace(predictors, design=predictors.design[order]), folds)
+        for name, predictors in sets.items()
+    }
+    baseline = next(iter(scores.values()))
+    rows = []
+    for name, values_of_folds in scores.items():
+        width = covariates.shape[1] + sets[name].design.shape[1]
+        row = {"predictors": name, "columns": width, "n": len(outcome.event), "events": int(outcome.event.sum())}
+        for column, prefix, each in (
+            ("concordance", "", values_of_folds),
+            ("difference", "difference_", values_of_folds - baseline),
+        ):
+            mean, _, low, high = compute_corrected_interval(each[np.isfinite(each)], 1 / N_FOLDS)
+            row |= {column: mean, f"{prefix}low": low, f"{prefix}high": high}
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table.loc[0, ["difference", "difference_low", "difference_high"]] = np.nan
+    return table
+
+
+def draw_folds(outcome: Outcome, n_folds: int, seed: Sequence[int]) -> list[IntArray]:
+    """Return the held-out people of each fold; folds have about equal numbers of events."""
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(outcome.event), dtype=np.intp)
+    start = 0
+    for stratum in (np.flatnonzero(outcome.event), np.flatnonzero(~outcome.event)):
+        fold[rng.permutation(stratum)] = (np.arange(len(stratum)) + start) % n_folds
+        start += len(stratum)
+    return [np.flatnonzero(fold == number) for number in range(n_folds)]
+
+
+def _score_folds(
+    outcome: Outcome, covariates: FloatArray, predictors: PredictorSet, folds: Sequence[IntArray]
+) -> FloatArray:
+    """Return the concordance of each fold."""
+    design = np.column_stack([covariates, predictors.design])
+    is_penalised = np.zeros(design.shape[1], dtype=bool)
+    is_penalised[covariates.shape[1] :] = predictors.is_penalised
+    scores = []
+    for held_out in folds:
+        training = np.setdiff1d(np.arange(len(design)), held_out)
+        mean, spread = design[training].mean(axis=0), design[training].std(axis=0)
+        scaled = (design - mean) / np.where(spread > 0, spread, 1.0)
+        penalty = is_penalised.astype(float)
+        if predictors.is_penalised:
+            penalty *= _choose_penalty(outcome.take(training), scaled[training], is_penalised)
+        scores.append(_score_fold(outcome, scaled, held_out, penalty))
+    return np.array(scores)
+
+
+def _score_fold(outcome: Outcome, design: FloatArray, held_out: IntArray, penalty: FloatArray) -> float:
+    """Return the concordance on held-out people of the risk that is learnt from the others."""
+    training = np.setdiff1d(np.arange(len(design)), held_out)
+    fit = fit_outcome(outcome.take(training), design[training], np.maximum(penalty, _WEAK_PENALTY))
+    return compute_concordance(outcome.take(held_out), design[held_out] @ np.nan_to_num(fit.coefficients))
+
+
+def _choose_penalty(outcome: Outcome, design: FloatArray, is_penalised: BoolArray) -> float:
+    """Return the ridge penalty with the highest concordance in inner folds."""
+    folds = draw_folds(outcome, _INNER_FOLDS, [1])
+    means = [
+        np.nanmean([_score_fold(outcome, design, held_out, np.where(is_penalised, penalty, 0.0)) for held_out in folds])
+        for penalty in _PENALTIES
+    ]
+    return _PENALTIES[int(np.argmax(means))]

@@ -38,12 +38,13 @@ def write_plink_files(
     phenotypes = indices[names].astype(float)
     if inverse_normal:
         phenotypes = phenotypes.apply(lambda column: compute_normal_ranks(column.to_numpy()), raw=False)
-    _write_columns(prefix.with_name(f"{prefix.name}.phe"), ids, phenotypes)
+    phenotype_path, covariate_path = (prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("phe", "cov"))
+    _write_columns(phenotype_path, ids, phenotypes)
     columns = _encode_covariates(covariates, codings)
     if columns.shape[1] == 0:
-        return prefix.with_name(f"{prefix.name}.phe"), None
-    _write_columns(prefix.with_name(f"{prefix.name}.cov"), ids, columns)
-    return prefix.with_name(f"{prefix.name}.phe"), prefix.with_name(f"{prefix.name}.cov")
+        return phenotype_path, None
+    _write_columns(covariate_path, ids, columns)
+    return phenotype_path, covariate_path
 
 
 def compute_normal_ranks(values: FloatArray) -> FloatArray:

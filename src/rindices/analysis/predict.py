@@ -8,43 +8,25 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis.held_out_outcomes import PredictorSet, compare_predictors
-from rindices.analysis.outcome_models import Outcome, check_proportional_hazards, fit_outcome
-from rindices.analysis.survival import compare_survival, estimate_survival
-from rindices.analysis.tidy import check_columns, exclude_missing_codes, false_discovery_rate, find_index_columns
+from rindices.analysis.outcome_models import (
+    NORMAL_QUANTILE,
+    Outcome,
+    PredictorSet,
+    check_proportional_hazards,
+    compare_predictors,
+    compare_survival,
+    estimate_survival,
+    fit_outcome,
+)
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
-from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import ID
 
-EFFECT_COLUMNS = {
-    "index": "R-index",
-    "model": "single: this R-index and the covariates; joint: all R-indices and the covariates",
-    "regression": "cox or logistic",
-    "n": "People with the outcome, all R-indices and all covariates",
-    "events": "People with the event",
-    "ratio": "Hazard ratio (cox) or odds ratio (logistic) per standard deviation of the R-index",
-    "low": "Lower end of its 95 % interval (Wald)",
-    "high": "Upper end of its 95 % interval (Wald)",
-    "coefficient": "Logarithm of the ratio",
-    "error": "Standard error of the coefficient",
-    "p": "Two-sided p-value of no effect",
-    "q": "False discovery rate over the R-indices of the same model (Benjamini and Hochberg)",
-    "hazards_p": "p-value of proportional hazards (Grambsch and Therneau, rank of time); n/a for logistic regression",
-    "note": "Why a number is uncertain or missing",
-}
-SURVIVAL_COLUMNS = {
-    "index": "R-index",
-    "third": "low, middle or high third of the R-index",
-    "time": "Time",
-    "at_risk": "People at risk just before this time",
-    "events": "Events at this time",
-    "survival": "Kaplan-Meier estimate of the share without the event",
-    "low": "Lower end of its 95 % interval",
-    "high": "Upper end of its 95 % interval",
-    "log_rank_p": "p-value of equal survival of the three thirds",
-}
+EFFECT_COLUMNS = tidy.load_columns("outcome_effects")
+SURVIVAL_COLUMNS = tidy.load_columns("outcome_survival")
 THIRDS = ("low", "middle", "high")
 _MIN_EVENTS_PER_COLUMN = 5
 _NOT_ESTIMABLE = "not estimable: separates people with and without the event, or collinear with other columns"
@@ -123,14 +105,14 @@ def predict_outcome(
         If columns are missing, the event is not two-valued, times are negative, or events are too few.
     """
     findings = Findings()
-    used = check_columns(outcomes, [event, *([time] if time else []), *covariates], "outcome or covariates")
-    values = exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
+    used = tidy.check_columns(outcomes, [event, *([time] if time else []), *covariates], "outcome or covariates")
+    values = tidy.exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
     study = _collect_complete_people(indices, values, event, time, event_label, list(covariates), regions, findings)
     effects = pd.concat([_estimate_effects(study, joint) for joint in (False, True)], ignore_index=True)
     failed = effects.loc[effects["coefficient"].isna(), "index"]
     if len(failed):
         what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
-        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "", "Adjust for fewer covariates, or add people with events")
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "Adjust for fewer covariates, or add people with events")
     sets = {"covariates": PredictorSet(np.zeros((len(study.indices), 0)))}
     sets["R-indices and covariates"] = PredictorSet(study.indices)
     if study.regions is not None:
@@ -178,7 +160,7 @@ def _collect_complete_people(
     findings: Findings,
 ) -> _StudyOutcome:
     """Return the people who have everything; say how many are left out."""
-    names = find_index_columns(indices)
+    names = tidy.find_index_columns(indices)
     duplicated = indices.loc[indices[ID].duplicated(), ID]
     if len(duplicated):
         raise AnalysisError(f"people appear more than once: {join_names(duplicated)}. Keep one row per person.")
@@ -197,16 +179,13 @@ def _collect_complete_people(
     measured = None if regions is None else regions.to_numpy(dtype=float)
     if measured is not None:
         complete &= np.isfinite(measured).all(axis=1)
-    n_missing = int((~complete).sum())
-    if n_missing:
-        what = (
-            f"{format_count(n_missing, 'person lacks', 'people lack')} the outcome, an R-index, a covariate or a region"
-        )
+    if not complete.all():
+        count = format_count(int((~complete).sum()), "person lacks", "people lack")
+        what = f"{count} the outcome, an R-index, a covariate or a region"
         findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
     if not observed[complete].any() or (time is None and observed[complete].all()):
         raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {event}.")
-    encoded = values.loc[complete, covariates]
-    design = build_design_matrix(derive_codings(encoded), encoded)
+    design = tidy.encode_covariates(values.loc[complete, covariates])
     design = design[:, design.std(axis=0) > 0]
     outcome = Outcome(observed[complete], None if years is None else years[complete])
     return _StudyOutcome(outcome, names, severity[complete], design, None if measured is None else measured[complete])
@@ -219,7 +198,6 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
     centred = study.covariates - study.covariates.mean(axis=0) if study.covariates.size else study.covariates
     rows = []
     groups = [list(range(len(study.names)))] if joint else [[k] for k in range(len(study.names))]
-    n_events = int(study.outcome.event.sum())
     for group in groups:
         design = np.column_stack([scaled[:, group] - scaled[:, group].mean(axis=0), centred])
         fit = fit_outcome(study.outcome, design)
@@ -232,17 +210,19 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
             error = float(np.sqrt(fit.covariance[position, position]))
             rows.append((study.names[k], fit.coefficients[position], error, hazards[position], note))
     table = pd.DataFrame(rows, columns=["index", "coefficient", "error", "hazards_p", "note"])
-    table = table.assign(model="joint" if joint else "single", n=len(study.indices), events=n_events)
-    return _complete_effects(table, "logistic" if study.outcome.time is None else "cox")
-
-
-def _complete_effects(table: pd.DataFrame, regression: str) -> pd.DataFrame:
-    from scipy.special import ndtr
-
-    half = 1.959963984540054 * table["error"]
-    p = 2 * ndtr(-np.abs(table["coefficient"] / table["error"]))
-    table = table.assign(regression=regression, ratio=np.exp(table["coefficient"]), p=p, q=false_discovery_rate(p))
-    table = table.assign(low=np.exp(table["coefficient"] - half), high=np.exp(table["coefficient"] + half))
+    coefficient, half = table["coefficient"], NORMAL_QUANTILE * table["error"]
+    p = 2 * ndtr(-np.abs(coefficient / table["error"]))
+    table = table.assign(
+        model="joint" if joint else "single",
+        regression="logistic" if study.outcome.time is None else "cox",
+        n=len(study.indices),
+        events=int(study.outcome.event.sum()),
+        ratio=np.exp(coefficient),
+        low=np.exp(coefficient - half),
+        high=np.exp(coefficient + half),
+        p=p,
+        q=tidy.false_discovery_rate(p),
+    )
     return table[list(EFFECT_COLUMNS)]
 
 

@@ -8,24 +8,13 @@ import pandas as pd
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from rindices._typing import FloatArray, IntArray
+from rindices.analysis.tidy import load_columns
 from rindices.errors import AnalysisError
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
-from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
-from rindices.tables.ordering import order_people
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, order_people
 
-COLUMN_DESCRIPTIONS = {
-    "split": "Number of the split into halves",
-    "tested_on": "The half whose patients are compared, 1 or 2; they are held-out people of the other half's model",
-    "index": "R-index of the model of this half",
-    "matched": "R-index of the other half's model that orders these patients most similarly",
-    "n": "Number of patients",
-    "concordance": "Share of pairs of patients that both models order the same way; chance is 0.5",
-    "correlation": "Correlation of both models' R-indices over these patients",
-    "pattern_correlation": "Correlation of both models' patterns over regions, at severity 1",
-    "n_patterns": "Patterns of the model of this half",
-    "n_patterns_other": "Patterns of the other half's model",
-}
+COLUMN_DESCRIPTIONS = load_columns("halves")
 
 
 class HalfSplitResult(NamedTuple):

@@ -1,22 +1,36 @@
-"""Helpers of all statistics: joining tables by id, choosing people, false discovery rates."""
+"""Helpers of all statistics: joining tables by id, choosing people, false discovery rates, and tables as files."""
 
 import re
+import tomllib
 from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special, stats
 
 from rindices._typing import FloatArray
-from rindices.errors import AnalysisError, did_you_mean, join_names
+from rindices._version import __version__
+from rindices.atomic import write_atomically, write_json
+from rindices.errors import AnalysisError, Findings, did_you_mean, explain_write_errors, join_names
+from rindices.preprocess.residualise import build_design_matrix, derive_codings
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
+from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.missing_codes import NO_CODES, list_codes, mask_missing_codes
+from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_codes, report_codes
 
 SMALL_GROUP_SIZE = 20
 """Groups with fewer people get a note."""
 GROUP_CHOICES = {"patients": PATIENT, "controls": CONTROL, "all": None}
+
+
+def load_columns(table: str) -> dict[str, str]:
+    """Return the columns of a table of results, in order, with their descriptions."""
+    columns: dict[str, str] = tomllib.loads((files("rindices.analysis") / "columns.toml").read_text("utf-8"))[table]
+    return columns
 
 
 def find_index_columns(indices: pd.DataFrame) -> list[str]:
@@ -61,6 +75,31 @@ def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     return indices[keys].merge(other, on=keys, how="left", validate="one_to_one")
 
 
+def join_values(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Return `join_by_id` without the columns of ids."""
+    return join_by_id(indices, other).drop(columns=[ID, SESSION], errors="ignore")
+
+
+def encode_covariates(values: pd.DataFrame) -> FloatArray:
+    """Return covariates (N, C) as a design (N, P); rows of people who lack one are NaN."""
+    complete = values.notna().all(axis=1).to_numpy()
+    coded = build_design_matrix(derive_codings(values[complete]), values[complete])
+    design = np.full((len(values), coded.shape[1]), np.nan)
+    design[complete] = coded
+    return design
+
+
+def compute_corrected_interval(scores: FloatArray, test_share: float) -> tuple[float, float, float, float]:
+    """Return mean, standard deviation and 95 % interval of scores (K,) of held-out people.
+
+    Splits share people, so the variance over splits is too small; it is corrected (Nadeau and Bengio).
+    """
+    mean, sd = float(scores.mean()), float(scores.std(ddof=1)) if len(scores) > 1 else np.nan
+    error = sd * np.sqrt(1 / len(scores) + test_share / (1 - test_share))
+    width = float(special.stdtrit(max(len(scores) - 1, 1), 0.975) * error)
+    return mean, sd, mean - width, mean + width
+
+
 def exclude_missing_codes(frame: pd.DataFrame, columns: Sequence[str], codes: Sequence[str]) -> pd.DataFrame:
     """Return a table in which codes for missing are empty; refuse columns with codes that were not named.
 
@@ -68,9 +107,9 @@ def exclude_missing_codes(frame: pd.DataFrame, columns: Sequence[str], codes: Se
     AnalysisError: if a column holds a usual code such as -9999 far from its other values.
     """
     masked = mask_missing_codes(frame, codes, keep=[name for name in frame.columns if name not in columns])
-    problems = [] if tuple(codes) == NO_CODES else list_codes(masked[list(columns)])
-    if problems:
-        raise AnalysisError(problems)
+    findings = Findings()
+    if tuple(codes) != NO_CODES and report_codes(masked[list(columns)], findings):
+        raise AnalysisError(findings)
     return masked
 
 
@@ -121,3 +160,31 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], role: str) -> list[
             suggestion = did_you_mean(name, list(frame.columns))
             raise AnalysisError(f"there is no column '{name}' for the {role}: {suggestion}")
     return list(names)
+
+
+def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], settings: dict[str, Any]) -> None:
+    """Write a table and its data dictionary; missing folders are created.
+
+    path: a .tsv file. The dictionary has the same name with .json; descriptions: description of each column; settings:
+    options that the table was computed with.
+    """
+    columns = {name: {"Description": descriptions[name]} for name in table.columns}
+    dictionary = {**columns, "GeneratedBy": {"Name": "rindices", "Version": __version__, **settings}}
+    text = protect_texts(table).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    with explain_write_errors(str(path), AnalysisError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode())
+        write_json(path.with_suffix(".json"), dictionary)
+
+
+def as_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as plain values for JSON; missing and infinite numbers become null."""
+    return [{str(name): _to_json_value(value) for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    if isinstance(value, np.generic):
+        return value.item()
+    return None if value is None or value is pd.NA else value

@@ -10,39 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rindices._typing import BoolArray, FloatArray
-from rindices.analysis.compare import (
-    SEVERITY_CUTS,
-    GroupEffects,
-    estimate_group_effects,
-    find_controls,
-    make_covariate_design,
-    make_subgroups,
-    note_small_groups,
-)
-from rindices.analysis.tidy import false_discovery_rate, join_by_id
+import rindices.analysis.compare as compare
+from rindices._typing import FloatArray
+from rindices.analysis.compare import SEVERITY_CUTS, GroupEffects
+from rindices.analysis.tidy import false_discovery_rate, join_by_id, load_columns
 from rindices.atomic import write_atomically
-from rindices.errors import AnalysisError, describe_os_error, join_names
+from rindices.errors import AnalysisError, explain_write_errors, join_names
 from rindices.tables.cohort import ID
 
 Image = Any
 
-COLUMN_DESCRIPTIONS = {
-    "index": "R-index",
-    "subgroup": "Patients by their value of this index; their other indices are low",
-    "range": "Values of the index in the subgroup",
-    "n": "Patients in the subgroup who have an image",
-    "n_controls": "Controls who have an image",
-    "voxels": "Number of voxels compared",
-    "significant": "Voxels with a false discovery rate below 0.05, within this map (Benjamini and Hochberg)",
-    "t_threshold": "Smallest absolute t of the significant voxels",
-    "peak_t": "t with the largest absolute value",
-    "peak_effect": "Effect at the peak (Hedges' g)",
-    "peak_x": "x coordinate of the peak, mm",
-    "peak_y": "y coordinate of the peak, mm",
-    "peak_z": "z coordinate of the peak, mm",
-    "note": "Why a number is uncertain or missing",
-}
+COLUMN_DESCRIPTIONS = load_columns("voxels")
 _ALPHA = 0.05
 
 
@@ -86,12 +64,15 @@ def compare_voxels(
     -------
     VoxelComparison
     """
-    _require_nilearn()
-    groups = make_subgroups(indices, cuts, others_below)
+    try:
+        from nilearn import masking
+    except ImportError as error:
+        raise AnalysisError("voxel-wise comparison needs nilearn: pip install 'rindices[brain]'.") from error
+    groups = compare.make_subgroups(indices, cuts, others_below)
     paths = join_by_id(indices, images)["image"]
-    design = make_covariate_design(indices, covariates)
+    design = compare.make_covariate_design(indices, covariates)
     complete = paths.notna().to_numpy() & np.isfinite(design).all(axis=1)
-    control = find_controls(indices) & complete
+    control = compare.find_controls(indices) & complete
     n_controls = int(control.sum())
     if n_controls < 2:
         raise AnalysisError(f"{n_controls} controls with an image are too few to compare with: at least 2 are needed.")
@@ -103,41 +84,34 @@ def compare_voxels(
     maps: dict[str, Image] = {}
     for group in groups:
         members = (group.rows & complete)[used]
-        effects = estimate_group_effects(values, members, control[used], design[used])
+        effects = compare.estimate_group_effects(values, members, control[used], design[used])
         q = false_discovery_rate(effects.p)
         n = int(members.sum())
-        labels: dict[str, object] = {"index": group.index, "subgroup": group.name, "range": group.range}
-        sizes = {"n": n, "n_controls": n_controls, "voxels": values.shape[1]}
-        note = {"note": note_small_groups(n, n_controls)}
-        rows.append(labels | sizes | _summarise_map(effects, q, inside) | note)
+        sizes = {
+            "n": n,
+            "n_controls": n_controls,
+            "voxels": values.shape[1],
+            "note": compare.note_small_groups(n, n_controls),
+        }
+        rows.append(group.labels | sizes | _summarise_map(effects, q, inside))
         if np.isfinite(effects.t).any():
             significant = np.where(q < _ALPHA, effects.effect, 0.0)
             for kind, array in {"effect": effects.effect, "t": effects.t, "significant": significant}.items():
-                maps[f"{group.index}_{group.name}_{kind}"] = _unmask_values(array, inside)
+                # voxels outside the mask, and constant ones, are 0
+                values_of_map = np.nan_to_num(array).astype(np.float32)
+                maps[f"{group.index}_{group.name}_{kind}"] = masking.unmask(values_of_map, inside)
     return VoxelComparison(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), maps)
 
 
 def write_maps(compared: VoxelComparison, folder: Path) -> list[Path]:
     """Write each map as ``NAME.nii.gz`` and return the paths."""
     paths = []
-    try:
+    with explain_write_errors(f"maps to {folder}", AnalysisError):
         folder.mkdir(parents=True, exist_ok=True)
         for name, image in compared.maps.items():
-            path = folder / f"{name}.nii.gz"
-            write_atomically(path, gzip.compress(image.to_bytes(), compresslevel=1, mtime=0))
-            paths.append(path)
-    except OSError as error:
-        raise AnalysisError(
-            f"cannot write maps to {folder} ({describe_os_error(error)}): give another folder with --out."
-        ) from error
+            paths.append(folder / f"{name}.nii.gz")
+            write_atomically(paths[-1], gzip.compress(image.to_bytes(), compresslevel=1, mtime=0))
     return paths
-
-
-def _require_nilearn() -> None:
-    try:
-        import nilearn  # noqa: F401
-    except ImportError as error:
-        raise AnalysisError("voxel-wise comparison needs nilearn: pip install 'rindices[brain]'.") from error
 
 
 def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
@@ -179,7 +153,10 @@ def _format_grid(image: Image) -> str:
 
 
 def _make_mask(images: Mapping[str, Image], mask: str | Path | Image | None) -> Image:
-    """Return the mask as an image with the grid of the images."""
+    """Return the mask as an image with the grid of the images.
+
+    Without one, voxels that vary, are finite in everyone and not 0 in at least half of the people.
+    """
     import nibabel
     from nilearn.image import new_img_like
 
@@ -191,21 +168,16 @@ def _make_mask(images: Mapping[str, Image], mask: str | Path | Image | None) -> 
             raise AnalysisError(f"the mask has another grid ({grids[0]}) than the image of {first} ({grids[1]}).")
         inside = np.asarray(mask_image.dataobj) > 0
     else:
-        inside = _find_varying_voxels(images)
+        low: Any = np.inf
+        high: Any = -np.inf
+        filled: Any = 0
+        for image in images.values():
+            data = np.asarray(image.dataobj, dtype=np.float32)
+            low, high, filled = np.minimum(low, data), np.maximum(high, data), filled + (data != 0)
+        inside = (high > low) & np.isfinite(high - low) & (2 * filled >= len(images))
     if not inside.any():
         raise AnalysisError("no voxel is inside the mask: give another with --mask.")
     return new_img_like(reference, inside.astype("uint8"))
-
-
-def _find_varying_voxels(images: Mapping[str, Image]) -> BoolArray:
-    """Return the voxels that vary, are finite in everyone and not 0 in at least half of the people."""
-    low: Any = np.inf
-    high: Any = -np.inf
-    filled: Any = 0
-    for image in images.values():
-        data = np.asarray(image.dataobj, dtype=np.float32)
-        low, high, filled = np.minimum(low, data), np.maximum(high, data), filled + (data != 0)
-    return np.asarray((high > low) & np.isfinite(high - low) & (2 * filled >= len(images)))
 
 
 def _extract_voxels(images: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
@@ -221,13 +193,6 @@ def _extract_voxels(images: Mapping[str, Image], inside: Image) -> NDArray[np.fl
             f"images hold missing or infinite values inside the mask: {join_names(not_finite)}. Correct these images."
         )
     return values
-
-
-def _unmask_values(values: FloatArray, inside: Image) -> Image:
-    """Return values (V,) as an image; voxels outside the mask, and constant ones, are 0."""
-    from nilearn.masking import unmask
-
-    return unmask(np.nan_to_num(values).astype(np.float32), inside)
 
 
 def _summarise_map(effects: GroupEffects, q: FloatArray, inside: Image) -> dict[str, object]:

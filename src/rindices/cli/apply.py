@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import (
-    DataOptions,
-    Json,
-    Tables,
-    Workers,
-    make_table_request,
-    take_table_options,
-)
+from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
 from rindices.errors import Problem, ProblemCode, Severity, format_count
 
 if TYPE_CHECKING:
-    from rindices.errors import Problem
+    from rindices.apply.chunks import StreamResult
     from rindices.model.fitted import FittedModel
-    from rindices.model.stream import StreamResult
     from rindices.tables.validate import TableRequest
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
@@ -55,8 +47,7 @@ def apply(
         str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
     ] = "model",
     plink: Annotated[
-        Path | None,
-        typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE."),
+        Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE.")
     ] = None,
     inverse_normal: Annotated[
         bool, typer.Option("--inverse-normal", help="With --plink: R-indices as rank-based inverse normal scores.")
@@ -119,12 +110,11 @@ def apply(
         typer.echo(f"{written} written to {out}, {share}{again}", err=True)
 
 
-def _find_training_people(model: Path, out: Path) -> "list[Problem]":
+def _find_training_people(model: Path, out: Path) -> list[Problem]:
     """Return a warning that names the people of a table whom the model was trained on, as its study tells."""
     import pandas as pd
 
-    from rindices.errors import Problem, Severity
-    from rindices.model.index_tables import SEPARATORS
+    from rindices.apply.tables import SEPARATORS
     from rindices.tables.cohort import ID
 
     own = model.parent / "r_indices.tsv"
@@ -160,7 +150,7 @@ def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
 
 def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: int) -> "StreamResult":
     """Apply in chunks, with a message about the progress every few seconds."""
-    from rindices.model.stream import apply_stream
+    from rindices.apply.chunks import apply_stream
 
     last = start = time.monotonic()
 
@@ -187,8 +177,8 @@ def _apply_in_memory(
     ``min_controls`` is the number of controls that a new site must have; None where new sites are refused.
     """
     from rindices.analysis.plink_files import write_plink_files
-    from rindices.model.index_tables import check_people_count, write_indices
-    from rindices.model.stream import StreamResult
+    from rindices.apply.chunks import StreamResult
+    from rindices.apply.tables import check_people_count, write_indices
     from rindices.tables.cohort import ID
     from rindices.tables.validate import validate_table
 

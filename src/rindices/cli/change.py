@@ -1,21 +1,25 @@
-"""``rindices change``: change of R-indices per year from repeat visits."""
+"""``rindices change`` and ``predict``: R-indices over time and later outcomes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, print_problems, split_option
+from rindices.cli.console import make_folder, print_json, print_problems, print_result, split_option
 from rindices.cli.options import DataOptions, Json, take_table_options
-from rindices.cli.output import explain_write_errors, make_folder
+from rindices.cli.statistics import read_variables, write_or_remove
+from rindices.errors import Findings, ProblemCode, explain_write_errors, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from rindices.analysis.change_models import ChangeModels
-    from rindices.errors import Findings
 
-EPILOG = "Example: rindices change r_indices.tsv --participants sessions.tsv --time age --group group --out change"
+
+EXAMPLES = {
+    "change": "r_indices.tsv --participants sessions.tsv --time age --group group --out change",
+    "predict": "results/r_indices.tsv outcomes.tsv --time years --event converted --covariates age,sex --out outcome",
+}
 
 
 @take_table_options("participants controls patients missing_codes")
@@ -40,15 +44,14 @@ def change(
     retest error comes from controls.
     """
     from rindices.analysis.change import change_per_year
-    from rindices.analysis.change_figures import plot_change
     from rindices.analysis.change_models import TrialDesign, describe_models, describe_people_columns, model_change
+    from rindices.analysis.figures import plot_change
     from rindices.atomic import atomic_path, write_json
-    from rindices.errors import Findings
     from rindices.tables.io.spreadsheet import protect_texts
 
     findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
-    visits = _read_visits(indices, data.get("participants"), [time, *([group] if group else []), *adjusted], findings)
-    visits = _assign_groups(visits, group, tuple(data.get("controls", ())), tuple(data.get("patients", ())), findings)
+    visits = _read_visits(indices, data.get("participants"), [time, *([group] if group else []), *adjusted])
+    visits = _assign_groups(visits, group, data, findings)
     result = change_per_year(visits, time, codes)
     trial = TrialDesign(slowing, power, trial_years, trial_visits)
     models = model_change(visits, time, covariates=adjusted, trial=trial, missing_codes=codes)
@@ -57,7 +60,7 @@ def change(
     summary = result.summary() | describe_models(models)
     columns = {"columns": {name: descriptions[name] for name in table.columns}}
     make_folder(out)
-    with explain_write_errors(out):
+    with explain_write_errors(f"to {out}"):
         with atomic_path(out / "change.tsv") as path:
             protect_texts(table).to_csv(path, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
         write_json(out / "change.json", summary | columns)
@@ -65,31 +68,23 @@ def change(
         _write_models(models, visits, time, out, {"covariates": list(adjusted)})
     findings.problems += [*result.problems, *models.problems]
     print_problems(findings)
-    if as_json:
-        print_json({"out": str(out), **summary})
-    else:
-        typer.echo(f"change per year of {len(result.table):,} people written to {out}", err=True)
+    text = f"change per year of {len(result.table):,} people written to {out}"
+    print_result(as_json, {"out": str(out), **summary}, text, err=True)
 
 
 def _write_models(
     models: "ChangeModels", visits: "pd.DataFrame", time: str, out: Path, settings: dict[str, list[str]]
 ) -> None:
     """Write the tables of groups, trial and retest error, and the figure of groups; remove those of earlier runs."""
-    from rindices.analysis.change_figures import plot_group_change
     from rindices.analysis.change_models import GROUP_COLUMNS, RETEST_COLUMNS, TRIAL_COLUMNS
-    from rindices.analysis.write import write_table
+    from rindices.analysis.figures import plot_group_change
 
     for name, table, descriptions in (
         ("groups", models.groups, GROUP_COLUMNS),
         ("trial", models.trial, TRIAL_COLUMNS),
         ("retest", models.retest, RETEST_COLUMNS),
     ):
-        path = out / f"change_{name}.tsv"
-        if table is None:
-            path.unlink(missing_ok=True)
-            path.with_suffix(".json").unlink(missing_ok=True)
-        else:
-            write_table(table, path, descriptions, settings)
+        write_or_remove(table, out / f"change_{name}.tsv", descriptions, settings)
     figure = out / "change_groups.png"
     if models.groups is None:
         figure.unlink(missing_ok=True)
@@ -97,38 +92,30 @@ def _write_models(
         plot_group_change(models, visits, time, figure)
 
 
-def _assign_groups(
-    visits: "pd.DataFrame",
-    group: str | None,
-    controls: tuple[str, ...],
-    patients: tuple[str, ...],
-    findings: "Findings",
-) -> "pd.DataFrame":
+def _assign_groups(visits: "pd.DataFrame", group: str | None, data: DataOptions, findings: Findings) -> "pd.DataFrame":
     """Return the visits of controls and patients with the column ``group``; all visits without it if none is named."""
     from rindices.analysis.tidy import check_columns
-    from rindices.errors import TableError
     from rindices.tables.cohort import GROUP
-    from rindices.tables.validation import groups
+    from rindices.tables.validation.groups import assign_groups
 
     if group is None:
         return visits.drop(columns=[GROUP], errors="ignore")
     check_columns(visits, [group], "groups")
-    labels = groups.assign_groups(visits[group], controls, patients, group, findings)
-    if findings.errors() or labels is None:
-        raise TableError(findings.errors())
+    labels = assign_groups(visits[group], data.get("controls", ()), data.get("patients", ()), findings.at(group))
+    findings.raise_errors()
+    assert labels is not None  # without an error
     return visits.assign(**{GROUP: labels})[[label is not None for label in labels]].reset_index(drop=True)
 
 
-def _read_visits(indices: Path, participants: str | None, columns: list[str], findings: "Findings") -> "pd.DataFrame":
+def _read_visits(indices: Path, participants: str | None, columns: list[str]) -> "pd.DataFrame":
     """Return one row per visit, with the R-indices and the columns of time, group and covariates."""
     import pandas as pd
 
-    from rindices.errors import TableError
     from rindices.tables.cohort import ID, SESSION
     from rindices.tables.participants import join_participants
     from rindices.tables.table import ColumnRoles, read_participants
 
-    problems = type(findings)()  # notes on ids are not repeated here: apply gave them
+    problems = Findings()  # notes on ids are not repeated here: apply gave them
     table = read_participants(indices, ColumnRoles(), [], problems)
     keys = {ID: table.ids} | ({} if table.sessions is None else {SESSION: table.sessions})
     frame = table.frame.drop(columns=[name for name in (*keys, table.id_column) if name in table.frame])
@@ -139,6 +126,89 @@ def _read_visits(indices: Path, participants: str | None, columns: list[str], fi
             column = people.find(name)
             if column is not None:
                 frame[name] = people.frame[column].to_numpy()
-    if problems.errors():
-        raise TableError(problems.errors())
+    problems.raise_errors()
     return frame
+
+
+@take_table_options("id missing_codes")
+def predict(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    outcomes: Annotated[Path, typer.Argument(metavar="OUTCOMES", help="Event, time and covariates, joined by id.")],
+    event: Annotated[str, typer.Option(help="Column of the event: 0 and 1, or no and yes.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables outcome_*.tsv and outcome.png.")],
+    data: DataOptions,
+    time: Annotated[
+        str | None, typer.Option(help="Column of the time to the event or to the end of observation.")
+    ] = None,
+    event_label: Annotated[str | None, typer.Option(help="Label of an observed event, if it is not 1 or yes.")] = None,
+    covariates: Annotated[list[str] | None, typer.Option(help="Columns of OUTCOMES to adjust for.")] = None,
+    regions: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="Raw regions of the same people, to compare with.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the folds of held-out people.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Predict an outcome by R-indices: Cox regression with --time, logistic regression without.
+
+    Ratios are per standard deviation and adjusted for covariates. Concordance is that of held-out people.
+    """
+    from rindices.analysis.figures import plot_outcome
+    from rindices.analysis.outcome_models import COLUMN_DESCRIPTIONS
+    from rindices.analysis.predict import EFFECT_COLUMNS, SURVIVAL_COLUMNS, predict_outcome
+    from rindices.analysis.tidy import as_records, write_table
+
+    adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
+    table, values = _keep_first_visits(*read_variables(indices, outcomes, data))
+    measured = None if regions is None else _read_regions(regions, table)
+    result = predict_outcome(
+        table,
+        values,
+        event=event,
+        time=time,
+        event_label=event_label,
+        covariates=adjusted,
+        regions=measured,
+        missing_codes=codes,
+        seed=seed,
+    )
+    make_folder(out)
+    settings = {"event": event, "time": time, "covariates": list(adjusted), "seed": seed}
+    with explain_write_errors(f"to {out}"):
+        write_table(result.effects, out / "outcome_effects.tsv", EFFECT_COLUMNS, settings)
+        write_table(result.concordance, out / "outcome_concordance.tsv", COLUMN_DESCRIPTIONS, settings)
+        write_or_remove(result.survival, out / "outcome_survival.tsv", SURVIVAL_COLUMNS, settings)
+        plot_outcome(result, out / "outcome.png")
+    print_problems(result.problems)
+    if as_json:
+        records = {"effects": as_records(result.effects), "concordance": as_records(result.concordance)}
+        print_json({"out": str(out), **settings, **records})
+    else:
+        single = result.effects[result.effects["model"] == "single"]
+        significant = int((single["q"] < 0.05).sum())
+        typer.echo(f"{significant} of {len(single)} R-indices predict {event} with a false discovery rate below 0.05")
+        typer.echo(f"written to {out}", err=True)
+
+
+def _keep_first_visits(indices: "pd.DataFrame", values: "pd.DataFrame") -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Return the rows of each person's first session, with a note if there are others."""
+    from rindices.tables.cohort import ID, SESSION, find_first_scans
+
+    if SESSION not in indices or not indices[ID].duplicated().any():
+        return indices, values
+    rows, findings = find_first_scans(indices), Findings()
+    people = format_count(len(rows), "person", "people")
+    findings.note(ProblemCode.REPEATED_SCANS, f"the first of several sessions is used for {people}")
+    print_problems(findings)
+    return indices.iloc[rows].reset_index(drop=True), values.iloc[rows].reset_index(drop=True)
+
+
+def _read_regions(path: Path, indices: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the regions of the people of a table of R-indices, in its order; NaN for people without."""
+    from rindices.analysis.tidy import add_ids, join_by_id
+    from rindices.tables.table import ColumnRoles
+    from rindices.tables.validate import TableRequest, validate_table
+    from rindices.tables.validation.values import ALL_MEASURES
+
+    request = TableRequest((path,), None, ColumnRoles(), measure=ALL_MEASURES, on_missing="drop", find_groups=False)
+    cohort = validate_table(request).cohort_or_raise()
+    return join_by_id(indices, add_ids(cohort, cohort.volumes))[list(cohort.volumes.columns)]

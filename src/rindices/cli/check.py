@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,7 +44,11 @@ def check(
     policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
     result = _check_for_training(*resolve_study(study, folder, policy), folder)
     if as_json:
-        print_json(_result_to_json(result))
+        names = ["format", "people", "controls", "patients", "regions", "covariates"]
+        names += ["sites", "icv", "unit", "measures", "units", "aside", "kinds", "region_names"]
+        values = {name: getattr(result, name) for name in names}
+        problems = [problem.as_dict() for problem in result.problems]
+        print_json(values | {"ready": _is_ready(result), "problems": problems})
     else:
         print_problems(result.problems)
         print_facts(_list_facts(result))
@@ -65,23 +69,16 @@ def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder
     return replace(result, problems=tuple(problems))
 
 
-def _result_to_json(result: "ValidationResult") -> dict[str, Any]:
-    names = ["format", "people", "controls", "patients", "regions", "covariates"]
-    names += ["sites", "icv", "unit", "measures", "units", "aside", "kinds", "region_names"]
-    values = {name: getattr(result, name) for name in names}
-    return values | {"ready": _is_ready(result), "problems": [problem.as_dict() for problem in result.problems]}
-
-
 def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
     groups = f"{result.controls:,} controls, {result.patients:,} patients" if result.controls is not None else ""
-    aside = ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items())
+    aside, kinds = ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items()), result.kinds or {}
     return [
         ("format", result.format or "unknown"),
         ("people", f"{result.people:,}" if result.people is not None else ""),
         ("groups", groups),
         (get_wording(result.unit)("regions"), _describe_regions(result) if result.regions else ""),
         ("not used", aside),
-        ("covariates", ", ".join(_describe_covariate(name, result.kinds or {}) for name in result.covariates)),
+        ("covariates", ", ".join(f"{name} ({kinds[name]})" if name in kinds else name for name in result.covariates)),
         ("ICV", f"column {result.icv}" if result.icv else ""),
         ("sites", f"{result.sites:,}" if result.sites else ""),
         ("verdict", _summarise_verdict(result)),
@@ -97,10 +94,6 @@ def _describe_regions(result: "ValidationResult") -> str:
         return f"{result.regions:,} ({result.unit}): {names}"
     kinds = [f"{number:,} of {kind} ({result.units[kind]})" for kind, number in result.measures.items()]
     return f"{result.regions:,}, {join_names(kinds)}: {names}"
-
-
-def _describe_covariate(name: str, kinds: dict[str, str]) -> str:
-    return f"{name} ({kinds[name]})" if name in kinds else name
 
 
 def _is_ready(result: "ValidationResult") -> bool:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rindices.cli.console import make_folder
 from rindices.cli.options import DataOptions, Json, Tables, Workers, take_table_options
-from rindices.cli.output import make_folder
-from rindices.cli.results import read_indices_and_regions, write_results
+from rindices.cli.statistics import read_indices_and_regions, write_results
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
@@ -44,30 +44,27 @@ def classify(
 
     Regions are adjusted for the covariates on the training controls of each split, as R-indices are.
     """
-    from rindices.analysis.classify import (
-        COLUMN_DESCRIPTIONS,
-        SUMMARY_COLUMN_DESCRIPTIONS,
-        classify_patients,
-        summarise_auc,
-    )
-    from rindices.analysis.write import write_table
+    from rindices.analysis import classify as analysis
+    from rindices.analysis.tidy import write_table
 
     path = _choose_indices(indices)
     study = _read_study_beside(path, tables, data)
     people, cohort = read_indices_and_regions(path, study.data.request(Path()))
     make_folder(out)
     fit_preprocessing = study.fit_preprocessing
-    results = classify_patients(
+    results = analysis.classify_patients(
         people, cohort, repeats=repeats, seed=seed, workers=workers, fit_preprocessing=fit_preprocessing
     )
     held_out = path.name == HELD_OUT_FILE
     compared = _describe_comparison(cohort, study.adjust, held_out)
     settings = {"repeats": repeats, "seed": seed, "test_size": 0.2, "compared": compared, "held_out": held_out}
-    write_table(results, out / "classification.tsv", COLUMN_DESCRIPTIONS, settings)
-    summary = summarise_auc(results, people)
+    write_table(results, out / "classification.tsv", analysis.COLUMN_DESCRIPTIONS, settings)
+    summary = analysis.summarise_auc(results, people)
     lines = [f"{row.features}: AUC {row.auc:.3f} ({row.low:.3f} to {row.high:.3f})" for row in summary.itertuples()]
     lines += [f"Compared: {compared}", *_list_doubts(cohort, held_out)]
-    write_results(summary, out / "summary.tsv", SUMMARY_COLUMN_DESCRIPTIONS, settings, as_json, "\n".join(lines))
+    write_results(
+        summary, out / "summary.tsv", analysis.SUMMARY_COLUMN_DESCRIPTIONS, settings, as_json, "\n".join(lines)
+    )
 
 
 def _choose_indices(path: Path) -> Path:

@@ -1,12 +1,13 @@
-"""Print results to standard output and messages to standard error."""
+"""Print results to standard output and messages to standard error, and write to the folder of ``--out``."""
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from rindices.errors import Problem, Severity
+from rindices.errors import Problem, Severity, explain_write_errors
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
@@ -43,3 +44,26 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 def split_option(values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the values of an option that can be repeated and can hold commas."""
     return tuple(word.strip() for value in values or () for word in value.split(",") if word.strip())
+
+
+def make_folder(out: Path) -> None:
+    """Create the folder; called before a long computation, so that a wrong --out fails at once."""
+    with explain_write_errors(f"to {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def write_json_and_table(out: Path, names: tuple[str, str], values: dict[str, Any], table: str) -> None:
+    """Write a result as JSON and as a markdown table, atomically; ``names`` are those of the two files."""
+    from rindices.atomic import write_atomically
+
+    write_atomically(out / names[0], (json.dumps(values, indent=1) + "\n").encode())
+    write_atomically(out / names[1], table.encode())
+
+
+def parse_numbers(values: Sequence[str] | None, option: str, message: str) -> tuple[float, ...]:
+    """Return the numbers of an option; the message about other words may name them as ``{words}``."""
+    words = split_option(values)
+    try:
+        return tuple(float(word) for word in words)
+    except ValueError:
+        raise typer.BadParameter(message.format(words=", ".join(words)), param_hint=option) from None

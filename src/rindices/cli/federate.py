@@ -10,8 +10,8 @@ from rindices.cli.console import print_facts, print_json, print_problems, split_
 from rindices.cli.options import Json
 
 if TYPE_CHECKING:
+    from rindices.federated.fit import FederatedResult, FederatedSettings
     from rindices.federated.rounds import RoundRecord
-    from rindices.federated.run import FederatedResult
     from rindices.study.config import StudyConfig
 
 EPILOG = "Example: rindices federate study.toml --exchange shared --sites 3 --out results"
@@ -50,9 +50,9 @@ def federate(
     as_json: Json = False,
 ) -> None:
     """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
-    from rindices.federated.exceptions import WaitingError
+    from rindices.federated.fit import run_federated_study
     from rindices.federated.folder import FolderTransport, make_run_name, read_key, wait_for_sites
-    from rindices.federated.run import run_federated_study
+    from rindices.federated.messages import WaitingError
 
     if make_keys is not None:
         _write_keys(split_option(make_keys), keys)
@@ -67,9 +67,9 @@ def federate(
             param_hint="--exchange",
         )
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
-    harmonise = _is_harmonised(study, sites)
+    federated = _make_settings(study, _is_harmonised(study, sites), not no_distances)
     if flare_job is not None:
-        _write_flare_job(flare_job, flare_kit, study, sites, out, not no_distances, int(wait))
+        _write_flare_job(flare_job, flare_kit, federated, sites, out, int(wait))
         return
     if parquet is not None:
         _fit_partitions(parquet, study, workers, scheduler, out, not no_distances, as_json)
@@ -79,24 +79,14 @@ def federate(
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
         settings = {"model": study.model.model_dump(mode="json"), "seed": study.run.seed, "adjust": study.data.adjust}
-        settings |= {"harmonise": True} if harmonise else {}
+        settings |= {"harmonise": True} if federated.harmonise else {}
         run = make_run_name({**settings, "sites": names, "distances": not no_distances})
         site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
         transport = FolderTransport(
             exchange, run, names, site_keys, wait, poll, lambda text: typer.echo(text, err=True)
         )
         transport.begin()
-        result = run_federated_study(
-            transport,
-            study.model,
-            study.run.seed,
-            adjust=study.data.adjust,
-            with_distances=not no_distances,
-            out=out,
-            on_stage=_print_line,
-            on_round=_print_round,
-            harmonise=harmonise,
-        )
+        result = run_federated_study(transport, federated, out, _print_line, _print_round)
     except WaitingError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -118,8 +108,8 @@ def _fit_partitions(
 ) -> None:
     """Fit a table of one owner that no machine holds; the study names its columns."""
     from rindices.errors import StudyError
+    from rindices.federated.fit import run_federated_study
     from rindices.federated.partitions import connect_partitions
-    from rindices.federated.run import run_federated_study
     from rindices.tables.chunks import OpenedTable, list_table_files
     from rindices.tables.table import NO_COLUMN
 
@@ -135,32 +125,21 @@ def _fit_partitions(
     if study.data.harmonise is None and request.roles.site not in (None, NO_COLUMN):
         raise not_harmonised
     with connect_partitions(table.absolute(), request, workers, scheduler) as transport:
-        result = run_federated_study(
-            *(transport, study.model, study.run.seed),
-            adjust=study.data.adjust,
-            with_distances=with_distances,
-            out=out,
-            on_stage=_print_line,
-        )
+        federated = _make_settings(study, False, with_distances)
+        result = run_federated_study(transport, federated, out, _print_line)
         parts = [part.name for part in transport.parts]
     _print_result(result, parts, out, time.monotonic() - start, as_json)
 
 
 def _write_flare_job(
-    folder: Path, kit: Path | None, study: "StudyConfig", n_clients: int, out: Path, with_distances: bool, wait: int
+    folder: Path, kit: Path | None, settings: "FederatedSettings", n_clients: int, out: Path, wait: int
 ) -> None:
     """Write a job for NVIDIA FLARE; the folder for the results is at its server."""
     from rindices.federated.flare_files import allow_jobs, write_flare_job
 
     if kit is not None:
         allow_jobs(kit)
-    write_flare_job(
-        *(folder.absolute(), str(out), n_clients, study.model, study.run.seed),
-        adjust=study.data.adjust,
-        with_distances=with_distances,
-        wait=wait,
-        harmonise=_is_harmonised(study, n_clients),
-    )
+    write_flare_job(folder.absolute(), str(out), n_clients, settings, wait)
     print_facts(
         [("written", str(folder)), ("next", f"nvflare job submit -j {folder}"), ("results at the server", str(out))]
     )
@@ -197,6 +176,12 @@ def _is_harmonised(study: "StudyConfig", n_sites: int) -> bool:
     if study.data.harmonise == "all":
         raise StudyError('harmonise = "all" cannot run across sites: set harmonise = "controls".')
     return study.data.harmonise == "controls" or (study.data.harmonise is None and n_sites > 1)
+
+
+def _make_settings(study: "StudyConfig", harmonise: bool, with_distances: bool) -> "FederatedSettings":
+    from rindices.federated.fit import FederatedSettings
+
+    return FederatedSettings(study.model, study.run.seed, study.data.adjust, harmonise, with_distances)
 
 
 def _write_keys(names: tuple[str, ...], folder: Path | None) -> None:

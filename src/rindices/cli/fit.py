@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import (
-        PatternCountRecord,
-        ReferenceRecord,
-        SelectionRecord,
-        SettingRecord,
-    )
+    from rindices.model.records import PatternCountRecord, ReferenceRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -94,14 +89,15 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     """Run a study, write its report and print its result."""
     from rindices.cli.progress import Progress
     from rindices.report.page import write_report
-    from rindices.study.engines.base import StudyObserver
+    from rindices.study.engines import StudyObserver
     from rindices.study.exceptions import NoPatternError, StudyStoppedError
-    from rindices.study.reference import read_reference
-    from rindices.study.run import run_study
+    from rindices.study.fit import run_study
+    from rindices.study.preflight import read_reference
+    from rindices.study.study import Study
 
     start, has_weights = time.monotonic(), _has_weights(study.model)
     cohort, problems, study = read_study_table(study, folder)
-    reference = read_reference(study.data, folder)
+    to_run = Study(cohort, study, read_reference(study.data, folder))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
     with Progress("fit") as progress:
 
@@ -117,13 +113,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
         try:
             ending: FittedModel | NoPatternError = run_study(
-                cohort,
-                study,
-                out,
-                study_file=source,
-                table_problems=problems,
-                observer=observer,
-                reference=reference,
+                to_run, out, study_file=source, table_problems=problems, observer=observer
             )
         except NoPatternError as error:
             ending = error
@@ -142,15 +132,13 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
 
 def _has_weights(model: "ModelConfig") -> bool:
     """Return whether the weight lambda is part of the choice: several are tried, or the user named one."""
-    from rindices.study.plan import list_grid_weights
-
-    return model.orthogonality is not None or len(list_grid_weights(model)) > 1
+    return model.orthogonality is not None or len(model.list_weights()) > 1
 
 
 def _print_result(
     model: "FittedModel", has_weights: bool, out: Path, page: str | None, seconds: float, as_json: bool
 ) -> None:
-    from rindices.report.facts import StudyFacts, load_statements
+    from rindices.report.sections import StudyFacts, load_statements
 
     selection = model.selection
     assert selection is not None
@@ -229,7 +217,7 @@ def _print_null_result(error: "NoPatternError", out: Path, page: str | None, sec
         tests = {name: error.selection[name] for name in ("number_of_patterns", "finding", "difference")}
         print_json({"n_patterns": 0, **empty, **rest, **tests, "patterns": []})
         return
-    from rindices.report.facts import load_statements
+    from rindices.report.sections import load_statements
 
     typer.echo(str(error), err=True)
     adjusted = load_statements().adjustment(error.selection.adjustment)
@@ -260,7 +248,7 @@ def read_study_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, tuple
 
 def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
     """Read the cohort of a study; notes and warnings go to standard error."""
-    from rindices.study.sample_size import check_sample_size
+    from rindices.study.checks import check_sample_size
 
     cohort, problems, _ = read_study_table(study, folder)
     print_problems([*problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)])
@@ -268,11 +256,12 @@ def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
 
 
 def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
-    from rindices.study.estimate import estimate_run_time
-    from rindices.study.reference import read_reference
+    from rindices.study.cohort_fit import estimate_run_time
+    from rindices.study.preflight import read_reference
+    from rindices.study.study import Study
 
     cohort = read_study_cohort(study, folder)
-    estimate = estimate_run_time(cohort, study, out / "runs", read_reference(study.data, folder))
+    estimate = estimate_run_time(Study(cohort, study, read_reference(study.data, folder)), out / "runs")
     if as_json:
         print_json(asdict(estimate))
         return

@@ -8,22 +8,17 @@ import typer
 from rindices._version import __version__
 from rindices.cli import (
     apply,
-    associate,
     change,
     check,
     classify,
-    compare,
     federate,
     fit,
     model,
-    power,
-    predict,
-    reference,
+    planning,
     report,
     reproduce,
-    score,
-    simulate,
     site,
+    statistics,
 )
 from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
@@ -38,15 +33,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = {
-    "Study": (check, fit, apply, report),
-    "Statistics": (associate, compare, classify, reproduce, change, predict),
-    "Several sites": (site, federate),
-    "Planning and simulation": (power, simulate, score, reference),
+    "Study": {"check": check, "fit": fit, "apply": apply, "report": report},
+    "Statistics": {
+        **{"associate": statistics, "compare": statistics, "classify": classify},
+        **{"reproduce": reproduce, "change": change, "predict": change},
+    },
+    "Several sites": {"site": site, "federate": federate},
+    "Planning and simulation": dict.fromkeys(("power", "simulate", "score", "reference"), planning),
 }
 for _panel, _modules in _COMMANDS.items():
-    for _module in _modules:
-        _name = _module.__name__.rpartition(".")[2]
-        app.command(_name, epilog=_module.EPILOG, rich_help_panel=_panel)(getattr(_module, _name))
+    for _name, _module in _modules.items():
+        _example = getattr(_module, "EPILOG", "") or f"Example: rindices {_name} {_module.EXAMPLES[_name]}"
+        app.command(_name, epilog=_example, rich_help_panel=_panel)(getattr(_module, _name))
 app.add_typer(model.app, name="model", rich_help_panel="Study")
 
 _INTERRUPT_EXIT_CODE = 130  # of typer after Ctrl-C

@@ -26,8 +26,8 @@ def show(
     as_card: Annotated[bool, typer.Option("--card", help="Print a model card in Markdown.")] = False,
 ) -> None:
     """Show what a table must have to be used with a model, and how the model was trained."""
-    from rindices.model.card import render_model_card
     from rindices.model.fitted import load
+    from rindices.share.card import render_model_card
 
     if as_json and as_card:
         raise typer.BadParameter("give --json or --card, not both")
@@ -62,7 +62,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Convert a checkpoint of the authors' package into a model; no code in it is run."""
-    from rindices.model.importers import import_checkpoint, import_published, read_region_list
+    from rindices.share.importers import import_checkpoint, import_published, read_region_list
 
     if (name is None) == (regions is None):
         raise typer.BadParameter("give --as NAME for a published model, or --regions FILE for any other")
@@ -99,12 +99,12 @@ def export(
             hint = "--onnx" if out is onnx else "--page"
             raise typer.BadParameter(f"give an {suffix} file in an existing folder", param_hint=hint)
     if page is not None:
-        from rindices.model.export_page import export_page
+        from rindices.share.page import export_page
 
         export_page(load(path), page)
         result, text = {"out": str(page), "bytes": page.stat().st_size}, f"written: {page}"
     else:
-        from rindices.model.export import export_onnx
+        from rindices.share.onnx import export_onnx
 
         assert onnx is not None
         names = export_onnx(load(path), onnx)
@@ -115,7 +115,7 @@ def export(
 
 def _make_json(model: "FittedModel") -> dict[str, object]:
     """Return what ``show --json`` prints: what the model needs, then its card in the order of the file."""
-    from rindices.model.schemas import SCHEMA_VERSION
+    from rindices.model.file import SCHEMA_VERSION
 
     card = json.loads(json.dumps(model.card.to_dict(), sort_keys=True))
     return {
@@ -134,7 +134,7 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
 
 def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     """Return what ``show`` prints; facts without a value are not printed."""
-    from rindices.report.facts import StudyFacts, load_statements
+    from rindices.report.sections import StudyFacts, load_statements
 
     card, facts, say = model.card, StudyFacts.of_model(model), load_statements(model.card.unit)
     unit = "" if card.unit == FEATURE_UNIT else f" in {card.unit}"
@@ -160,7 +160,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
 
 
 def _list_card_facts(model: "FittedModel") -> dict[str, str]:
-    from rindices.report.facts import StudyFacts, load_statements
+    from rindices.report.sections import StudyFacts, load_statements
 
     facts, say = StudyFacts.of_model(model), load_statements(model.card.unit)
     reproduced = [f"{each.name}: {say.reproduction(each)}; {say.separation(each)}" for each in facts.patterns]

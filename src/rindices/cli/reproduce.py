@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.options import Json
-from rindices.cli.results import write_results
+from rindices.cli.statistics import write_results
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
@@ -25,17 +25,17 @@ def reproduce(
     """Fit a study on each half of its people, and compare the R-indices of people that one half has not seen."""
     from rindices.analysis.reproduce import COLUMN_DESCRIPTIONS
     from rindices.analysis.reproduce import reproduce_in_halves as run
+    from rindices.apply.tables import write_indices
     from rindices.cli.fit import read_study_cohort
     from rindices.cli.progress import Progress
     from rindices.errors import AnalysisError, describe_os_error
-    from rindices.model.index_tables import write_indices
-    from rindices.study.cohort_fit import CohortFit
+    from rindices.study.cohort_fit import fit_study
     from rindices.study.config import make_study, merge_options
-    from rindices.study.engines.base import StudyObserver
-    from rindices.study.engines.registry import make_engine
+    from rindices.study.engines import StudyObserver
     from rindices.study.outputs import write_study_file
-    from rindices.study.reference import read_reference
+    from rindices.study.preflight import read_reference
     from rindices.study.store import RunStore
+    from rindices.study.study import Study
 
     study = make_study(merge_options(source, {"data": {}, "model": {}, "run": {}}), source.name)  # absolute paths
     cohort = read_study_cohort(study, source.parent)
@@ -44,8 +44,7 @@ def reproduce(
 
     def fit(half: "Cohort") -> "FittedModel":
         with Progress(f"fit of {len(half)} people") as progress:
-            observer = StudyObserver(progress.update)
-            return CohortFit(half, study, store, make_engine(study.run), reference, observer).run()
+            return fit_study(Study(half, study, reference), store, observer=StudyObserver(progress.update))
 
     try:
         with store.lock_folder():

@@ -16,7 +16,7 @@ import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 
 from rindices._typing import FloatArray
-from rindices.analysis.figure import draw_panels
+from rindices.analysis.figures import draw_panels
 from rindices.errors import InputError, SimulationError, format_count
 from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
 from rindices.experiments.simulate import simulate_cohort
@@ -25,8 +25,8 @@ from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
+from rindices.study.checks import PowerRow
 from rindices.study.group_tests import Finding, run_group_tests
-from rindices.study.sample_size import PowerRow
 from rindices.tables.cohort import Cohort
 
 GROUP_SIZES = ((80, 100), (150, 200), (300, 400), (492, 900))
@@ -147,19 +147,15 @@ def _complete_effect(config: PowerConfig, rate: float | None, d: float | None) -
 def measure_power_job(job: PowerJob) -> PowerMeasurement:
     """Simulate one cohort, fit a model to it and compare with the truth."""
     config = job.config
-    spec = make_task_with_patterns(config.patterns)
-    task = replace(spec, n_controls=job.n_controls, n_patients=job.n_patients)
+    task = make_task_with_patterns(config.patterns)
+    task = replace(task, n_controls=job.n_controls, n_patients=job.n_patients)
     reference, rates = None if config.healthy is None else config.generator, None
     if job.rate is not None:
         task = replace(task, rate=job.rate)
     elif job.effect_d is not None:
         rates = convert_d_to_rates(job.effect_d, config.relative_sd, task)
     simulated = simulate_cohort(task, job.seed, reference=reference, rates=rates)
-    covariates = simulated.cohort.covariates
-    missing = [name for name in config.covariates if name not in covariates]
-    if missing:
-        raise SimulationError(f"there is no covariate {missing[0]}: there is {', '.join(covariates)}.")
-    cohort = replace(simulated.cohort, covariates=covariates[list(config.covariates)])
+    cohort = replace(simulated.cohort, covariates=_select_columns(simulated.cohort.covariates, config.covariates))
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     indices = ContrastiveICA(config.patterns, job.seed).fit(X, y).transform(X[y == 1])
     score = pattern_c_index(simulated.truth, indices)
@@ -175,12 +171,15 @@ def estimate_relative_sd(generator: HealthyGenerator, covariates: Sequence[str],
     generator: draws the people; covariates: covariates to adjust for. Returns (R,).
     """
     volumes, drawn = generator.draw(_N_DRAWN, np.random.default_rng([seed, 9]))
-    missing = [name for name in covariates if name not in drawn]
+    logs, drawn = np.log(volumes.to_numpy(dtype=float)), _select_columns(drawn, covariates)
+    return np.asarray(Residualiser.fit(logs, drawn).transform(logs, drawn).std(axis=0))
+
+
+def _select_columns(covariates: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    missing = [name for name in names if name not in covariates]
     if missing:
-        raise SimulationError(f"there is no covariate {missing[0]}: there is {', '.join(drawn)}.")
-    logs = np.log(volumes.to_numpy(dtype=float))
-    adjusted = Residualiser.fit(logs, drawn[list(covariates)]).transform(logs, drawn[list(covariates)])
-    return np.asarray(adjusted.std(axis=0))
+        raise SimulationError(f"there is no covariate {missing[0]}: there is {', '.join(covariates)}.")
+    return covariates[list(names)]
 
 
 def convert_d_to_rates(d: float, relative_sd: FloatArray, task: SimulationTask) -> FloatArray:

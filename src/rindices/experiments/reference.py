@@ -1,7 +1,13 @@
-"""Reference generator: healthy adults with the paper's 139 MUSE regions, age, sex and intracranial volume.
+"""Generators of healthy people: adults with the paper's 139 MUSE regions, people like those of a table, and organs.
 
 Log volumes are linear in age, sex and log intracranial volume, with correlated normal residuals. The parameters are
 summary statistics of the IXI data set (see ``model/data/README.md``), written by ``scripts/make_reference.py``.
+
+The task ``organs`` has features of heart and blood: signed, of very different scales, some of them skewed. Each feature
+measures a latent that behaves as the log volumes of the other tasks: linear in age and sex, with correlated normal
+deviations, and lowered by disease. A feature is linear in its latent, or the exponential of it (skewed), and falls or
+rises with disease. The latents can be computed back from the features, so that the oracle is exact. The features are
+made up; their names and magnitudes are typical.
 """
 
 from dataclasses import dataclass
@@ -31,20 +37,31 @@ class HealthyGenerator(Protocol):
 
 
 @dataclass(frozen=True)
-class HealthyReference:
-    """Parameters of the distribution of healthy people."""
+class _LinearReference:
+    """Log volumes, or latents of features, that are linear in covariates."""
 
     regions: tuple[str, ...]  # R names
-    coefficients: FloatArray  # (4, R): log volume at the centre, per year, for men, per log intracranial volume
+    coefficients: FloatArray  # (C, R): level at the centre, per year, for men, per log intracranial volume
     root: FloatArray  # (R, R), a square root of the residual covariance
-    age: FloatArray  # (11,), deciles
-    male: float  # share of men
-    icv: FloatArray  # (4,): log intracranial volume at the centre, per year, for men, residual standard deviation
 
     @property
     def residual_covariance(self) -> FloatArray:
         """Covariance of log volumes given the covariates, (R, R)."""
         return np.asarray(self.root @ self.root.T)
+
+    def draw_volumes(self, means: FloatArray, rng: np.random.Generator) -> pd.DataFrame:
+        """Return volumes (N, R) of new people with these mean logs (N, R)."""
+        logs = means + rng.normal(size=means.shape) @ self.root.T
+        return pd.DataFrame(np.exp(logs), columns=list(self.regions))
+
+
+@dataclass(frozen=True)
+class HealthyReference(_LinearReference):
+    """Parameters of the distribution of healthy people."""
+
+    age: FloatArray  # (11,), deciles
+    male: float  # share of men
+    icv: FloatArray  # (4,): log intracranial volume at the centre, per year, for men, residual standard deviation
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return volumes (N, R) in mm3 and covariates ``age``, ``sex``, ``icv`` of new people."""
@@ -53,26 +70,16 @@ class HealthyReference:
         years = age - AGE_CENTRE
         log_icv = self.icv[0] + self.icv[1] * years + self.icv[2] * male + self.icv[3] * rng.normal(size=number)
         design = np.column_stack([np.ones(number), years, male, log_icv - LOG_ICV_CENTRE])
-        logs = design @ self.coefficients + rng.normal(size=(number, len(self.regions))) @ self.root.T
-        sex = np.where(male == 1, "M", "F")
+        volumes, sex = self.draw_volumes(design @ self.coefficients, rng), np.where(male == 1, "M", "F")
         covariates = pd.DataFrame({"age": age.round(2), "sex": sex.astype(object), "icv": np.exp(log_icv).round(1)})
-        return pd.DataFrame(np.exp(logs), columns=list(self.regions)), covariates
+        return volumes, covariates
 
     def predict_logs(self, covariates: pd.DataFrame) -> FloatArray:
         """Return the mean log volumes (N, R) of people with these covariates (N, C)."""
-        return np.asarray(build_reference_design(covariates) @ self.coefficients)
-
-
-def build_reference_design(covariates: pd.DataFrame) -> FloatArray:
-    """Return the design (N, 4) of `HealthyReference`: intercept, age, male sex and log intracranial volume, centred."""
-    return np.column_stack(
-        [
-            np.ones(len(covariates)),
-            covariates["age"].to_numpy() - AGE_CENTRE,
-            (covariates["sex"] == "M").to_numpy(dtype=float),
-            np.log(covariates["icv"].to_numpy()) - LOG_ICV_CENTRE,
-        ]
-    )
+        male, log_icv = (covariates["sex"] == "M").to_numpy(dtype=float), np.log(covariates["icv"].to_numpy())
+        years = covariates["age"].to_numpy() - AGE_CENTRE
+        design = np.column_stack([np.ones(len(covariates)), years, male, log_icv - LOG_ICV_CENTRE])
+        return np.asarray(design @ self.coefficients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,3 +125,107 @@ def load_reference() -> HealthyReference:
         male=float(values["male"]),
         icv=values["icv"].astype(float),
     )
+
+
+LATENT_SD = 0.1  # of the deviations of people
+_PARAMETER_SEED = 20_260
+_N_FACTORS = 5
+_UNIQUE_SHARE = 0.45  # of the variance of a latent that it shares with no other
+_AGES = (40.0, 80.0)
+
+# name, value of the average person, standard deviation (of the logarithm, where skewed), direction with disease
+_LINEAR_FEATURES = """
+    lv_ejection_fraction 60 6 -1; rv_ejection_fraction 57 6 -1; lv_mass_index 62 12 1; lv_wall_mm 7.5 1.2 1;
+    global_longitudinal_strain -19 2.4 1; global_radial_strain 33 6 -1; global_circumferential_strain -20 2.6 1;
+    atrial_strain 34 7 -1; heart_rate 66 10 1; pr_interval 160 22 1; qrs_duration 92 12 1; qtc_interval 415 22 1;
+    native_t1 930 35 1; extracellular_share 0.26 0.03 1; e_wave 0.72 0.16 -1; a_wave 0.66 0.15 1;
+    augmentation_index 24 9 1; cardiac_index 2.9 0.5 -1; peak_oxygen 28 6 -1; stroke_work 78 18 -1;
+    npx_il6 0 0.9 1; npx_gdf15 0.4 0.8 1; npx_ren -0.1 1.0 1; npx_ace2 0.2 0.7 1; npx_fgf21 -0.3 1.4 1;
+    npx_leptin 0.1 1.2 -1; npx_adiponectin -0.2 0.9 -1; npx_igfbp1 0.3 1.3 1; npx_cystatin_c 0 0.5 1;
+    npx_ccl11 0.1 0.6 1; npx_thrombomodulin 0.2 0.5 -1; npx_osteopontin -0.1 0.6 1; npx_il18 0.1 0.7 1;
+    npx_tnfrsf1a 0 0.5 1; npx_paraoxonase -0.2 0.6 -1; npx_ghrelin 0.3 0.9 -1
+"""
+_SKEWED_FEATURES = """
+    nt_probnp 70 0.9 1; troponin_t 6 0.6 1; crp 1.4 1.0 1; aortic_distensibility 3.2 0.5 -1;
+    late_enhancement_g 1.5 1.1 1; coronary_calcium 40 1.3 1; ferritin 110 0.7 -1; triglycerides 1.3 0.5 1;
+    d_dimer 0.3 0.7 1; galectin_3 12 0.5 1; st2_soluble 25 0.5 1; urine_albumin 8 1.0 1
+"""
+ORGAN_PATTERNS = (
+    # failing pump
+    "lv_ejection_fraction rv_ejection_fraction global_longitudinal_strain global_circumferential_strain nt_probnp "
+    "troponin_t cardiac_index peak_oxygen npx_ren npx_gdf15",
+    # stiffness and fibrosis
+    "lv_mass_index lv_wall_mm native_t1 extracellular_share e_wave atrial_strain aortic_distensibility galectin_3 "
+    "late_enhancement_g nt_probnp",
+    # inflammation and metabolism
+    "npx_il6 npx_il18 npx_tnfrsf1a npx_fgf21 npx_adiponectin crp ferritin triglycerides urine_albumin npx_gdf15",
+)
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """How a feature shows its latent."""
+
+    name: str
+    centre: float
+    spread: float
+    direction: int
+    is_skewed: bool
+
+
+@cache
+def list_features() -> tuple[_Feature, ...]:
+    """Return the features, sorted by name."""
+    features = []
+    for text, is_skewed in ((_LINEAR_FEATURES, False), (_SKEWED_FEATURES, True)):
+        for entry in text.replace("\n", ";").split(";"):
+            if fields := entry.split():
+                name, centre, spread, direction = fields
+                features.append(_Feature(name, float(centre), float(spread), int(direction), is_skewed))
+    return tuple(sorted(features, key=lambda feature: feature.name))
+
+
+@dataclass(frozen=True)
+class OrganReference(_LinearReference):
+    """Distribution of the latents of healthy people, in the form of `HealthyReference`."""
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return exponentials of latents (N, R), which disease takes a share of, and ``age`` and ``sex``."""
+        age = rng.uniform(*_AGES, size=number).round(2)
+        sex = np.where(rng.uniform(size=number) < 0.5, "M", "F").astype(object)
+        covariates = pd.DataFrame({"age": age, "sex": sex})
+        return self.draw_volumes(self.predict_logs(covariates), rng), covariates
+
+    def predict_logs(self, covariates: pd.DataFrame) -> FloatArray:
+        """Return the mean latents (N, R) of people with these covariates (N, C)."""
+        male = (covariates["sex"] == "M").to_numpy(dtype=float)
+        design = np.column_stack([np.ones(len(male)), covariates["age"].to_numpy() - AGE_CENTRE, male - 0.5])
+        return np.asarray(design @ self.coefficients)
+
+
+@cache
+def load_organ_reference() -> OrganReference:
+    """Return the generator of healthy people of the task ``organs``; its parameters are drawn with a fixed seed."""
+    names = tuple(feature.name for feature in list_features())
+    rng = np.random.default_rng(_PARAMETER_SEED)
+    loadings = rng.normal(size=(len(names), _N_FACTORS))
+    loadings *= np.sqrt((1 - _UNIQUE_SHARE) / (loadings**2).sum(axis=1, keepdims=True))
+    covariance = LATENT_SD**2 * (loadings @ loadings.T + _UNIQUE_SHARE * np.eye(len(names)))
+    slopes = rng.normal(0, [[0.03 * LATENT_SD], [0.5 * LATENT_SD]], size=(2, len(names)))
+    return OrganReference(names, np.vstack([np.zeros(len(names)), slopes]), np.asarray(np.linalg.cholesky(covariance)))
+
+
+def express_features(latents: FloatArray) -> FloatArray:
+    """Return features from exponentials of latents: (N, R) -> (N, R)."""
+    scores = np.log(latents) / LATENT_SD
+    columns = []
+    for feature, score in zip(list_features(), scores.T, strict=True):
+        shift = -feature.direction * feature.spread * score
+        columns.append(feature.centre * np.exp(shift) if feature.is_skewed else feature.centre + shift)
+    return np.column_stack(columns)
+
+
+def describe_effects(effects: FloatArray) -> FloatArray:
+    """Return the change of each feature at severity 1, in standard deviations, from shares of latents (R, M)."""
+    directions = np.array([feature.direction for feature in list_features()], dtype=float)
+    return np.asarray(-directions[:, None] * np.log1p(-effects) / LATENT_SD)

@@ -1,22 +1,31 @@
-"""Cohorts with known severities: simulated atrophy in healthy people (section 4.2 of the paper)."""
+"""Cohorts with known severities: simulated atrophy in healthy people (section 4.2 of the paper), and their score."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta, norm
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.atomic import atomic_path
-from rindices.errors import SimulationError, did_you_mean
-from rindices.experiments.organs import describe_effects, express_features, load_organ_reference
-from rindices.experiments.reference import HealthyGenerator, HealthyReference, load_reference
+from rindices.errors import Findings, InputError, SimulationError, TableError, did_you_mean, join_names
+from rindices.experiments.reference import (
+    HealthyGenerator,
+    HealthyReference,
+    describe_effects,
+    express_features,
+    load_organ_reference,
+    load_reference,
+)
 from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.preprocess.residualise import Residualiser
+from rindices.selection.agreement import pattern_c_index
+from rindices.selection.dimensions import standardise_columns
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.io.frames import read_frame
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.wording import FEATURE_UNIT
@@ -101,45 +110,31 @@ def simulate_cohort(
     spec = resolve_task(task)
     is_organs = spec.organs and healthy is None and reference is None
     generator = reference or (load_organ_reference() if is_organs else load_reference())
+    volumes, people, covariates, patient, patterns = draw_people(spec, seed, healthy, generator)
     # one random stream per purpose, so that adding sites does not change the severities
-    people_rng, disease_rng, site_rng, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
-    volumes, people, covariates = draw_healthy_people(spec, healthy, generator, people_rng)
-    patient = assign_patients(len(volumes), spec, healthy is not None, people_rng)
-    patterns = place_patterns(spec, tuple(volumes.columns), pattern_rng)
-    severities = draw_severities(spec, int(patient.sum()), disease_rng)
-    measured = volumes.to_numpy(dtype=float).copy()
-    rates = np.full(measured.shape[1], spec.rate) if rates is None else rates
-    measured[patient] = apply_patterns(measured[patient], severities, patterns, rates, spec, disease_rng)
+    disease_rng, site_rng = (np.random.default_rng([seed, part]) for part in (1, 2))
+    severities = spec.draw_severities(int(patient.sum()), disease_rng)
+    base = volumes.to_numpy(dtype=float)
+    measured = base.copy()
+    disease = Disease(spec, patterns, np.full(base.shape[1], spec.rate) if rates is None else rates)
+    measured[patient] = disease.apply(base[patient], severities, disease_rng)
     if spec.dependence:
         deviations = _compute_deviations(volumes, covariates, generator if healthy is None else None)[patient]
-        measured[patient] *= _compute_personal_factors(deviations, severities, patterns, rates, spec)
-    people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
+        measured[patient] *= disease.compute_personal_factors(deviations, severities)
     if sites:
         site = site_rng.integers(sites, size=len(people))
-        measured = _add_site_effects(measured, volumes.to_numpy(dtype=float), site, site_shift, site_scale, site_rng)
+        measured = _add_site_effects(measured, base, site, site_shift, site_scale, site_rng)
         people[SITE] = [f"site{number + 1}" for number in site]
-    is_default = healthy is None and reference is None
-    measured = express_features(measured) if is_organs else measured.round(2) if is_default else measured
-    frame = pd.DataFrame(measured, columns=volumes.columns)
     source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
-    source, unit = ("table", FEATURE_UNIT) if is_organs else (source, unit)
+    if is_organs:
+        measured, source, unit = express_features(measured), "table", FEATURE_UNIT
+    elif healthy is None and reference is None:
+        measured = measured.round(2)
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
     truth.insert(0, ID, people.loc[patient, ID].to_numpy())
-    return SimulatedCohort(
-        Cohort(frame, people, covariates, source, unit),
-        truth,
-        build_pattern_frame(frame, patterns, rates, is_organs),
-        build_onset_frame(frame, patterns, spec) if spec.last_onset else None,
-    )
-
-
-def draw_severities(task: SimulationTask, number: int, rng: np.random.Generator) -> FloatArray:
-    """Return severities (N, M) with Beta marginals and a Gaussian copula."""
-    width = len(task.patterns)
-    correlation = np.full((width, width), task.correlation)
-    np.fill_diagonal(correlation, 1.0)
-    normal = rng.normal(size=(number, width)) @ np.linalg.cholesky(correlation).T if width else np.zeros((number, 0))
-    return np.asarray(beta.ppf(norm.cdf(normal), *task.beta))
+    frame = pd.DataFrame(measured, columns=volumes.columns)
+    tables = disease.describe(volumes.columns, is_organs)
+    return SimulatedCohort(Cohort(frame, people, covariates, source, unit), truth, *tables)
 
 
 def express_severities(severities: FloatArray, sizes: Sequence[int], task: SimulationTask) -> list[FloatArray]:
@@ -158,31 +153,62 @@ def express_severities(severities: FloatArray, sizes: Sequence[int], task: Simul
     growth = (1 + task.interaction * following) / (1 + task.interaction / 2)
     all_expressed = []
     for severity, factor, size in zip(severities.T, growth.T, sizes, strict=True):
-        onset = compute_onsets(size, task)
+        onset = task.list_onsets(size)
         all_expressed.append(np.clip((severity[:, None] - onset) / (1 - onset), 0, 1) * factor[:, None])
     return all_expressed
 
 
-def compute_onsets(size: int, task: SimulationTask) -> FloatArray:
-    """Return the severity (size,) at which each region of a pattern begins to lose volume."""
-    return np.linspace(0, task.last_onset, size)
+class Disease(NamedTuple):
+    """What patients lose.
 
+    patterns: positions of the regions of each pattern; rates (R,): share of volume lost at severity 1.
+    """
 
-def apply_patterns(
-    volumes: FloatArray,
-    severities: FloatArray,
-    patterns: list[IntArray],
-    rates: FloatArray,
-    task: SimulationTask,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M) and rates (R,)."""
-    changed = volumes.copy()
-    all_expressed = express_severities(severities, [len(regions) for regions in patterns], task)
-    for regions, expressed in zip(patterns, all_expressed, strict=True):
-        loss = expressed * rng.normal(1, task.noise, size=expressed.shape) * rates[regions]
-        changed[:, regions] -= changed[:, regions] * loss
-    return changed
+    task: SimulationTask
+    patterns: list[IntArray]
+    rates: FloatArray
+
+    def _express(self, severities: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield the regions of each pattern, and how far they are affected (N, size); severities are (N, M)."""
+        sizes = [len(regions) for regions in self.patterns]
+        return zip(self.patterns, express_severities(severities, sizes, self.task), strict=True)
+
+    def apply(self, volumes: FloatArray, severities: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return volumes (N, R) after atrophy, v - v * s * N(1, noise) * rate, with severities (N, M)."""
+        changed = volumes.copy()
+        for regions, expressed in self._express(severities):
+            loss = expressed * rng.normal(1, self.task.noise, size=expressed.shape) * self.rates[regions]
+            changed[:, regions] -= changed[:, regions] * loss
+        return changed
+
+    def compute_personal_factors(self, deviations: FloatArray, severities: FloatArray) -> FloatArray:
+        """Return the factors (N, R) by which volumes differ from those of average people with the same severities.
+
+        The change of log volume without noise, log(1 - loss), is multiplied by 1 - dependence * e with the deviation e
+        of the region before disease: a region that is small in a person loses more. Log volumes after disease are then
+        linear in e, and stay normal given the severities.
+        """
+        logs = np.zeros_like(deviations)
+        for regions, expressed in self._express(severities):
+            logs[:, regions] += np.log1p(-expressed * self.rates[regions])
+        return np.asarray(np.exp(-self.task.dependence * deviations * logs))
+
+    def describe(self, names: Sequence[str], is_organs: bool = False) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return the tables of the loss of each region at severity 1 in each pattern, and of its severity at onset."""
+        effects = np.zeros((len(names), len(self.patterns)))
+        for k, regions in enumerate(self.patterns):
+            effects[regions, k] = self.rates[regions]
+        effects = describe_effects(effects) if is_organs else effects
+        frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(self.patterns))])
+        frame.insert(0, "feature" if is_organs else "region", list(names))
+        if not self.task.last_onset:
+            return frame, None
+        rows = [
+            (f"s{k + 1}", names[region], onset)
+            for k, regions in enumerate(self.patterns)
+            for region, onset in zip(regions, self.task.list_onsets(len(regions)).round(4).tolist(), strict=True)
+        ]
+        return frame, pd.DataFrame(rows, columns=["pattern", "region", "onset"])
 
 
 def _compute_deviations(
@@ -199,24 +225,7 @@ def _compute_deviations(
         residuals = np.log(values) - generator.predict_logs(covariates)
         return np.asarray(residuals / np.sqrt(np.diag(generator.residual_covariance)))
     adjusted = Residualiser.fit(np.log(values), covariates, log=True).transform(np.log(values), covariates)
-    spread = adjusted.std(axis=0)
-    return np.asarray((adjusted - adjusted.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
-
-
-def _compute_personal_factors(
-    deviations: FloatArray, severities: FloatArray, patterns: list[IntArray], rates: FloatArray, task: SimulationTask
-) -> FloatArray:
-    """Return the factors (N, R) by which people's volumes differ from those of average people with their severities.
-
-    The change of log volume without noise, log(1 - loss), is multiplied by 1 - dependence * e with the deviation e of
-    the region before disease: a region that is small in a person loses more. Log volumes after disease are then linear
-    in e, and stay normal given the severities.
-    """
-    logs = np.zeros_like(deviations)
-    all_expressed = express_severities(severities, [len(regions) for regions in patterns], task)
-    for regions, expressed in zip(patterns, all_expressed, strict=True):
-        logs[:, regions] += np.log1p(-expressed * rates[regions])
-    return np.asarray(np.exp(-task.dependence * deviations * logs))
+    return standardise_columns(adjusted)
 
 
 def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
@@ -234,6 +243,11 @@ def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
     }
     if simulated.onsets is not None:
         tables["onsets.tsv"] = simulated.onsets
+    write_tables(folder, tables)
+
+
+def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Write tables by the names of their files."""
     for name, table in tables.items():
         separator = "," if name.endswith(".csv") else "\t"
         with atomic_path(folder / name) as path:
@@ -249,10 +263,23 @@ def resolve_task(task: str | SimulationTask) -> SimulationTask:
     return TASKS[task]
 
 
-def draw_healthy_people(
-    task: SimulationTask, healthy: Cohort | None, reference: HealthyGenerator, rng: np.random.Generator
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return volumes (N, R), ids (and sites of a user's table) and covariates (N, C) before disease."""
+class DrawnPeople(NamedTuple):
+    """Healthy people, and the disease that some of them get.
+
+    volumes: (N, R), before disease; people: ids and groups, and sites of a user's table; covariates: (N, C); patient
+    (N,): mask of the patients, independent of the order of ids; patterns: positions of the regions of each pattern.
+    """
+
+    volumes: pd.DataFrame
+    people: pd.DataFrame
+    covariates: pd.DataFrame
+    patient: BoolArray
+    patterns: list[IntArray]
+
+
+def draw_people(task: SimulationTask, seed: int, healthy: Cohort | None, reference: HealthyGenerator) -> DrawnPeople:
+    """Draw people, or take those of a table, and choose patients and regions."""
+    rng, pattern_rng = (np.random.default_rng([seed, part]) for part in (0, 3))
     if healthy is not None:
         if healthy.unit == "standardised":
             raise SimulationError("the table is standardised, and a z-score cannot shrink by a share: give volumes.")
@@ -260,23 +287,22 @@ def draw_healthy_people(
         chosen = chosen.take(~chosen.people[ID].duplicated().to_numpy())  # one scan per person
         if len(chosen) < 10:
             raise SimulationError(f"{len(chosen)} healthy people are too few to simulate patients: give at least 10.")
+        number, n_controls = len(chosen), round(_CONTROL_SHARE * len(chosen))
         people = chosen.people.drop(columns=[GROUP, SESSION], errors="ignore").copy()
-        return chosen.volumes, people, chosen.covariates
-    number = task.n_controls + task.n_patients
-    volumes, covariates = reference.draw(number, rng)
-    digits = len(str(number))
-    return volumes, pd.DataFrame({ID: [f"sub-{k:0{digits}d}" for k in range(1, number + 1)]}), covariates
-
-
-def assign_patients(number: int, task: SimulationTask, from_table: bool, rng: np.random.Generator) -> BoolArray:
-    """Return a random mask of patients, (N,), independent of the order of ids."""
-    controls = round(_CONTROL_SHARE * number) if from_table else task.n_controls
+        volumes, covariates = chosen.volumes, chosen.covariates
+    else:
+        number, n_controls = task.n_controls + task.n_patients, task.n_controls
+        volumes, covariates = reference.draw(number, rng)
+        digits = len(str(number))
+        people = pd.DataFrame({ID: [f"sub-{k:0{digits}d}" for k in range(1, number + 1)]})
     patient = np.ones(number, dtype=bool)
-    patient[rng.permutation(number)[:controls]] = False
-    return patient
+    patient[rng.permutation(number)[:n_controls]] = False
+    people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
+    patterns = _place_patterns(task, tuple(volumes.columns), pattern_rng)
+    return DrawnPeople(volumes, people, covariates, patient, patterns)
 
 
-def place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.random.Generator) -> list[IntArray]:
+def _place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.random.Generator) -> list[IntArray]:
     """Return the regions of each pattern as positions; random ones for other atlases."""
     position = {name: k for k, name in enumerate(regions)}
     if all(name in position for pattern in task.patterns for name in pattern):
@@ -297,24 +323,46 @@ def _add_site_effects(
     return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
 
 
-def build_pattern_frame(
-    volumes: pd.DataFrame, patterns: list[IntArray], rates: FloatArray, is_organs: bool
-) -> pd.DataFrame:
-    """Return the table of the regions and their loss at severity 1 in each pattern."""
-    effects = np.zeros((volumes.shape[1], len(patterns)))
-    for k, regions in enumerate(patterns):
-        effects[regions, k] = rates[regions]
-    effects = describe_effects(effects) if is_organs else effects
-    frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(patterns))])
-    frame.insert(0, "feature" if is_organs else "region", list(volumes.columns))
-    return frame
+@dataclass(frozen=True)
+class IndexScore:
+    """Pattern-c-index of R-indices: the mean, and severity, matched R-index and score of each pattern."""
+
+    pattern_c_index: float
+    per_pattern: list[tuple[str, str, float]]
+    people: int
 
 
-def build_onset_frame(volumes: pd.DataFrame, patterns: list[IntArray], task: SimulationTask) -> pd.DataFrame:
-    """Return the table of the severity at which each region of each pattern begins to change."""
-    rows = [
-        (f"s{k + 1}", volumes.columns[region], onset)
-        for k, regions in enumerate(patterns)
-        for region, onset in zip(regions.tolist(), compute_onsets(len(regions), task).round(4).tolist(), strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["pattern", "region", "onset"])
+def score_tables(indices: Path, truth: Path) -> IndexScore:
+    """Return the pattern-c-index of a table of R-indices, joined to the true severities by participant.
+
+    If both tables have sessions, visits are joined, and visits without R-indices are left out.
+    """
+    frames = [read_frame(path, [ID, SESSION], Findings())[0] for path in (indices, truth)]
+    keys = [ID, SESSION] if all(SESSION in frame for frame in frames) else [ID]
+    inferred, severities = (
+        _select_columns(frame, path, letter, keys)
+        for frame, path, letter in zip(frames, (indices, truth), "rs", strict=True)
+    )
+    missing = severities.index.get_level_values(ID).difference(inferred.index.get_level_values(ID))
+    if len(missing):
+        raise InputError(f"{indices.name} lacks {len(missing)} people of {truth.name}: {join_names(missing)}.")
+    severities = severities[severities.index.isin(inferred.index)]
+    score = pattern_c_index(severities.to_numpy(), inferred.loc[severities.index].to_numpy())
+    matched = zip(severities.columns, inferred.columns[score.matching], map(float, score.per_pattern), strict=True)
+    return IndexScore(score.mean, list(matched), len(severities))
+
+
+def _select_columns(frame: pd.DataFrame, path: Path, letter: str, keys: list[str]) -> pd.DataFrame:
+    """Return the columns r1, r2, ... or s1, s2, ... by participant, or by participant and session."""
+    columns = [name for name in frame.columns if re.fullmatch(rf"{letter}\d+", name)]
+    if ID not in frame or not columns:
+        raise TableError(
+            f"{path.name} needs the columns {ID} and {letter}1, {letter}2, ...; it has {join_names(frame.columns)}."
+        )
+    duplicates = frame.loc[frame.duplicated(keys), ID]
+    if len(duplicates):
+        raise TableError(f"people appear more than once in {path.name}: {join_names(duplicates)}.")
+    numbers = frame.set_index(keys)[columns].apply(pd.to_numeric, errors="coerce")
+    if not np.isfinite(numbers.to_numpy(dtype=float)).all():
+        raise TableError(f"{path.name} has cells in {join_names(columns)} that are not numbers: correct them.")
+    return numbers.astype(float)

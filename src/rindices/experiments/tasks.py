@@ -3,7 +3,11 @@
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from rindices.experiments.organs import ORGAN_PATTERNS
+import numpy as np
+from scipy import stats
+
+from rindices._typing import FloatArray
+from rindices.experiments.reference import ORGAN_PATTERNS
 from rindices.tables.layout.muse import region_name, single_regions
 
 _SMALL_OVERLAP = (
@@ -52,6 +56,18 @@ class SimulationTask:
     interaction: float = 0.0  # growth of a pattern's loss with the severity of the next pattern; with 0, none
     organs: bool = False  # features of heart and blood instead of volumes of the brain; the rate is of their latents
     dependence: float = 0.0  # growth of the change of log volume per sd by which the region was small before; 0: none
+
+    def draw_severities(self, number: int, rng: np.random.Generator) -> FloatArray:
+        """Return severities (N, M) with Beta marginals and a Gaussian copula."""
+        width = len(self.patterns)
+        correlation = np.full((width, width), self.correlation)
+        np.fill_diagonal(correlation, 1.0)
+        drawn = rng.normal(size=(number, width))
+        return np.asarray(stats.beta.ppf(stats.norm.cdf(drawn @ np.linalg.cholesky(correlation).T), *self.beta))
+
+    def list_onsets(self, size: int) -> FloatArray:
+        """Return the severity (size,) at which each region of a pattern begins to lose volume."""
+        return np.linspace(0, self.last_onset, size)
 
 
 _BASIC_TASK = SimulationTask()

@@ -15,27 +15,21 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.atomic import atomic_path
 from rindices.errors import SimulationError
 from rindices.experiments.reference import HealthyReference, load_reference
 from rindices.experiments.simulate import (
+    Disease,
+    DrawnPeople,
     SimulatedCohort,
-    apply_patterns,
-    assign_patients,
-    build_onset_frame,
-    build_pattern_frame,
-    draw_healthy_people,
-    draw_severities,
-    place_patterns,
+    draw_people,
     resolve_task,
     write_cohort,
+    write_tables,
 )
 from rindices.experiments.tasks import SimulationTask
 from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
-from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.layout.muse import single_regions
-from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _EVENT_STEP = 0.05  # years of the grid on which hazards are summed
 
@@ -97,44 +91,38 @@ def simulate_visits(
     if plan.visits < 2:
         raise SimulationError(f"{plan.visits} visit per person is not a repeat visit: give 2 or more.")
     reference = load_reference()
-    people_rng, disease_rng, _, pattern_rng = (np.random.default_rng([seed, part]) for part in range(4))
-    course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (10, 11, 12))
-    volumes, people, covariates = draw_healthy_people(spec, healthy, reference, people_rng)
-    patient = assign_patients(len(volumes), spec, healthy is not None, people_rng)
-    patterns = place_patterns(spec, tuple(volumes.columns), pattern_rng)
+    drawn = draw_people(spec, seed, healthy, reference)
+    volumes, people, covariates, patient, patterns = drawn
+    ages = reference if healthy is None else None
+    disease_rng, course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (1, 10, 11, 12))
     severities = np.zeros((len(people), len(patterns)))
-    severities[patient] = draw_severities(spec, int(patient.sum()), disease_rng) * (1 - (plan.uniform_growth or 0))
-    people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
+    severities[patient] = spec.draw_severities(int(patient.sum()), disease_rng) * (1 - (plan.uniform_growth or 0))
     growth = np.where(patient[:, None], _draw_growth(severities.shape, plan, course_rng), 0.0)
     person, visit, years = _draw_schedule(len(people), plan, course_rng)
     current = np.clip(severities[person] + growth[person] * years[:, None], 0, 1)  # (V, M)
-    base = volumes.to_numpy(dtype=float)
-    measured = _age_volumes(base[person], years, reference if healthy is None else None)
-    rates = np.full(base.shape[1], spec.rate)
+    measured = volumes.to_numpy(dtype=float)[person]
+    if ages is not None:
+        measured = measured * np.exp(years[:, None] * ages.coefficients[1])
+    disease = Disease(spec, patterns, np.full(measured.shape[1], spec.rate))
     for number in range(plan.visits):  # the same random numbers at each visit: a person's pattern stays
         rows = np.flatnonzero((visit == number) & patient[person])
         full = np.zeros((int(patient.sum()), len(patterns)))
         position = np.cumsum(patient)[person[rows]] - 1
         full[position] = current[rows]
-        ones = np.ones((len(full), base.shape[1]))
-        factors = apply_patterns(ones, full, patterns, rates, spec, copy.deepcopy(disease_rng))
-        measured[rows] *= factors[position]
-    measured *= np.exp(_draw_noise(volumes, covariates, reference if healthy is None else None, len(person), noise_rng))
+        ones = np.ones((len(full), measured.shape[1]))
+        measured[rows] *= disease.apply(ones, full, copy.deepcopy(disease_rng))[position]
+    measured *= np.exp(_draw_noise(drawn, ages, len(person), noise_rng))
     sessions = _build_sessions(people, covariates, person, visit, years, ages=healthy is None)
-    frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
-    simulated = SimulatedCohort(
-        Cohort(
-            frame,
-            sessions[[ID, SESSION, GROUP]].copy(),
-            sessions[list(covariates.columns)].copy(),
-            "dlmuse" if healthy is None else healthy.source,
-            "mm3" if healthy is None else healthy.unit,
-        ),
-        _build_truth(sessions, current, patient[person]),
-        build_pattern_frame(frame, patterns, rates, False),
-        build_onset_frame(frame, patterns, spec) if spec.last_onset else None,
-    )
     names = [f"s{k + 1}" for k in range(len(patterns))]
+    truth = pd.concat([sessions[[ID, SESSION]], pd.DataFrame(current, columns=names)], axis=1)
+    frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
+    source, unit = ("dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
+    own = sessions[[ID, SESSION, GROUP]].copy(), sessions[list(covariates.columns)].copy()
+    simulated = SimulatedCohort(
+        Cohort(frame, *own, source, unit),
+        truth[patient[person]].reset_index(drop=True),
+        *disease.describe(volumes.columns),
+    )
     growth_frame = pd.DataFrame(growth[patient], columns=names)
     growth_frame.insert(0, ID, people.loc[patient, ID].to_numpy())
     end, event = _draw_events(severities, growth, plan, event_rng)
@@ -166,29 +154,18 @@ def _draw_schedule(n_people: int, plan: VisitPlan, rng: np.random.Generator) -> 
     return person, visit, years[attended].round(3)
 
 
-def _age_volumes(volumes: FloatArray, years: FloatArray, reference: HealthyReference | None) -> FloatArray:
-    """Return healthy volumes (V, R) after some years (V,) of ageing; unchanged without a reference."""
-    if reference is None:
-        return volumes.copy()
-    return np.asarray(volumes * np.exp(years[:, None] * reference.coefficients[1]))
-
-
 def _draw_noise(
-    volumes: pd.DataFrame,
-    covariates: pd.DataFrame,
-    reference: HealthyReference | None,
-    n_scans: int,
-    rng: np.random.Generator,
+    drawn: DrawnPeople, reference: HealthyReference | None, n_scans: int, rng: np.random.Generator
 ) -> FloatArray:
     """Return retest noise of log volumes (n_scans, R), as large in relation to the healthy variance as measured."""
     if reference is not None:
         variance = np.diag(reference.residual_covariance)
     else:
-        logs = np.log(volumes.to_numpy(dtype=float))
-        variance = Residualiser.fit(logs, covariates, log=True).transform(logs, covariates).var(axis=0)
-    share = draw_noise_shares(volumes.shape[1], rng)
+        logs = np.log(drawn.volumes.to_numpy(dtype=float))
+        variance = Residualiser.fit(logs, drawn.covariates, log=True).transform(logs, drawn.covariates).var(axis=0)
+    share = draw_noise_shares(drawn.volumes.shape[1], rng)
     deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
-    return draw_retest_noise(deviations, _pair_sides(list(volumes.columns)), n_scans, rng)
+    return draw_retest_noise(deviations, _pair_sides(list(drawn.volumes.columns)), n_scans, rng)
 
 
 @cache
@@ -247,12 +224,6 @@ def _build_sessions(
     return pd.concat([frame, values], axis=1)
 
 
-def _build_truth(sessions: pd.DataFrame, severities: FloatArray, is_patient: BoolArray) -> pd.DataFrame:
-    truth = sessions.loc[is_patient, [ID, SESSION]].reset_index(drop=True)
-    names = [f"s{k + 1}" for k in range(severities.shape[1])]
-    return pd.concat([truth, pd.DataFrame(severities[is_patient], columns=names)], axis=1)
-
-
 def _draw_events(
     severities: FloatArray, growth: FloatArray, plan: VisitPlan, rng: np.random.Generator
 ) -> tuple[FloatArray, BoolArray]:
@@ -278,6 +249,4 @@ def write_visits(result: SimulatedVisits, folder: Path) -> None:
     first = result.sessions.drop_duplicates(ID).drop(columns=[SESSION, "years"])
     tables = {"participants.tsv": first, "sessions.tsv": result.sessions}
     tables |= {"rates.tsv": result.rates, "outcomes.tsv": result.outcomes}
-    for name, table in tables.items():
-        with atomic_path(folder / name) as path:
-            protect_texts(table).to_csv(path, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    write_tables(folder, tables)

@@ -1,49 +1,88 @@
-"""Adjustment, standardisation, log transform and effects of regions, from sums over the people of all sites.
+"""Adjustment, harmonisation, tests, log transform and effects of regions, from sums over the people of all sites.
 
 The estimates are those of `rindices.preprocess` and `rindices.selection.group_difference`; two things differ. Ranges of
 numeric covariates are mean +- 2.5 standard deviations, because the smallest and the largest value are those of single
 people. The constant c of the log transform is the best of a grid.
 
-Shape letters: R regions, P columns of the design, H values of c.
+Each exchange site is a site of ComBat (`rindices.preprocess.harmonise`). Its shift and scale of each region follow from
+the products of covariates and regions by site, which the adjustment asks for anyway: nothing more leaves a site.
+
+Shape letters: K sites, R regions, P columns of the design, H values of c.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from rindices._typing import FloatArray
 from rindices.errors import PreprocessingError, join_names
 from rindices.federated import kinds
-from rindices.federated.column_products import GroupProducts, add_products, compute_residual_products, regress_columns
-from rindices.federated.exceptions import ExchangeError
-from rindices.federated.harmonise import fit_site_effects, harmonise_products
-from rindices.federated.messages import Answer, unpack_symmetric
-from rindices.federated.preparation import Preparation, get_control_scale
-from rindices.federated.rounds import Rounds, check_same_table
+from rindices.federated.messages import Answer, ExchangeError, Preparation, unpack_symmetric
+from rindices.federated.rounds import PreparedRounds, Rounds, check_same_table
 from rindices.federated.subsets import GROUPS, SubsetPlan
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import ContrastiveHead
-from rindices.learners.normal_variation import shrink_scatter
+from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.model.unusual import TrainingDistribution
+from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.residualise import (
-    CategoricalCovariate,
-    CovariateCoding,
-    NumericCovariate,
-    Residualiser,
-    count_columns,
-    is_head_size,
-)
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser, find_constant_regions
-from rindices.selection.group_difference import RegionEffects
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
+from rindices.selection import group_difference
+from rindices.selection.block_tests import BlockSums, compare_blocks
+from rindices.study.group_tests import GroupTests
 
 SHARES = np.linspace(0.0, 0.3, 61)
 """Values c of the log transform that are compared."""
 _RANGE_SD = 2.5
+_N_BLOCKS = 5  # of the smaller group, for tests
 _EPSILON = 1e-12
+
+
+class GroupProducts(NamedTuple):
+    """Number of people of a group, and sums (P + R,) and products (P + R, P + R) about the centre."""
+
+    number: int
+    total: FloatArray
+    products: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean (P + R,) about the centre."""
+        return np.asarray(self.total / self.number)
+
+    def centre_products(self) -> FloatArray:
+        """Return the products about the mean of the group."""
+        return np.asarray(self.products - np.outer(self.total, self.total) / max(self.number, 1))
+
+    def move(self, linear: FloatArray, offset: FloatArray) -> "GroupProducts":
+        """Return the products of people x @ linear + offset, (P + R, P + R) and (P + R,)."""
+        total = self.total @ linear
+        cross = np.outer(total, offset)
+        products = linear.T @ self.products @ linear + cross + cross.T + self.number * np.outer(offset, offset)
+        return GroupProducts(self.number, total + self.number * offset, products)
+
+
+def _add_products(groups: Iterable[GroupProducts]) -> GroupProducts:
+    """Return the products of the people of several groups, about the same centre."""
+    numbers, totals, products = zip(*groups, strict=True)
+    return GroupProducts(sum(numbers), np.sum(totals, axis=0), np.sum(products, axis=0))
+
+
+def _regress_columns(products: FloatArray, n_columns: int) -> FloatArray:
+    """Return the coefficients (P, R) of regions on the first P columns, from centred products."""
+    scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(products)[:n_columns], 0.0)))
+    normal = products[:n_columns, :n_columns] / np.outer(scale, scale)
+    right = products[:n_columns, n_columns:] / scale[:, None]
+    return np.asarray(np.linalg.lstsq(normal, right, rcond=1e-10)[0] / scale[:, None])
+
+
+def _compute_residual_products(products: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """Return the products (R, R) of the residuals of a regression on the first P columns."""
+    linear = np.vstack([-coefficients, np.eye(len(products) - len(coefficients))])
+    return np.asarray(linear.T @ products @ linear)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +94,7 @@ class AdjustedSums:
     """
 
     regions: tuple[str, ...]
-    codings: tuple[CovariateCoding, ...]
+    codings: tuple[residualise.CovariateCoding, ...]
     adjust: str
     centre: FloatArray
     groups: dict[str, GroupProducts]
@@ -67,7 +106,12 @@ class AdjustedSums:
     @property
     def n_columns(self) -> int:
         """P."""
-        return sum(count_columns(coding) for coding in self.codings)
+        return sum(residualise.count_columns(coding) for coding in self.codings)
+
+    @property
+    def everyone(self) -> GroupProducts:
+        """Products of both groups."""
+        return _add_products(self.groups.values())
 
     def to_settings(self) -> dict[str, object]:
         """Return what a site needs to build the columns."""
@@ -85,84 +129,57 @@ class AdjustedSums:
     def fit_preprocessing(self) -> Preprocessing:
         """Return adjustment and standardisation, learnt from controls."""
         controls, n_columns = self.groups["controls"], self.n_columns
-        if controls.number <= n_columns + 1:
-            raise PreprocessingError(
-                f"too few controls ({controls.number}) to adjust for {n_columns} covariate columns: adjust for fewer."
-            )
-        products = controls.centre_products()
-        mean = self.centre + controls.total / controls.number
-        coefficients = regress_columns(products, n_columns)
-        squares = np.diag(compute_residual_products(products, coefficients))
+        residualise.check_control_number(controls.number, n_columns)
+        products, mean = controls.centre_products(), self.centre + controls.mean
+        coefficients = _regress_columns(products, n_columns)
+        squares = np.diag(_compute_residual_products(products, coefficients))
         sd = np.sqrt(np.maximum(squares, 0.0) / (controls.number - 1))
-        constant = find_constant_regions(mean[n_columns:], sd, self.regions)
-        if constant:
-            raise PreprocessingError(f"constant in the controls: {join_names(constant)}. Leave them out (--exclude).")
+        standardiser = Standardiser.from_moments(mean[n_columns:], sd, self.regions)
         covariance = products[:n_columns, :n_columns] / controls.number
-        design_sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        codings = _set_ranges(self.codings, mean[:n_columns], design_sd)
-        residualiser = Residualiser(codings, mean[:n_columns], coefficients, (), covariance if n_columns else None)
-        standardiser = Standardiser(mean[n_columns:], sd)
+        codings = _set_ranges(self.codings, mean[:n_columns], np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+        residualiser = residualise.Residualiser(
+            codings, mean[:n_columns], coefficients, (), covariance if n_columns else None
+        )
         return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
 
     def regress_everyone(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return centre (P + R,), coefficients (P, R) and residual covariance (R, R) of everyone in both groups."""
-        number = sum(group.number for group in self.groups.values())
-        total = np.sum([group.total for group in self.groups.values()], axis=0)
-        products = np.sum([group.products for group in self.groups.values()], axis=0)
-        products = products - np.outer(total, total) / number
-        coefficients = regress_columns(products, self.n_columns)
-        return self.centre + total / number, coefficients, compute_residual_products(products, coefficients) / number
+        everyone = self.everyone
+        products = everyone.centre_products()
+        coefficients = _regress_columns(products, self.n_columns)
+        covariance = _compute_residual_products(products, coefficients) / everyone.number
+        return self.centre + everyone.mean, coefficients, covariance
 
-    def estimate_effects(self) -> RegionEffects:
+    def estimate_effects(self) -> group_difference.RegionEffects:
         """Return the adjusted difference of each region between patients and controls; see `RegionEffects`."""
-        controls, patients = (self.groups[group] for group in GROUPS)
-        number, total = controls.number + patients.number, controls.total + patients.total
-        products = controls.products + patients.products - np.outer(total, total) / number
-        label = patients.total - patients.number * total / number  # products of the centred label
-        square = patients.number * controls.number / number
-        n_columns = self.n_columns
-        with_label = np.block(
-            [
-                [products[:n_columns, :n_columns], label[:n_columns, None], products[:n_columns, n_columns:]],
-                [label[None, :n_columns], np.array([[square]]), label[None, n_columns:]],
-                [products[n_columns:, :n_columns], label[n_columns:, None], products[n_columns:, n_columns:]],
-            ]
+        patients, everyone, n_columns = self.groups["patients"], self.everyone, self.n_columns
+        label = patients.total - patients.number * everyone.mean  # products of the centred label
+        square = patients.number * (everyone.number - patients.number) / everyone.number
+        order = np.insert(np.arange(len(label)), n_columns, len(label))  # the label after the covariates
+        bordered = np.block([[everyone.centre_products(), label[:, None]], [label[None], np.array([[square]])]])
+        products = bordered[np.ix_(order, order)]
+        coefficients = _regress_columns(products, n_columns + 1)
+        squares = np.diag(_compute_residual_products(products, coefficients))
+        predicted = np.linalg.lstsq(products[:n_columns, :n_columns], label[:n_columns])[0]
+        unexplained = square - float(label[:n_columns] @ predicted)
+        return group_difference.compute_region_effects(
+            coefficients[-1], squares, unexplained, everyone.number - n_columns - 2
         )
-        coefficients = regress_columns(with_label, n_columns + 1)
-        rest = np.diag(compute_residual_products(with_label, coefficients))
-        dof = number - n_columns - 2
-        own = square - label[:n_columns] @ np.linalg.lstsq(products[:n_columns, :n_columns], label[:n_columns])[0]
-        d = coefficients[-1] / np.sqrt(np.maximum(rest / dof, _EPSILON))
-        error = 1.0 / np.sqrt(max(float(own), _EPSILON))
-        half_width = stats.t.ppf(0.975, dof) * np.sqrt(error**2 + d**2 / (2.0 * dof))
-        t = d / error
-        return RegionEffects(d, d - half_width, d + half_width, t, 2.0 * stats.t.sf(np.abs(t), dof))
 
     def estimate_training_distribution(self, preprocessing: Preprocessing) -> tuple[TrainingDistribution, int, float]:
         """Return mean and shrunk covariance of all prepared people, their number, and what shrinkage leaves of it.
 
         The distribution has no distances.
         """
-        scale = CONTROL_SD / preprocessing.standardiser.sd
-        number = sum(group.number for group in self.groups.values())
-        total = np.sum([group.total for group in self.groups.values()], axis=0)
-        products = np.sum([group.products for group in self.groups.values()], axis=0)
-        products = products - np.outer(total, total) / number
-        linear = np.vstack([-preprocessing.residualiser.coefficients, np.eye(len(self.regions))]) * scale
-        mean = self.centre + total / number
-        offset = np.concatenate([preprocessing.residualiser.centre, preprocessing.standardiser.mean])
-        scatter = linear.T @ products @ linear
-        covariance = shrink_normal_scatter(scatter, number)
+        everyone, residualiser, standardiser = self.everyone, preprocessing.residualiser, preprocessing.standardiser
+        linear = np.vstack([-residualiser.coefficients, np.eye(len(self.regions))]) * (CONTROL_SD / standardiser.sd)
+        offset = np.concatenate([residualiser.centre, standardiser.mean])
+        scatter = linear.T @ everyone.centre_products() @ linear
+        covariance = shrink_normal_scatter(scatter, everyone.number)
         largest = np.unravel_index(np.abs(np.triu(scatter, 1)).argmax(), scatter.shape)
-        own_share = float(covariance[largest] / max(float(scatter[largest]) / number, _EPSILON, key=abs))
-        return TrainingDistribution(CONTROL_MEAN + (mean - offset) @ linear, covariance), number, own_share
-
-
-def shrink_normal_scatter(scatter: FloatArray, number: int) -> FloatArray:
-    """Return the Ledoit-Wolf covariance of normally distributed people, from their scatter (R, R) alone."""
-    covariance = scatter / number
-    fourth_power = number * (np.trace(covariance) ** 2 + 2.0 * np.square(covariance).sum())
-    return shrink_scatter(scatter, float(fourth_power), number)
+        own_share = float(covariance[largest] / max(float(scatter[largest]) / everyone.number, _EPSILON, key=abs))
+        mean = CONTROL_MEAN + (self.centre + everyone.mean - offset) @ linear
+        return TrainingDistribution(mean, covariance), everyone.number, own_share
 
 
 def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = False) -> AdjustedSums:
@@ -178,61 +195,116 @@ def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = Fal
     adjust = adjust or ("log" if is_positive else "linear")
     if adjust == "rank" or (adjust == "log" and not is_positive):
         raise ExchangeError(f'adjust = "{adjust}" cannot be used here: take "linear" or leave it out.')
-    codings = () if adjust == "none" else _join_codings(described.answers, adjust == "log")
-    regions = tuple(facts["regions"])
-    n_columns = sum(count_columns(coding) for coding in codings) + len(regions)
-    sums = AdjustedSums(
-        *(regions, codings, adjust, np.zeros(n_columns), {}, described.counts),
-        *(str(facts.get("unit", "unknown")), str(facts.get("source", "table"))),
-    )
+    names = () if adjust == "none" else facts["covariates"]
+    codings = tuple(_join_coding(name, described.answers, adjust == "log") for name in names)
+    regions, table = tuple(facts["regions"]), (str(facts["unit"]), str(facts["source"]))
+    sums = AdjustedSums(regions, codings, adjust, np.zeros(0), {}, described.counts, *table)
     settings = sums.to_settings()
-    means = rounds.ask(kinds.MEANS, settings | {"n_columns": n_columns})
-    total = np.sum([means.arrays[f"{group}.sum"] for group in GROUPS], axis=0)
+    means = rounds.ask(kinds.MEANS, settings | {"n_columns": sums.n_columns + len(regions)})
     number = sum(means.counts.values())
     if not number:
         raise ExchangeError("no site has enough people in all categories: adjust for fewer covariates.")
-    centre = total / number
+    centre = np.sum([means.arrays[f"{group}.sum"] for group in GROUPS], axis=0) / number
     answers = rounds.ask(kinds.PRODUCTS, settings, {"centre": centre}).answers
     by_site = {group: {answer.site: _read_products(answer, group) for answer in answers} for group in GROUPS}
     harmoniser = None
     if harmonise:
-        harmoniser = fit_site_effects(by_site["controls"], centre, n_columns - len(regions), regions)
+        harmoniser = _fit_site_effects(by_site["controls"], centre, sums.n_columns, regions)
         by_site = {
-            group: {site: harmonise_products(each, harmoniser, site, centre) for site, each in products.items()}
+            group: {site: _harmonise_products(each, harmoniser, site, centre) for site, each in products.items()}
             for group, products in by_site.items()
         }
-    groups = {group: add_products(products.values()) for group, products in by_site.items()}
+    groups = {group: _add_products(products.values()) for group, products in by_site.items()}
     return replace(sums, centre=centre, groups=groups, harmoniser=harmoniser)
 
 
 def _read_products(answer: Answer, group: str) -> GroupProducts:
-    return GroupProducts(
-        answer.counts[group],
-        answer.arrays[f"{group}.sum"],
-        unpack_symmetric(answer.arrays[f"{group}.products"]),
-    )
+    products = unpack_symmetric(answer.arrays[f"{group}.products"])
+    return GroupProducts(answer.counts[group], answer.arrays[f"{group}.sum"], products)
 
 
-def ask_for_transform(rounds: Rounds, preprocessing: Preprocessing, n_controls: int, plan: SubsetPlan) -> Preparation:
-    """Ask for the sums of the log transform, and return the preparation with the most likely c."""
-    n_regions = len(preprocessing.regions)
-    ones = np.ones(n_regions)
-    identity = ContrastiveHead(
-        *(CONTROL_MEAN * ones, get_control_scale(n_controls) * ones, np.array(0.0), 0.0 * ones, ones),
-        np.zeros((n_regions, 1)),
+def _fit_site_effects(
+    controls: Mapping[str, GroupProducts], centre: FloatArray, n_columns: int, regions: Sequence[str]
+) -> Harmoniser:
+    """Return `Harmoniser.fit` of the controls of all sites, from their products about the centre (P + R,)."""
+    small = [site for site, group in controls.items() if group.number < 2]
+    if small:
+        raise PreprocessingError(
+            f"{join_names(small)} has no controls that can be adjusted, and the effect of a site needs them: leave the "
+            'site out (--leave-out), or set harmonise = "none".'
+        )
+    within = [group.centre_products() for group in controls.values()]
+    coefficients = _regress_columns(np.sum(within, axis=0), n_columns)
+    numbers = np.array([group.number for group in controls.values()])
+    means = np.stack([centre + group.mean for group in controls.values()])
+    average = (numbers @ means / numbers.sum())[:n_columns]
+    levels = means[:, n_columns:] - (means[:, :n_columns] - average) @ coefficients
+    squares = np.stack([np.diag(_compute_residual_products(each, coefficients)) for each in within])
+    sites = {site: group.number for site, group in controls.items()}
+    return Harmoniser.from_moments(sites, levels, squares, (average, coefficients), regions)
+
+
+def _harmonise_products(group: GroupProducts, harmoniser: Harmoniser, site: str, centre: FloatArray) -> GroupProducts:
+    """Return the products of a group of a site after its effect was removed, about the same centre (P + R,).
+
+    Harmonised volumes are e + (v - e - sd shift) / scale, where e are the volumes that covariates predict: a linear
+    function of volumes and covariates, so that their products follow.
+    """
+    row, n_columns = harmoniser.sites.index(site), len(harmoniser.centre)
+    scale = harmoniser.scale[row]
+    linear = np.eye(len(centre))
+    linear[n_columns:, n_columns:] = np.diag(1.0 / scale)
+    linear[:n_columns, n_columns:] = harmoniser.coefficients * (1.0 - 1.0 / scale)
+    expected = harmoniser.mean - harmoniser.centre @ harmoniser.coefficients
+    offset = np.zeros(len(centre))
+    offset[n_columns:] = expected * (1.0 - 1.0 / scale) - harmoniser.sd * harmoniser.shift[row] / scale
+    return group.move(linear, centre @ linear + offset - centre)
+
+
+def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
+    """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
+    centre, coefficients, covariance = sums.regress_everyone()
+    smaller = min(sums.counts.values())
+    n_blocks = {group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller)) for group in GROUPS}
+    scale = np.sqrt(np.maximum(np.diag(covariance), _EPSILON))
+    metric, directions = group_difference.compute_metric(covariance / np.outer(scale, scale)), np.diag(1.0 / scale)
+    settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
+    arrays = {"centre": centre, "coefficients": coefficients, "directions": directions, **sums.to_arrays()}
+    total = rounds.ask(kinds.BLOCKS, settings, arrays)
+    numbers = [total.counts[f"block-{k}/{group}"] for group in GROUPS for k in range(n_blocks[group])]
+    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(numbers) > 0
+    blocks = BlockSums(
+        numbers=np.array(numbers, dtype=float)[is_used],
+        total=total.arrays["sum"][is_used],
+        squares=total.arrays["squares"][is_used],
+        products=unpack_symmetric(total.arrays["products"])[is_used],
+        directions=directions,
+        leading=np.ascontiguousarray(metric[:, -group_difference.MAX_DIRECTIONS :]),
+        is_patient=is_patient[is_used],
     )
-    preparation = Preparation(preprocessing, identity)
-    settings = {"plan": plan.to_dict(), **preparation.to_settings()}
-    total = rounds.ask(kinds.TRANSFORM, settings, {"shares": SHARES, **preparation.to_arrays()})
+    n_controls, n_patients = (sums.counts[group] for group in GROUPS)
+    smallest_effect = group_difference.smallest_detectable_effect(n_controls, n_patients, len(sums.regions))
+    return GroupTests(*compare_blocks(blocks, [plan.seed, 12]), sums.estimate_effects(), smallest_effect)
+
+
+def ask_for_transform(
+    rounds: Rounds, preprocessing: Preprocessing, n_controls: int, plan: SubsetPlan
+) -> PreparedRounds:
+    """Ask for the sums of the log transform, and return rounds with the preparation of the most likely c."""
+    ones = np.ones(len(preprocessing.regions))
+    # the standard deviation of controls, divided by N, where that divided by N - 1 is 0.1
+    control_scale = CONTROL_SD * np.sqrt((n_controls - 1) / n_controls)
+    scales = (CONTROL_MEAN * ones, control_scale * ones, np.array(0.0), 0.0 * ones, ones)
+    identity = ContrastiveHead(*scales, np.zeros((len(ones), 1)))
+    prepared = PreparedRounds(rounds, Preparation(preprocessing, identity), plan)
+    total = prepared.ask(kinds.TRANSFORM, {}, {"shares": SHARES})
     losses = np.sum([_compute_losses(total.arrays, group, total.counts[group]) for group in GROUPS], axis=0)
-    best = int(np.argmin(losses))
-    number = total.counts["controls"]
+    best, number = int(np.argmin(losses)), total.counts["controls"]
     mean = total.arrays["controls.sum"][best] / number
     variance = total.arrays["controls.squares"][best] / number - mean**2
     scale = handle_zeros_in_scale(np.sqrt(np.maximum(variance, 0.0)))
-    return Preparation(
-        preprocessing, replace(identity, share=np.array(SHARES[best]), shift_mean=mean, shift_scale=scale)
-    )
+    head = replace(identity, share=np.array(SHARES[best]), shift_mean=mean, shift_scale=scale)
+    return replace(prepared, preparation=Preparation(preprocessing, head))
 
 
 def _compute_losses(arrays: Mapping[str, FloatArray], group: str, number: int) -> FloatArray:
@@ -244,30 +316,28 @@ def _compute_losses(arrays: Mapping[str, FloatArray], group: str, number: int) -
     return np.asarray(0.5 * number * np.log(np.maximum(variances, 0.0) + _EPSILON).sum(axis=1) + logs)
 
 
-def _join_codings(answers: Sequence[Answer], is_log: bool) -> tuple[CovariateCoding, ...]:
-    """Return the codings of the covariates, which all sites agree on."""
-    return tuple(_join_coding(name, answers, is_log) for name in answers[0].facts["covariates"])
-
-
-def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> CovariateCoding:
+def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> residualise.CovariateCoding:
+    """Return the coding of a covariate, which all sites agree on."""
     parts = [answer.facts["covariates"][name] for answer in answers]
     levels = sorted({str(level) for part in parts for level in part["levels"]})
     if any(part.get("numeric") and not part["levels"] for part in parts) or (
         all(part.get("numeric") for part in parts) and len(levels) > 2
     ):
         is_positive = all(part.get("positive") for part in parts)
-        return NumericCovariate(name, 0.0, 0.0, is_log and is_positive and is_head_size(name))
-    return CategoricalCovariate(name, tuple(levels))
+        return residualise.NumericCovariate(name, 0.0, 0.0, is_log and is_positive and residualise.is_head_size(name))
+    return residualise.CategoricalCovariate(name, tuple(levels))
 
 
-def _set_ranges(codings: Sequence[CovariateCoding], mean: FloatArray, sd: FloatArray) -> tuple[CovariateCoding, ...]:
+def _set_ranges(
+    codings: Sequence[residualise.CovariateCoding], mean: FloatArray, sd: FloatArray
+) -> tuple[residualise.CovariateCoding, ...]:
     """Return the codings with ranges of numeric covariates from their mean and standard deviation in controls (P,)."""
     ranged, column = [], 0
     for coding in codings:
-        if isinstance(coding, NumericCovariate):
+        if isinstance(coding, residualise.NumericCovariate):
             low, high = (mean[column] + sign * _RANGE_SD * sd[column] for sign in (-1.0, 1.0))
             low, high = (np.exp(low), np.exp(high)) if coding.log else (low, high)
             coding = replace(coding, low=float(low), high=float(high))
         ranged.append(coding)
-        column += count_columns(coding)
+        column += residualise.count_columns(coding)
     return tuple(ranged)

@@ -1,216 +1,113 @@
-"""Build the model of a federated study from its members, without people.
+"""Build the model of a federated study from its members, without people: curves, or the mean difference of the groups.
 
-Shape letters: R regions, M patterns, S members.
+Distributions of R-indices and of distances are found from sums of cosines: a histogram without bins that hold few
+people. The index of the mean difference is that of `rindices.learners.mean_difference`, from moments of people; its
+R-index 1 is the 98th percentile of normally distributed patients with the same mean and variance.
+
+Shape letters: R regions, M patterns, S members, Q severity levels or cosines, L levels.
 """
 
 import hashlib
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
 from rindices._typing import FloatArray
-from rindices._version import __version__
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.curves import collect_heads
-from rindices.federated.distributions import (
-    compute_auc,
-    compute_carrier_share,
-    compute_cumulative,
-    compute_quantiles,
-)
-from rindices.federated.messages import pack_symmetric
-from rindices.federated.preparation import Preparation
-from rindices.federated.rounds import Rounds
-from rindices.federated.site_sums import get_largest_distance
-from rindices.federated.subsets import SubsetPlan
+from rindices.federated.ensemble import MemberComparison, collect_heads
+from rindices.federated.messages import Preparation, pack_symmetric
+from rindices.federated.rounds import PreparedRounds
+from rindices.federated.site import get_largest_distance
+from rindices.federated.subsets import GROUPS
+from rindices.learners.base import handle_zeros_in_scale
+from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
 from rindices.learners.contrastive.rotation import draw_from_copula
-from rindices.learners.inference import MemberHead, invert_log_transform
+from rindices.learners.contrastive.stepwise import MomentsBySet, SetMoments
+from rindices.learners.ensemble import GroupSeparation
+from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
+from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 from rindices.learners.severity_posterior import compute_step_basis
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.members import make_trajectory_head
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import MemberControls, calibrate_intervals
-from rindices.model.records import (
-    ModelCard,
-    PatternRecord,
-    ProvenanceRecord,
-    RecipeRecord,
-    SelectionRecord,
-)
+from rindices.model.records import ModelCard, ProvenanceRecord, RecipeRecord, SelectionRecord
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
-from rindices.selection.choose import ConsensusMembers
-from rindices.selection.patterns import compute_standard_error
-from rindices.study.build import compute_interval
+from rindices.selection.agreement import IndexMoments, compute_standard_error
+from rindices.study.build import make_pattern_records, make_provenance
 
 _N_SIMULATED = 2_000
+_LEVELS = np.linspace(0.0, 1.0, 2001)
+_CARRIER_LEVEL = 0.95  # share of controls below the R-index of carriers
 
 
-def build_curve_model(
-    rounds: Rounds,
-    sums: AdjustedSums,
-    preparation: Preparation,
-    plan: SubsetPlan,
-    models: Sequence[TrajectoryModel],
-    consensus: ConsensusMembers,
-    correlations: Mapping[str, FloatArray],
-    selection: SelectionRecord,
-    card: ModelCard,
-    seed: int,
-    with_distances: bool,
-) -> FittedModel:
-    """Build the consensus of the agreeing members.
+class ModelDraft(NamedTuple):
+    """What a model consists of besides its heads and curves.
 
-    models: of all members; correlations: ``stability`` and ``split_half``, (S, M) each; with_distances: whether the
-    model gets distances of the training people, for `unusual`.
+    selection: has a chosen setting.
     """
-    chosen = [models[k] for k in consensus.agreeing]
-    heads, curves = zip(*(make_trajectory_head(preparation.head, model) for model in chosen), strict=True)
-    aligned = np.stack([curve[:, order] for curve, order in zip(curves, consensus.orders, strict=True)])
-    training, records = _ask_for_distribution(
-        rounds, sums, preparation, plan, chosen, consensus, correlations, with_distances
-    )
-    fitted = _assemble(preparation, heads, consensus, aligned, training, selection, card, records)
-    controls, patients = simulate_people(preparation, chosen[0], np.random.default_rng([seed, 13]))
-    members = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
-    inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in members], axis=0)
-    intervals = calibrate_intervals(members, fitted.patterns, inferred, SUBSAMPLE_SHARE, seed)
-    return replace(fitted, intervals=intervals)
 
+    rounds: PreparedRounds
+    sums: AdjustedSums
+    comparison: MemberComparison
+    selection: SelectionRecord
+    recipe: RecipeRecord
 
-def _assemble(
-    preparation: Preparation,
-    heads: Sequence[MemberHead],
-    consensus: ConsensusMembers,
-    aligned: FloatArray,
-    training: TrainingDistribution,
-    selection: SelectionRecord,
-    card: ModelCard,
-    records: tuple[PatternRecord, ...],
-) -> FittedModel:
-    """Return the model of heads and their aligned curves (S, Q, M, R)."""
-    has_errors = len(aligned) > 1
-    return FittedModel(
-        preparation.preprocessing,
-        tuple(heads),
-        tuple(tuple(int(k) for k in order) for order in consensus.orders),
-        aligned.mean(axis=0),
-        training,
-        replace(card, pattern_evidence=records, interval_over="people" if has_errors else ""),
-        replace(selection, patterns=records),
-        patterns_se=compute_standard_error(aligned, SUBSAMPLE_SHARE) if has_errors else None,
-    )
+    @property
+    def seed(self) -> int:
+        """Seed of the study."""
+        return self.rounds.plan.seed
 
+    def assemble(
+        self,
+        heads: Sequence[MemberHead],
+        curves: Sequence[FloatArray],
+        training: TrainingDistribution,
+        separation: GroupSeparation,
+    ) -> FittedModel:
+        """Return the model of the heads of the agreeing members and their curves (Q, M, R)."""
+        orders = self.comparison.consensus.orders
+        aligned = np.stack([curve[:, order] for curve, order in zip(curves, orders, strict=True)])
+        records = make_pattern_records(self.comparison.stability, separation, [None] * len(orders[0]), in_sample=False)
+        has_errors = len(aligned) > 1
+        return FittedModel(
+            self.rounds.preparation.preprocessing,
+            tuple(heads),
+            tuple(tuple(int(k) for k in order) for order in orders),
+            aligned.mean(axis=0),
+            training,
+            replace(self._make_card(), pattern_evidence=records, interval_over="people" if has_errors else ""),
+            replace(self.selection, patterns=records),
+            patterns_se=compute_standard_error(aligned, SUBSAMPLE_SHARE) if has_errors else None,
+        )
 
-def build_difference_model(
-    sums: AdjustedSums,
-    preparation: Preparation,
-    heads: Sequence[MemberHead],
-    curves: FloatArray,
-    consensus: ConsensusMembers,
-    records: tuple[PatternRecord, ...],
-    selection: SelectionRecord,
-    card: ModelCard,
-) -> FittedModel:
-    """Build the index of the mean difference from the heads of its members and their curves (S, Q, 1, R)."""
-    training = sums.estimate_training_distribution(preparation.preprocessing)[0]
-    return _assemble(preparation, heads, consensus, curves, training, selection, card, records)
-
-
-def _ask_for_distribution(
-    rounds: Rounds,
-    sums: AdjustedSums,
-    preparation: Preparation,
-    plan: SubsetPlan,
-    models: Sequence[TrajectoryModel],
-    consensus: ConsensusMembers,
-    correlations: Mapping[str, FloatArray],
-    with_distances: bool,
-) -> tuple[TrainingDistribution, tuple[PatternRecord, ...]]:
-    """Ask for the distributions of R-indices and distances."""
-    training, n_people, own_share = sums.estimate_training_distribution(preparation.preprocessing)
-    settings: dict[str, Any] = {
-        "n_patterns": len(models[0].steps),
-        "orders": [[int(k) for k in order] for order in consensus.orders],
-        "n_people": n_people,
-        "own_share": own_share,
-        "plan": plan.to_dict(),
-        **preparation.to_settings(),
-    }
-    arrays = preparation.to_arrays() | collect_heads(models)
-    if with_distances:
-        arrays |= {"mean": training.mean, "precision": pack_symmetric(training.precision)}
-    total = rounds.ask(kinds.DISTRIBUTION, settings, arrays)
-    cumulative = {
-        group: [compute_cumulative(row, total.counts[group]) for row in total.arrays[f"{group}.cosines"]]
-        for group in ("controls", "patients")
-    }
-    records = tuple(
-        _make_pattern_record(f"r{k + 1}", *pair, correlations["stability"][:, k], correlations["split_half"][:, k])
-        for k, pair in enumerate(zip(cumulative["controls"], cumulative["patients"], strict=True))
-    )
-    if with_distances:
-        number = sum(total.counts.values())
-        shares = np.clip(get_shares(count_groups(number)), 0.5 / number, 1.0 - 0.5 / number)
-        scaled = compute_cumulative(total.arrays["distances.cosines"], number)
-        distances = compute_quantiles(scaled, shares) * get_largest_distance(len(training.mean))
-        training = replace(training, distances=distances, limit=compute_limit(number))
-    return training, records
-
-
-def _make_pattern_record(
-    name: str, controls: FloatArray, patients: FloatArray, stability: FloatArray, split_half: FloatArray
-) -> PatternRecord:
-    """Return the record of a pattern from cumulative distributions and correlations over members (S,)."""
-    return PatternRecord(
-        name=name,
-        stability=float(stability.mean()),
-        stability_interval=compute_interval(stability),
-        split_half=float(split_half.mean()),
-        split_half_interval=compute_interval(split_half),
-        carriers=compute_carrier_share(controls, patients),
-        auc=compute_auc(controls, patients),
-    )
-
-
-def simulate_people(
-    preparation: Preparation, model: TrajectoryModel, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Draw prepared controls and patients (N, R) as a model describes them; intervals are calibrated on them."""
-    n_patterns, n_steps = model.steps.shape[:2]
-    root = np.linalg.cholesky(model.noise)
-    noise = rng.standard_normal((2 * _N_SIMULATED, len(root))) @ root.T
-    z = draw_from_copula(np.asarray(np.linalg.cholesky(model.correlation)), _N_SIMULATED, rng)
-    change = compute_step_basis(z, n_steps) @ model.steps.reshape(n_patterns * n_steps, -1)
-    head = preparation.head
-    shifts = [noise[:_N_SIMULATED], noise[_N_SIMULATED:] + change]
-    controls, patients = (
-        head.control_mean
-        + head.control_scale * invert_log_transform(head.shift_mean + head.shift_scale * each, float(head.share))
-        for each in shifts
-    )
-    return controls, patients
-
-
-def make_card(sums: AdjustedSums, seed: int, recipe: str, settings: Mapping[str, Any]) -> ModelCard:
-    """Return what is known of a model before its members are joined."""
-    codings = sums.fit_preprocessing().residualiser.codings
-    controls, patients = sums.counts["controls"], sums.counts["patients"]
-    return ModelCard(
-        unit=sums.unit,
-        source=sums.source,
-        covariate_ranges={each.name: (each.low, each.high) for each in codings if isinstance(each, NumericCovariate)},
-        trained_on={"people": controls + patients, "controls": controls, "patients": patients},
-        recipe=RecipeRecord(recipe, settings),
-        **vars(collect_provenance(sums, seed)),
-        citation=CITATION,
-    )
+    def _make_card(self) -> ModelCard:
+        codings = self.rounds.preparation.preprocessing.residualiser.codings
+        chosen, sums = self.selection.chosen, self.sums
+        assert chosen is not None
+        return ModelCard(
+            unit=sums.unit,
+            source=sums.source,
+            covariate_ranges={
+                each.name: (each.low, each.high) for each in codings if isinstance(each, NumericCovariate)
+            },
+            trained_on={"people": sum(sums.counts.values()), **sums.counts},
+            agreement=chosen.agreement,
+            agreement_between=chosen.agreement_between,
+            concordance_interval=chosen.concordance_interval,
+            members_trained=chosen.members,
+            recipe=self.recipe,
+            **vars(collect_provenance(sums, self.seed)),
+            citation=CITATION,
+            number_of_patterns=self.selection.number_of_patterns,
+            finding=self.selection.finding,
+        )
 
 
 def collect_provenance(sums: AdjustedSums, seed: int) -> ProvenanceRecord:
@@ -218,5 +115,168 @@ def collect_provenance(sums: AdjustedSums, seed: int) -> ProvenanceRecord:
     digest = hashlib.sha256()
     for group in sums.groups.values():
         digest.update(np.ascontiguousarray(group.products).tobytes())
-    versions = {"python": platform.python_version(), "numpy": version("numpy")}
-    return ProvenanceRecord(seed, digest.hexdigest(), __version__, versions)
+    return make_provenance(digest.hexdigest(), seed)
+
+
+def build_curve_model(draft: ModelDraft, models: Sequence[TrajectoryModel], with_distances: bool) -> FittedModel:
+    """Build the consensus of the agreeing ones of the models of all members.
+
+    with_distances: whether the model gets distances of the training people, for `unusual`.
+    """
+    preparation = draft.rounds.preparation
+    chosen = [models[k] for k in draft.comparison.consensus.agreeing]
+    heads, curves = zip(*(make_trajectory_head(preparation.head, model) for model in chosen), strict=True)
+    fitted = draft.assemble(heads, curves, *_ask_for_distribution(draft, chosen, with_distances))
+    controls, patients = _simulate_people(preparation, chosen[0], np.random.default_rng([draft.seed, 13]))
+    members = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
+    inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in members], axis=0)
+    return replace(
+        fitted, intervals=calibrate_intervals(members, fitted.patterns, inferred, SUBSAMPLE_SHARE, draft.seed)
+    )
+
+
+def _ask_for_distribution(
+    draft: ModelDraft, models: Sequence[TrajectoryModel], with_distances: bool
+) -> tuple[TrainingDistribution, GroupSeparation]:
+    """Ask for the distributions of R-indices and distances."""
+    training, n_people, own_share = draft.sums.estimate_training_distribution(draft.rounds.preparation.preprocessing)
+    settings: dict[str, Any] = {
+        "n_patterns": len(models[0].steps),
+        "orders": [[int(k) for k in order] for order in draft.comparison.consensus.orders],
+        "n_people": n_people,
+        "own_share": own_share,
+    }
+    arrays = collect_heads(models)
+    if with_distances:
+        arrays |= {"mean": training.mean, "precision": pack_symmetric(training.precision)}
+    total = draft.rounds.ask(kinds.DISTRIBUTION, settings, arrays)
+    controls, patients = (
+        [compute_cumulative(row, total.counts[group]) for row in total.arrays[f"{group}.cosines"]] for group in GROUPS
+    )
+    pairs = list(zip(controls, patients, strict=True))
+    carriers, auc = ([function(*pair) for pair in pairs] for function in (compute_carrier_share, compute_auc))
+    if with_distances:
+        number = sum(total.counts.values())
+        shares = np.clip(get_shares(count_groups(number)), 0.5 / number, 1.0 - 0.5 / number)
+        scaled = compute_cumulative(total.arrays["distances.cosines"], number)
+        distances = compute_quantiles(scaled, shares) * get_largest_distance(len(training.mean))
+        training = replace(training, distances=distances, limit=compute_limit(number))
+    return training, GroupSeparation(np.array([carriers]), np.array([auc]))
+
+
+def _simulate_people(
+    preparation: Preparation, model: TrajectoryModel, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Draw prepared controls and patients (N, R) as a model describes them; intervals are calibrated on them."""
+    root = np.linalg.cholesky(model.noise)
+    noise = rng.standard_normal((2 * _N_SIMULATED, len(root))) @ root.T
+    z = draw_from_copula(np.asarray(np.linalg.cholesky(model.correlation)), _N_SIMULATED, rng)
+    change, head = compute_step_basis(z, model.steps.shape[1]) @ model.flat_steps, preparation.head
+    controls, patients = (
+        head.control_mean
+        + head.control_scale * invert_log_transform(head.shift_mean + head.shift_scale * each, float(head.share))
+        for each in (noise[:_N_SIMULATED], noise[_N_SIMULATED:] + change)
+    )
+    return controls, patients
+
+
+def compute_cumulative(cosines: FloatArray, number: int) -> FloatArray:
+    """Return the cumulative distribution at 2001 levels from 0 to 1.
+
+    cosines (Q,): sums of cos(k pi v) over people, k = 1 to Q; number: of people. Returns (2001,), the Fourier series,
+    damped so that it does not oscillate, and made to increase.
+    """
+    k = np.arange(1, len(cosines) + 1)
+    damping = np.sinc(k / (len(cosines) + 1))
+    terms = 2.0 * damping * cosines / number / (k * np.pi)
+    cumulative = _LEVELS + np.sin(np.pi * _LEVELS[:, None] * k) @ terms
+    cumulative = np.maximum.accumulate(np.clip(cumulative, 0.0, 1.0))
+    return np.asarray(cumulative / cumulative[-1])
+
+
+def compute_quantiles(cumulative: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return the values below which shares (L,) of the people are."""
+    rising = cumulative + 1e-12 * np.arange(len(cumulative))
+    return np.asarray(np.interp(shares, rising, _LEVELS))
+
+
+def compute_auc(controls: FloatArray, patients: FloatArray) -> float:
+    """Return the probability that a patient has the larger value, from two cumulative distributions."""
+    return float(np.diff(patients) @ ((controls[1:] + controls[:-1]) / 2.0))
+
+
+def compute_carrier_share(controls: FloatArray, patients: FloatArray) -> float:
+    """Return the share of patients above 95 % of controls, corrected for chance."""
+    threshold = compute_quantiles(controls, np.array([_CARRIER_LEVEL]))
+    return _correct_for_chance(1.0 - float(np.interp(threshold[0], _LEVELS, patients)))
+
+
+def _correct_for_chance(above: float) -> float:
+    """Return the share of carriers, given the share of patients above 95 % of controls."""
+    return float(np.clip((above - (1.0 - _CARRIER_LEVEL)) / _CARRIER_LEVEL, 0.0, 1.0))
+
+
+class DifferenceMembers(NamedTuple):
+    """Members of the index of the mean difference, then both halves of each.
+
+    weights (S, R); patterns (S, R): shift of each region at index 1; indices: moments of the indices in patients.
+    """
+
+    weights: FloatArray
+    patterns: FloatArray
+    indices: IndexMoments
+
+
+def fit_difference_members(sets: Sequence[str], moments: MomentsBySet) -> DifferenceMembers:
+    """Fit the index to the people of each set."""
+    patients = moments["all", "patients"]
+    weights, differences = (np.stack(each) for each in zip(*(_fit_index(moments, name) for name in sets), strict=True))
+    weights = np.stack([each / _compute_unit(patients, each) for each in weights])
+    patterns = differences / (differences * weights).sum(axis=1, keepdims=True)
+    mean, covariance = patients.centre(np.zeros(weights.shape[1])).project(weights.T)
+    return DifferenceMembers(weights, patterns, IndexMoments(mean, covariance, 1))
+
+
+def _fit_index(moments: MomentsBySet, name: str) -> tuple[FloatArray, FloatArray]:
+    """Return weights (R,) and mean difference (R,) of a set of people."""
+    controls, patients = (moments[name, group] for group in GROUPS)
+    number, scatter = controls.number + patients.number, controls.scatter + patients.scatter
+    scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(scatter) / number, 0.0)))
+    covariance = shrink_normal_scatter(scatter / np.outer(scale, scale), number) + 1e-9 * np.eye(len(scale))
+    difference = patients.mean - controls.mean
+    return average_directions(covariance, difference / scale)[:, 0] / scale, difference
+
+
+def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moments: MomentsBySet) -> FittedModel:
+    """Build the mean index of the agreeing members, scaled so that it is 1 at the 98th percentile.
+
+    Carriers and AUC are those of groups that are normally distributed along the index.
+    """
+    preparation, rows = draft.rounds.preparation, list(draft.comparison.consensus.agreeing)
+    weights = members.weights[rows].mean(axis=0)
+    unit = _compute_unit(moments["all", "patients"], weights)
+    heads = [replace(preparation.head, weights=members.weights[k][:, None] / unit) for k in rows]
+    curves = [
+        np.stack([head.to_control_sd(level * unit * members.patterns[k][None]) for level in SEVERITY_LEVELS])
+        for k, head in zip(rows, heads, strict=True)
+    ]
+    (low, low_sd), (high, high_sd) = (_project(moments["all", group], weights) for group in GROUPS)
+    above = 1.0 - norm.cdf((low + norm.ppf(_CARRIER_LEVEL) * low_sd - high) / high_sd)
+    auc = norm.cdf((high - low) / np.hypot(low_sd, high_sd))
+    separation = GroupSeparation(np.array([[_correct_for_chance(above)]]), np.array([[auc]]))
+    training = draft.sums.estimate_training_distribution(preparation.preprocessing)[0]
+    return draft.assemble(heads, curves, training, separation)
+
+
+def _project(people: SetMoments, weights: FloatArray) -> tuple[float, float]:
+    """Return mean and standard deviation of people along weights (R,)."""
+    mean = float(people.mean @ weights)
+    variance = float(weights @ people.products @ weights) / people.number - mean**2
+    return mean, float(np.sqrt(max(variance, 1e-300)))
+
+
+def _compute_unit(patients: SetMoments, weights: FloatArray) -> float:
+    """Return the 98th percentile of normally distributed patients along weights (R,)."""
+    mean, sd = _project(patients, weights)
+    unit = mean + float(norm.ppf(UNIT_SEVERITY_QUANTILE)) * sd
+    return unit if unit > 1e-12 else 1.0

@@ -1,4 +1,4 @@
-"""``FederatedFit``: from sites that answer requests to a selected model.
+"""Fit a study across sites that answer requests, and write its files.
 
 It is the default recipe, with every access to people replaced by a sum over them. Where the pooled recipe does
 something that is not a sum, a sum takes its place; ``docs/federated.md`` lists these places.
@@ -6,63 +6,77 @@ something that is not a sum, a sum takes its place; ``docs/federated.md`` lists 
 Shape letters: R regions, M patterns, S members.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from rindices.errors import StudyError
-from rindices.federated import kinds
-from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_transform
-from rindices.federated.build import build_curve_model, build_difference_model, collect_provenance, make_card
-from rindices.federated.comparison import MemberComparison, NumberFits, compare_fits, make_grid_records
-from rindices.federated.consensus import IndexMoments
-from rindices.federated.curves import SHAPES, CurveTask, collect_heads, fit_curves
-from rindices.federated.group_tests import ask_for_tests
-from rindices.federated.mean_difference import fit_difference_members
-from rindices.federated.messages import unpack_symmetric
-from rindices.federated.preparation import Preparation
-from rindices.federated.rounds import Rounds
-from rindices.federated.set_moments import MomentsBySet, ask_for_moments, find_too_small
-from rindices.federated.starts import fit_starts
-from rindices.federated.subsets import MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
+import numpy as np
+
+from rindices.atomic import write_json
+from rindices.errors import RindicesError, StudyError, join_names
+from rindices.federated import build, ensemble, kinds
+from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_tests, ask_for_transform
+from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, unpack_symmetric
+from rindices.federated.privacy import FEWEST_PEOPLE
+from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
+from rindices.federated.site import Site
+from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
+from rindices.learners.contrastive.stepwise import MomentsBySet
 from rindices.learners.ensemble import HeldOutLikelihood, choose_shape
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
-from rindices.model.adjustment import describe_adjustment
+from rindices.learners.trajectory.stepwise import CurveTask
 from rindices.model.fitted import FittedModel
-from rindices.model.records import CandidateRecord, ModelCard, SelectionRecord
+from rindices.model.records import CandidateRecord, RecipeRecord, SelectionRecord, describe_adjustment
+from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import choose_simplest_setting
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import make_candidate_record
-from rindices.study.config import ModelConfig
+from rindices.study.config import ModelConfig, make_study
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests, make_number_record
+from rindices.study.outputs import clear_outputs, write_effects, write_patterns, write_selection
 from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
+from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
 
 RECIPE = "default"
+
+
+@dataclass(frozen=True)
+class FederatedSettings:
+    """What decides the numbers of a federated study, besides its people.
+
+    model: numbers of patterns, members and recipe (``default`` or ``mean-difference``); adjust: scale of the
+    adjustment; harmonise: whether effects of sites are estimated from their controls (ComBat) and removed;
+    with_distances: whether the model gets distances of the training people, for `unusual`; max_people: largest number
+    of people of a group, about, that a member is drawn from.
+    """
+
+    model: ModelConfig
+    seed: int = 0
+    adjust: str | None = None
+    harmonise: bool = False
+    with_distances: bool = True
+    max_people: int = MAX_PEOPLE
 
 
 @dataclass
 class FederatedFit:
     """Fits a study across sites.
 
-    rounds: asks the sites; model: numbers of patterns, members and recipe (``default`` or ``mean-difference``); adjust:
-    scale of the adjustment; with_distances: whether the model gets distances of the training people, for `unusual`;
-    on_stage: called with one line at the beginning of each stage; max_people: largest number of people of a group,
-    about, that a member is drawn from; harmonise: whether effects of sites are estimated from their controls and
-    removed.
+    rounds: asks the sites; on_stage: called with one line at the beginning of each stage; sums, tests, prepared,
+    moments: what the first rounds told.
     """
 
     rounds: Rounds
-    model: ModelConfig
-    seed: int
-    adjust: str | None = None
-    with_distances: bool = True
+    settings: FederatedSettings
     on_stage: Callable[[str], None] = lambda text: None
-    max_people: int = MAX_PEOPLE
-    harmonise: bool = False
-    notes: list[str] = field(default_factory=list)
-    tests: GroupTests = field(init=False)
     sums: AdjustedSums = field(init=False)
+    tests: GroupTests = field(init=False)
+    prepared: PreparedRounds = field(init=False)
+    moments: MomentsBySet = field(init=False)
+    _starts: dict[tuple[str, int], TrajectoryModel] = field(init=False)
 
     @limit_blas_threads()
     def run(self) -> FittedModel:
@@ -71,211 +85,155 @@ class FederatedFit:
         Raises NoPatternError: if no difference between patients and controls was detected, and no stable patterns were
         asked for. Raises StudyError: if the study cannot be run on these people.
         """
+        settings, model = self.settings, self.settings.model
         self._check_model()
         self.on_stage("adjustment")
-        self.sums = ask_for_adjustment(self.rounds, self.adjust, self.harmonise)
-        self._check_groups()
-        plan = SubsetPlan(self.seed, self.model.members).limit_people(self.sums.counts, self.max_people)
-        preprocessing = self.sums.fit_preprocessing()
-        preparation = ask_for_transform(self.rounds, preprocessing, self.sums.groups["controls"].number, plan)
+        self.sums = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise)
+        n_controls, n_patients = (self.sums.groups[group].number for group in GROUPS)
+        if not n_controls or not n_patients:
+            raise StudyError("the sites have no controls or no patients that can be adjusted: name the groups.")
+        plan = SubsetPlan(settings.seed, model.members).limit_people(self.sums.counts, settings.max_people)
+        self.prepared = ask_for_transform(self.rounds, self.sums.fit_preprocessing(), n_controls, plan)
         self.on_stage("tests")
         self.tests = ask_for_tests(self.rounds, self.sums, plan)
-        moments = ask_for_moments(self.rounds, preparation, plan)
+        self.moments = ensemble.ask_for_moments(self.prepared)
         failed: tuple[CandidateRecord, ...] = ()
-        is_forced = self.model.forced is not None
-        has_patterns = self.model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
+        is_forced = model.forced is not None
+        has_patterns = model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
         if has_patterns:
-            fitted, failed = self._fit_patterns(preparation, plan, moments)
+            fitted, failed = self._fit_patterns()
             if fitted is not None:
                 return fitted
         if self.tests.finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
             raise self._make_no_pattern_error(failed)
-        return self._fit_difference(preparation, plan, moments, failed)
+        return self._fit_difference(failed)
 
     def _check_model(self) -> None:
-        if self.model.recipe not in (RECIPE, MEAN_DIFFERENCE):
-            raise StudyError(f"the recipe {self.model.recipe} cannot run across sites: use {RECIPE}.")
-        if self.model.members < 2:
+        model = self.settings.model
+        if model.recipe not in (RECIPE, MEAN_DIFFERENCE):
+            raise StudyError(f"the recipe {model.recipe} cannot run across sites: use {RECIPE}.")
+        if model.members < 2:
             raise StudyError("a federated study needs at least 2 members: raise members.")
-        shape = self.model.recipe_changes.get("shape", "auto")
-        if shape not in ("auto", *SHAPES):
-            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {' or '.join(SHAPES)}.")
+        shape = model.recipe_changes.get("shape", "auto")
+        if shape not in ("auto", *ensemble.SHAPES):
+            names = " or ".join(ensemble.SHAPES)
+            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {names}.")
 
-    def _check_groups(self) -> None:
-        if not all(self.sums.counts.values()) or not all(group.number for group in self.sums.groups.values()):
-            raise StudyError("the sites have no controls or no patients that can be adjusted: name the groups.")
+    def _list_sets(self, least: int) -> list[str]:
+        """Return the names of the members, then of both halves of each.
 
-    def _check_sets(self, moments: MomentsBySet, plan: SubsetPlan, least: int) -> None:
-        """Refuse members and halves with too few people, as several small sites can have them."""
-        names = [name_member(k) for k in range(plan.members)]
-        names += [name_half(k, half) for k in range(plan.members) for half in (0, 1)]
-        if small := find_too_small(moments, names, least):
-            raise StudyError(
-                f"{small[0]} has too few controls or patients: groups of fewer than 50 at a site are not split. Ask "
-                "for fewer patterns or members, take another seed, or let small sites join their tables."
-            )
+        Sets with too few people are refused, as several small sites can have them.
+        """
+        members = range(self.settings.model.members)
+        names = [name_member(k) for k in members]
+        names += [name_half(k, half) for k in members for half in (0, 1)]
+        for name in names:
+            if min(self.moments[name, group].number for group in GROUPS) < least:
+                raise StudyError(
+                    f"{name} has too few controls or patients: groups of fewer than 50 at a site are not split. Ask "
+                    "for fewer patterns or members, take another seed, or let small sites join their tables."
+                )
+        return names
 
     def _list_numbers(self) -> tuple[int, ...]:
         """Return the numbers of patterns to try."""
-        if self.model.patterns is not None:
-            return tuple(dict.fromkeys(self.model.patterns))
+        if self.settings.model.patterns is not None:
+            return tuple(dict.fromkeys(self.settings.model.patterns))
         min_patients = get_study_recipe(RECIPE).min_patients
         candidates = range(1, len(self.sums.regions) + 1)
         largest = max((n for n in candidates if min_patients(n) <= self.sums.counts["patients"]), default=0)
         return self.tests.list_numbers_to_try(largest)
 
-    def _fit_patterns(
-        self, preparation: Preparation, plan: SubsetPlan, moments: MomentsBySet
-    ) -> tuple[FittedModel | None, tuple[CandidateRecord, ...]]:
+    def _fit_patterns(self) -> tuple[FittedModel | None, tuple[CandidateRecord, ...]]:
         """Fit all numbers of patterns and build the simplest of the likely ones that is stable."""
-        numbers, members = self._list_numbers(), range(plan.members)
-        halves = [name_half(k, half) for k in members for half in (0, 1)]
-        sets = [*(name_member(k) for k in members), *halves]
-        self._check_sets(moments, plan, 2 * max(numbers) + 2)
+        numbers = self._list_numbers()
+        sets = self._list_sets(2 * max(numbers) + 2)
         self.on_stage("starts")
-        starts = fit_starts(self.rounds, preparation, plan, moments, sets, numbers)
+        self._starts = ensemble.fit_starts(self.prepared, self.moments, sets, numbers)
         self.on_stage("curves")
-        fits = self._fit_numbers(preparation, plan, moments, starts, numbers)
-        comparisons: dict[int, MemberComparison] = {}
+        fits = self._fit_numbers(numbers)
+        comparisons: dict[int, ensemble.MemberComparison] = {}
         remaining = sorted(fits)
         while remaining:
             number = remaining[choose_simplest_setting([fits[n].likelihoods for n in remaining])]
             self.on_stage(f"halves of {number} patterns")
-            comparisons[number] = self._compare_halves(preparation, plan, moments, starts, fits[number])
+            comparisons[number] = self._compare_halves(fits[number])
             if comparisons[number].evaluation.stable:
                 break
             remaining.remove(number)
-        grid = make_grid_records(fits, comparisons)
+        grid = ensemble.make_grid_records(fits, comparisons)
         if not remaining:
             return None, tuple(record for record in grid if not record.stable)
         self.on_stage("model")
-        return self._build_patterns(preparation, plan, fits[number], comparisons[number], grid), ()
+        chosen = next(record for record in grid if record.setting.n_patterns == number)
+        draft = self._draft(comparisons[number], chosen, grid, number, {"shape": fits[number].shape})
+        return build.build_curve_model(draft, fits[number].models, self.settings.with_distances), ()
 
-    def _fit_numbers(
-        self,
-        preparation: Preparation,
-        plan: SubsetPlan,
-        moments: MomentsBySet,
-        starts: dict[tuple[str, int], TrajectoryModel],
-        numbers: Sequence[int],
-    ) -> dict[int, NumberFits]:
+    def _fit_numbers(self, numbers: Sequence[int]) -> dict[int, ensemble.NumberFits]:
         """Fit all members with all shapes and numbers of patterns in the same rounds."""
-        wanted = str(self.model.recipe_changes.get("shape", "auto"))
-        shapes = SHAPES if wanted == "auto" else (wanted,)
+        wanted = str(self.settings.model.recipe_changes.get("shape", "auto"))
+        shapes = ensemble.SHAPES if wanted == "auto" else (wanted,)
+        members = range(self.settings.model.members)
         tasks = {
-            (number, shape): [
-                CurveTask.begin(
-                    name_member(k), shape, starts[name_member(k), number], moments, held_out_name=name_held_out(k)
-                )
-                for k in range(plan.members)
-            ]
+            number: {shape: [self._make_member_task(k, number, shape) for k in members] for shape in shapes}
             for number in numbers
-            for shape in shapes
         }
-        fit_curves(self.rounds, preparation, plan, [task for each in tasks.values() for task in each])
+        every_task = [task for by_shape in tasks.values() for each in by_shape.values() for task in each]
+        ensemble.fit_curves(self.prepared, every_task)
         fits = {}
-        for number in numbers:
-            by_shape = {shape: tasks[number, shape] for shape in shapes}
-            held_out = [
-                HeldOutLikelihood.from_values(shapes[0], {s: _get_likelihood(by_shape, s, k) for s in SHAPES})
-                for k in range(plan.members)
-            ]
-            fits[number] = NumberFits(number, choose_shape(held_out) if wanted == "auto" else wanted, by_shape)
+        for number, by_shape in tasks.items():
+            values = [{shape: by_shape[shape][k].best_likelihood for shape in shapes} for k in members]
+            held_out = [HeldOutLikelihood.from_values(shapes[0], each) for each in values]
+            fits[number] = ensemble.NumberFits(number, choose_shape(held_out) if wanted == "auto" else wanted, by_shape)
         return fits
 
-    def _compare_halves(
-        self,
-        preparation: Preparation,
-        plan: SubsetPlan,
-        moments: MomentsBySet,
-        starts: dict[tuple[str, int], TrajectoryModel],
-        fits: NumberFits,
-    ) -> MemberComparison:
+    def _make_member_task(self, k: int, number: int, shape: str) -> CurveTask:
+        name = name_member(k)
+        return CurveTask(name, shape, self._starts[name, number], self.moments, name_held_out(k))
+
+    def _compare_halves(self, fits: ensemble.NumberFits) -> ensemble.MemberComparison:
         """Fit disjoint halves and compare their R-indices, and those of the members, in all patients."""
-        tasks = []
-        for k, member in enumerate(fits.tasks[fits.shape]):
-            for half in (0, 1):
-                name = name_half(k, half)
-                n_iterations = max(1, member.best_iteration)
-                tasks.append(
-                    CurveTask.begin(name, fits.shape, starts[name, fits.n_patterns], moments, n_iterations=n_iterations)
-                )
-        fit_curves(self.rounds, preparation, plan, tasks)
-        models = [*fits.models, *(task.result for task in tasks)]
-        settings = {"n_patterns": fits.n_patterns, "plan": plan.to_dict(), **preparation.to_settings()}
-        total = self.rounds.ask(kinds.AGREEMENT, settings, preparation.to_arrays() | collect_heads(models))
+        members, n_patterns = fits.tasks[fits.shape], fits.n_patterns
+        halves = []
+        for k, member in enumerate(members):
+            for name in (name_half(k, 0), name_half(k, 1)):
+                start, n_iterations = self._starts[name, n_patterns], max(1, member.best_iteration)
+                halves.append(CurveTask(name, fits.shape, start, self.moments, n_iterations=n_iterations))
+        ensemble.fit_curves(self.prepared, halves)
+        heads = ensemble.collect_heads([*fits.models, *(task.result for task in halves)])
+        total = self.prepared.ask(kinds.AGREEMENT, {"n_patterns": n_patterns}, heads)
         products = unpack_symmetric(total.arrays["products"])
-        indices = IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], fits.n_patterns)
-        return compare_fits(indices, plan.members, fits.n_patterns, fits.likelihoods, self.seed)
+        indices = IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], n_patterns)
+        return ensemble.compare_fits(indices, len(members), fits.likelihoods, self.settings.seed)
 
-    def _build_patterns(
-        self,
-        preparation: Preparation,
-        plan: SubsetPlan,
-        fits: NumberFits,
-        comparison: MemberComparison,
-        grid: tuple[CandidateRecord, ...],
-    ) -> FittedModel:
-        chosen = next(record for record in grid if record.setting.n_patterns == fits.n_patterns)
-        selection = self._make_selection(chosen, grid, Finding.PATTERNS, fits.n_patterns)
-        card = self._make_card(RECIPE, {"shape": fits.shape}, selection)
-        return build_curve_model(
-            self.rounds,
-            self.sums,
-            preparation,
-            plan,
-            fits.models,
-            comparison.consensus,
-            comparison.correlations,
-            selection,
-            card,
-            self.seed,
-            self.with_distances,
-        )
-
-    def _fit_difference(
-        self,
-        preparation: Preparation,
-        plan: SubsetPlan,
-        moments: MomentsBySet,
-        failed: tuple[CandidateRecord, ...],
-    ) -> FittedModel:
+    def _fit_difference(self, failed: tuple[CandidateRecord, ...]) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
-        self._check_sets(moments, plan, 3)
-        members = fit_difference_members(preparation, plan, moments)
-        comparison = compare_fits(members.indices, plan.members, 1, None, self.seed, min_concordance=0.0)
+        members = build.fit_difference_members(self._list_sets(3), self.moments)
+        n_members, seed = self.settings.model.members, self.settings.seed
+        comparison = ensemble.compare_fits(members.indices, n_members, None, seed, min_concordance=0.0)
         chosen = make_candidate_record(comparison.evaluation, None)
-        selection = self._make_selection(chosen, failed, Finding.MEAN_DIFFERENCE, None)
-        heads, curves, records = members.build_consensus(comparison.consensus, comparison.correlations)
-        card = self._make_card(MEAN_DIFFERENCE, {}, selection)
-        return build_difference_model(
-            self.sums, preparation, heads, curves, comparison.consensus, records, selection, card
-        )
+        draft = self._draft(comparison, chosen, failed, None, {})
+        return build.build_difference_model(draft, members, self.moments)
 
-    def _make_selection(
-        self, chosen: CandidateRecord, grid: tuple[CandidateRecord, ...], finding: Finding, number: int | None
-    ) -> SelectionRecord:
-        return SelectionRecord(
+    def _draft(
+        self,
+        comparison: ensemble.MemberComparison,
+        chosen: CandidateRecord,
+        grid: tuple[CandidateRecord, ...],
+        number: int | None,
+        values: Mapping[str, str],
+    ) -> build.ModelDraft:
+        """Return what is known of a model; ``number`` is that of its patterns, None for the mean difference."""
+        selection = SelectionRecord(
             chosen,
             grid=grid,
-            number_of_patterns=make_number_record(self.tests, self.model.forced, number, "likelihood"),
-            finding=str(finding),
+            number_of_patterns=make_number_record(self.tests, self.settings.model.forced, number, "likelihood"),
+            finding=str(Finding.MEAN_DIFFERENCE if number is None else Finding.PATTERNS),
             difference=self.tests.make_difference_record(),
         )
-
-    def _make_card(self, recipe: str, settings: dict[str, str], selection: SelectionRecord) -> ModelCard:
-        card = make_card(self.sums, self.seed, recipe, {**settings, "federated": True})
-        assert selection.chosen is not None
-        return replace(
-            card,
-            agreement=selection.chosen.agreement,
-            agreement_between=selection.chosen.agreement_between,
-            concordance_interval=selection.chosen.concordance_interval,
-            members_trained=selection.chosen.members,
-            number_of_patterns=selection.number_of_patterns,
-            finding=selection.finding,
-        )
+        recipe = RecipeRecord(MEAN_DIFFERENCE if number is None else RECIPE, {**values, "federated": True})
+        return build.ModelDraft(self.prepared, self.sums, comparison, selection, recipe)
 
     def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
         tests = self.tests
@@ -286,14 +244,149 @@ class FederatedFit:
         selection = SelectionRecord(
             None,
             grid=failed,
-            number_of_patterns=make_number_record(tests, self.model.forced, None),
-            made_with=collect_provenance(self.sums, self.seed),
+            number_of_patterns=make_number_record(tests, self.settings.model.forced, None),
+            made_with=build.collect_provenance(self.sums, self.settings.seed),
             finding=str(Finding.NO_DIFFERENCE),
             difference=tests.make_difference_record(),
-            adjustment=describe_adjustment(self.sums.fit_preprocessing(), self.sums.unit),
+            adjustment=describe_adjustment(self.prepared.preparation.preprocessing, self.sums.unit),
         )
         return NoPatternError(f"{what}.", selection)
 
 
-def _get_likelihood(tasks: dict[str, list[CurveTask]], shape: str, member: int) -> float | None:
-    return tasks[shape][member].best_likelihood if shape in tasks else None
+@dataclass(frozen=True)
+class FederatedResult:
+    """End of a federated study.
+
+    model: none if no difference between patients and controls was detected; ending: why there is no model; empty if
+    there is one; finding: ``patterns``, ``mean_difference`` or ``no_difference``; counts: controls and patients of all
+    sites.
+    """
+
+    model: FittedModel | None
+    ending: str
+    finding: str
+    counts: Mapping[str, int]
+    rounds: tuple[RoundRecord, ...]
+
+    @property
+    def received(self) -> int:
+        """Bytes that a site received."""
+        return sum(record.sent for record in self.rounds)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that a site sent, at most."""
+        return sum(record.received for record in self.rounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for ``federation.json``."""
+        by_kind: dict[str, dict[str, int]] = {}
+        for record in self.rounds:
+            kind = by_kind.setdefault(record.kind, {"rounds": 0, "received": 0, "sent": 0})
+            for name, value in zip(kind, (1, record.sent, record.received), strict=True):
+                kind[name] += value
+        return {
+            "finding": self.finding,
+            "n_patterns": 0 if self.model is None else self.model.n_patterns,
+            **self.counts,
+            "rounds": len(self.rounds),
+            "bytes_received_by_a_site": self.received,
+            "bytes_sent_by_a_site": self.sent,
+            "by_kind": by_kind,
+        }
+
+
+def run_federated_study(
+    transport: Transport,
+    settings: FederatedSettings,
+    out: Path | None = None,
+    on_stage: Callable[[str], None] = lambda text: None,
+    on_round: Callable[[int, RoundRecord], None] | None = None,
+) -> FederatedResult:
+    """Fit the model of a study across sites and write its files.
+
+    transport: takes requests to the sites; out: folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``,
+    ``effects.tsv``, ``federation.json``; on_stage, on_round: called at the beginning of a stage and after a round.
+    """
+    rounds = Rounds(transport, on_round)
+    fit = FederatedFit(rounds, settings, on_stage)
+    try:
+        fitted, ending = fit.run(), ""
+        selection = fitted.selection
+    except NoPatternError as error:
+        fitted, ending, selection = None, str(error), error.selection
+    except RindicesError:
+        raise
+    except COMPUTE_ERRORS as error:
+        last = f"round {len(rounds.records)} ({rounds.records[-1].kind})" if rounds.records else "the first round"
+        raise ExchangeError(
+            f"nothing can be computed from the sums of {join_names(rounds.sites)} after {last}: {error}. One of them "
+            "sends wrong sums: leave out one after the other (--leave-out)."
+        ) from error
+    assert selection is not None
+    result = FederatedResult(fitted, ending, selection.finding, fit.sums.counts, tuple(rounds.records))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        clear_outputs(out)
+        write_effects(out, fit.tests.effects, fit.sums.regions, fit.sums.unit)
+        write_selection(out, selection)
+        write_json(out / "federation.json", result.to_dict())
+        if fitted is not None:
+            write_patterns(out, fitted, fit.sums.unit)
+            fitted.save(out / "model.safetensors")
+    return result
+
+
+def fit_federated(
+    sites: Mapping[str, Cohort] | Sequence[Cohort],
+    patterns: int | Sequence[int] | None = None,
+    *,
+    members: int = 10,
+    adjust: str | None = None,
+    seed: int = 0,
+    fewest: int = FEWEST_PEOPLE,
+    distances: bool = True,
+    harmonise: bool | None = None,
+) -> FittedModel:
+    """Learn R-indices from sites that give sums over their people, all in this process.
+
+    With one site it is the fit of people who may be pooled, by the same arithmetic; ``rindices site`` and
+    ``rindices federate`` run it where they may not.
+
+    Parameters
+    ----------
+    sites : mapping of str to Cohort, or sequence of Cohort
+        Each site's people.
+    patterns : int or sequence of int, optional
+        Numbers of patterns M to try. Left out, the numbers next to the one that the test finds.
+    members : int
+        Number of ensemble members.
+    adjust : {'log', 'linear', 'none'}, optional
+        Scale on which measures are adjusted for covariates.
+    seed : int
+    fewest : int
+        Fewest people of a sum.
+    distances : bool
+        Whether the model gets distances of the training people, for `unusual`.
+    harmonise : bool, optional
+        Whether effects of sites are estimated from their controls (ComBat) and removed. Left out, they are if there is
+        more than one site, as `fit` does it.
+
+    Returns
+    -------
+    FittedModel
+
+    Raises
+    ------
+    StudyError
+        If the study cannot be run, or ends without a model.
+    """
+    named = sites if isinstance(sites, Mapping) else {f"site-{k + 1}": cohort for k, cohort in enumerate(sites)}
+    transport = InMemoryTransport([Site(name, named[name], fewest) for name in sorted(named)])
+    values = {"patterns": None if patterns is None else np.atleast_1d(patterns).tolist(), "members": members}
+    study = make_study({"data": {"volumes": "memory"}, "model": values}, "fit_federated")
+    harmonise = len(named) > 1 if harmonise is None else harmonise
+    result = run_federated_study(transport, FederatedSettings(study.model, seed, adjust, harmonise, distances))
+    if result.model is None:
+        raise StudyError(result.ending)
+    return result.model

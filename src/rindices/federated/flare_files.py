@@ -13,8 +13,9 @@ from typing import Any
 
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import StudyError, describe_os_error
+from rindices.federated.fit import FederatedSettings
 from rindices.federated.privacy import FEWEST_PEOPLE
-from rindices.study.config import ModelConfig, StudyConfig, format_study_toml, make_study
+from rindices.study.config import StudyConfig, format_study_toml, make_study
 
 STUDY_FILE = "rindices.toml"
 ALLOWED = "rindices.federated.nvflare"
@@ -25,28 +26,16 @@ _RESOURCES = "resources.json"
 _ALLOW_LIST = "class_allow_list"
 
 
-def write_flare_job(
-    folder: Path,
-    out: str,
-    n_clients: int,
-    model: ModelConfig,
-    seed: int = 0,
-    *,
-    adjust: str | None = None,
-    with_distances: bool = True,
-    wait: int = 3600,
-    harmonise: bool = False,
-) -> None:
+def write_flare_job(folder: Path, out: str, n_clients: int, settings: FederatedSettings, wait: int = 3600) -> None:
     """Write a job that can be submitted to a FLARE server.
 
     folder: folder of the job; its last part is the name of the job; out: folder at the server for the files; a relative
     path begins at the server's start-up kit; n_clients: clients that take part; the job begins when all of them are
-    there; with_distances: whether the model gets distances of the training people, for `unusual`; wait: seconds to wait
-    for the answer of a client; harmonise: whether effects of sites are estimated from their controls and removed.
+    there; wait: seconds to wait for the answer of a client.
     """
-    settings = model.model_dump(mode="json", exclude_none=True)
-    arguments = {"out": out, "n_clients": n_clients, "settings": settings, "seed": seed, "adjust": adjust}
-    arguments |= {"with_distances": with_distances, "wait": wait, "harmonise": harmonise}
+    model = settings.model.model_dump(mode="json", exclude_none=True)
+    arguments = {"out": out, "n_clients": n_clients, "wait": wait, "settings": model}
+    arguments |= {name: getattr(settings, name) for name in ("seed", "adjust", "with_distances", "harmonise")}
     controller = {"id": "controller", "path": f"{ALLOWED}.StudyController", "args": arguments}
     executor = {"path": f"{ALLOWED}.SiteExecutor", "args": {}}
     rest: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}

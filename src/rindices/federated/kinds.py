@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rindices.federated.exceptions import ExchangeError
-from rindices.federated.messages import Request, count_packed
+from rindices.federated.messages import Arrays, ExchangeError, Request, count_packed
 from rindices.federated.subsets import GROUPS
 from rindices.learners.severity_posterior import N_STEPS
 
+Settings = Mapping[str, Any]
 Shapes = dict[str, tuple[int, ...]]
 N_COSINES, N_DISTANCE_COSINES = 24, 60
 """Cosines that describe the distribution of an R-index and of a distance."""
@@ -28,14 +28,25 @@ AGREEMENT, DISTRIBUTION = "agreement", "distribution"
 class RequestKind:
     """A kind of round.
 
-    purpose: what the centre learns from it; leaves: what leaves a site; people: over whom is summed; get_shapes: takes
-    a request; returns the names and shapes of the arrays of its answer.
+    purpose: what the centre learns from it; leaves: what leaves a site; people: over whom is summed; list_shapes: takes
+    the settings and the arrays of a request; returns the names and shapes of the arrays of its answer.
     """
 
     purpose: str
     leaves: str
     people: str
-    get_shapes: Callable[[Request], Shapes]
+    list_shapes: Callable[[Settings, Arrays], Shapes]
+
+    def get_shapes(self, request: Request) -> Shapes:
+        """Return the names and shapes of the arrays of the answer to a request.
+
+        Raises ExchangeError: if the request lacks a setting or an array.
+        """
+        try:
+            return self.list_shapes(request.settings, request.arrays)
+        except (KeyError, IndexError) as error:
+            what = error.args[0] if isinstance(error, KeyError) else "an axis of an array"
+            raise ExchangeError(f"the request {request.kind} lacks {what}: the centre must send it again.") from error
 
 
 def get_kind(name: str) -> RequestKind:
@@ -51,9 +62,15 @@ def get_kind(name: str) -> RequestKind:
 def list_groups_of_tasks(tasks: Sequence[Sequence[Any]]) -> dict[str, list[int]]:
     """Return the positions of the tasks of each number of patterns (and shape), by the key of their arrays."""
     groups: dict[str, list[int]] = {}
-    for position, task in enumerate(tasks):
-        groups.setdefault(make_key(*task[2:]), []).append(position)
+    for position, (_, _, n_patterns, *shape) in enumerate(tasks):
+        groups.setdefault(f"{''.join(shape)}{n_patterns}", []).append(position)
     return groups
+
+
+def group_tasks(settings: Settings) -> dict[str, list[Sequence[Any]]]:
+    """Return the tasks of a request by the key of their arrays."""
+    tasks = settings["tasks"]
+    return {key: [tasks[k] for k in positions] for key, positions in list_groups_of_tasks(tasks).items()}
 
 
 def list_counted_sets(request: Request) -> list[str]:
@@ -64,98 +81,65 @@ def list_counted_sets(request: Request) -> list[str]:
     if request.kind == BLOCKS:
         return [f"block-{block}/{group}" for group in GROUPS for block in range(int(settings["n_blocks"][group]))]
     if request.kind in (ROTATION, CURVES):
-        groups = list_groups_of_tasks(settings["tasks"]).values()
-        tasks = [settings["tasks"][position] for positions in groups for position in positions]
+        tasks = [task for group in group_tasks(settings).values() for task in group]
         return list(dict.fromkeys(f"{name}/patients" for task in tasks for name in task[:2] if name))
     return ["patients"] if request.kind == AGREEMENT else list(GROUPS)
 
 
-def make_key(n_patterns: int, shape: str = "") -> str:
-    """Return the key of the arrays of tasks with a number of patterns and a shape."""
-    return f"{shape}{n_patterns}"
-
-
-def _get_array_length(request: Request, name: str, axis: int = 0) -> int:
-    try:
-        return int(request.arrays[name].shape[axis])
-    except (KeyError, IndexError) as error:
-        raise ExchangeError(f"the request {request.kind} lacks {name}: the centre must send it again.") from error
-
-
-def _get_setting(request: Request, name: str) -> Any:
-    if name not in request.settings:
-        raise ExchangeError(f"the request {request.kind} lacks {name}: the centre must send it again.")
-    return request.settings[name]
-
-
-def _shape_describe(request: Request) -> Shapes:
-    return {}
-
-
-def _shape_means(request: Request) -> Shapes:
-    return {f"{group}.sum": (int(_get_setting(request, "n_columns")),) for group in GROUPS}
-
-
-def _shape_products(request: Request) -> Shapes:
-    number = _get_array_length(request, "centre")
+def _shape_products(settings: Settings, arrays: Arrays) -> Shapes:
+    number = arrays["centre"].shape[0]
     sums: Shapes = {f"{group}.sum": (number,) for group in GROUPS}
     return sums | {f"{group}.products": (count_packed(number),) for group in GROUPS}
 
 
-def _shape_transform(request: Request) -> Shapes:
-    shape = (_get_array_length(request, "shares"), _get_array_length(request, "standardise.mean"))
+def _shape_transform(settings: Settings, arrays: Arrays) -> Shapes:
+    shape = (arrays["shares"].shape[0], arrays["standardise.mean"].shape[0])
     names = [f"{group}.{name}" for group in GROUPS for name in ("sum", "squares")]
     return dict.fromkeys(names, shape) | {f"{group}.logs": shape[:1] for group in GROUPS}
 
 
-def _shape_moments(request: Request) -> Shapes:
-    number, n_regions = len(_get_setting(request, "sets")), _get_array_length(request, "standardise.mean")
+def _shape_moments(settings: Settings, arrays: Arrays) -> Shapes:
+    number, n_regions = len(settings["sets"]), arrays["standardise.mean"].shape[0]
     shapes: Shapes = {"sum": (number, n_regions), "weighted": (number, n_regions), "fourth": (number,)}
     return shapes | {"products": (number, count_packed(n_regions))}
 
 
-def _shape_blocks(request: Request) -> Shapes:
-    number = sum(int(n) for n in _get_setting(request, "n_blocks").values())
-    n_regions, n_directions = (_get_array_length(request, "directions", axis) for axis in (0, 1))
-    shapes: Shapes = dict.fromkeys(("sum", "squares"), (number, n_regions))
-    return shapes | {"products": (number, count_packed(n_directions))}
+def _shape_blocks(settings: Settings, arrays: Arrays) -> Shapes:
+    number = sum(int(n) for n in settings["n_blocks"].values())
+    directions = arrays["directions"]
+    shapes: Shapes = dict.fromkeys(("sum", "squares"), (number, directions.shape[0]))
+    return shapes | {"products": (number, count_packed(directions.shape[1]))}
 
 
-def _shape_rotation(request: Request) -> Shapes:
-    groups = list_groups_of_tasks(_get_setting(request, "tasks"))
+def _shape_rotation(settings: Settings, arrays: Arrays) -> Shapes:
     shapes: Shapes = {}
-    for key in groups:
-        n_tasks, n_starts, n_patterns = (_get_array_length(request, f"directions.{key}", axis) for axis in (0, 1, 2))
-        shapes[f"sums.{key}"] = (n_tasks, n_starts, n_patterns, count_rotation_sums(n_patterns))
+    for key in list_groups_of_tasks(settings["tasks"]):
+        n_tasks, n_starts, n_patterns = (arrays[f"directions.{key}"].shape[axis] for axis in (0, 1, 2))
+        # two contrast functions with their gradients and second derivatives
+        shapes[f"sums.{key}"] = (n_tasks, n_starts, n_patterns, 2 * (1 + n_patterns + count_packed(n_patterns)))
     return shapes
 
 
-def count_rotation_sums(n_patterns: int) -> int:
-    """Return the numbers per direction: two contrast functions with their gradients and second derivatives."""
-    return 2 * (1 + n_patterns + count_packed(n_patterns))
-
-
-def _shape_curves(request: Request) -> Shapes:
+def _shape_curves(settings: Settings, arrays: Arrays) -> Shapes:
     shapes: Shapes = {}
-    for key, positions in list_groups_of_tasks(_get_setting(request, "tasks")).items():
-        n_patterns = int(request.settings["tasks"][positions[0]][2])
-        n_tasks, width = len(positions), n_patterns * N_STEPS
-        shapes[f"cross.{key}"] = (n_tasks, _get_array_length(request, f"weights.{key}", 1), width)
+    for key, tasks in group_tasks(settings).items():
+        n_tasks, n_patterns = len(tasks), int(tasks[0][2])
+        width = n_patterns * N_STEPS
+        shapes[f"cross.{key}"] = (n_tasks, arrays[f"weights.{key}"].shape[1], width)
         shapes[f"gram.{key}"] = (n_tasks, count_packed(width))
         shapes[f"normal.{key}"] = (n_tasks, count_packed(n_patterns))
         shapes[f"likelihood.{key}"] = (n_tasks,)
     return shapes
 
 
-def _shape_agreement(request: Request) -> Shapes:
-    width = _get_array_length(request, "weights") * int(_get_setting(request, "n_patterns"))
+def _shape_agreement(settings: Settings, arrays: Arrays) -> Shapes:
+    width = arrays["weights"].shape[0] * int(settings["n_patterns"])
     return {"sum": (width,), "products": (count_packed(width),)}
 
 
-def _shape_distribution(request: Request) -> Shapes:
-    shape = (int(_get_setting(request, "n_patterns")), N_COSINES)
-    shapes: Shapes = {f"{group}.cosines": shape for group in GROUPS}
-    return shapes | ({"distances.cosines": (N_DISTANCE_COSINES,)} if "precision" in request.arrays else {})
+def _shape_distribution(settings: Settings, arrays: Arrays) -> Shapes:
+    shapes: Shapes = {f"{group}.cosines": (int(settings["n_patterns"]), N_COSINES) for group in GROUPS}
+    return shapes | ({"distances.cosines": (N_DISTANCE_COSINES,)} if "precision" in arrays else {})
 
 
 KINDS: Mapping[str, RequestKind] = {
@@ -164,13 +148,13 @@ KINDS: Mapping[str, RequestKind] = {
         "names of regions, unit, names and categories of covariates, number of controls and patients; whether all "
         "values are positive",
         "everyone; categories of fewer than the fewest people are not named",
-        _shape_describe,
+        lambda settings, arrays: {},
     ),
     MEANS: RequestKind(
         "centre of covariates and regions",
         "sum of each covariate and region, P + R numbers a group",
         "controls, patients; nothing where a category has too few people",
-        _shape_means,
+        lambda settings, arrays: {f"{group}.sum": (int(settings["n_columns"]),) for group in GROUPS},
     ),
     PRODUCTS: RequestKind(
         "adjustment, standardisation, effects of regions and of sites",

@@ -3,14 +3,18 @@
 A message is a safetensors file: arrays of floats, and the rest as JSON in its metadata. Nothing in it is executed. Sums
 have double precision; large parameters of a request may have single precision. A digest (SHA-256) shows damage; with a
 key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
+
+Every request after the adjustment carries the preparation of people, so that a site needs no memory of earlier rounds.
+
+Shape letters: N people, R regions.
 """
 
 import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -18,14 +22,32 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from rindices._typing import FloatArray
-from rindices.federated.exceptions import ExchangeError
+from rindices.errors import RindicesError, StudyError
+from rindices.learners.inference import ContrastiveHead, ShiftHead
+from rindices.preprocess.pipeline import Preprocessing
 
+COMPUTE_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+"""What numbers and settings of others can raise, LinAlgError among them."""
 MAX_MESSAGE_BYTES = 200_000_000
 """Longer messages are refused before they are read."""
 _MAX_HEADER_BYTES = 4_000_000
 _METADATA_KEY = "rindices"
+_PREFIXES = ("harmonise.", "residualise.", "standardise.", "head.")
+_HEAD_ARRAYS = tuple(each.name for each in fields(ShiftHead) if each.name != "weights")
 
 Arrays = Mapping[str, FloatArray]
+
+
+class ExchangeError(StudyError):
+    """A message is damaged, forged, late or of the wrong content."""
+
+
+class RefusedError(StudyError):
+    """A site refuses a request, because the answer would tell too much about single people."""
+
+
+class WaitingError(StudyError):
+    """Sites have not answered in time; what was answered is kept, and the same command goes on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +105,11 @@ class Answer:
         fields, arrays = _decode(content, name)
         try:
             counts, number = dict(fields["counts"]), fields["round"]
-            if any(type(count) is not int for count in [number, *counts.values()]):
+            site, kind, digest = (fields[key] for key in ("site", "kind", "request_digest"))
+            has_numbers = all(type(count) is int for count in [number, *counts.values()])
+            if not has_numbers or not all(isinstance(text, str) for text in (site, kind, digest)):
                 raise TypeError
-            texts = [fields[key] for key in ("site", "kind", "request_digest")]
-            if any(not isinstance(text, str) for text in texts):
-                raise TypeError
-            return cls(texts[0], texts[1], number, texts[2], counts, arrays, dict(fields["facts"]))
+            return cls(site, kind, number, digest, counts, arrays, dict(fields["facts"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ExchangeError(f"{name} is not an answer: let the site send it again.") from error
 
@@ -159,3 +180,57 @@ def _decode(
     if other_types or not isinstance(fields, dict):
         raise ExchangeError(f"{name} has values of another type than a message: let it be sent again.")
     return fields, arrays
+
+
+def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
+    """Refuse arrays of other names or shapes than expected, and numbers that are not finite.
+
+    Raises ExchangeError: that names the first fault.
+    """
+    for extra in sorted(set(arrays) - set(shapes)):
+        raise ExchangeError(f"{name} has an array {extra[:40]!r} that was not asked for.")
+    for key, shape in shapes.items():
+        if key not in arrays:
+            raise ExchangeError(f"{name} lacks the array {key!r}.")
+        if arrays[key].shape != shape:
+            raise ExchangeError(f"{name}: {key!r} has shape {arrays[key].shape}, not {shape}.")
+        if not np.isfinite(arrays[key]).all():
+            raise ExchangeError(f"{name}: {key!r} has numbers that are not finite.")
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Adjustment and scale of the people, learnt from the controls of all sites.
+
+    head: standardisation and log transform; its weights are not used.
+    """
+
+    preprocessing: Preprocessing
+    head: ContrastiveHead
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the plain values for a request."""
+        return {"preprocessing": self.preprocessing.to_dict()}
+
+    def to_arrays(self) -> dict[str, FloatArray]:
+        """Return the arrays for a request."""
+        return self.preprocessing.to_arrays() | {f"head.{name}": getattr(self.head, name) for name in _HEAD_ARRAYS}
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """Return the preparation of a request.
+
+        Raises ExchangeError: if the request has none.
+        """
+        try:
+            preprocessing = Preprocessing.from_parts(request.settings["preprocessing"], request.arrays)
+            arrays = {name: request.arrays[f"head.{name}"] for name in _HEAD_ARRAYS}
+        except (KeyError, TypeError, ValueError, AttributeError, RindicesError) as error:
+            raise ExchangeError(f"the request {request.kind} lacks the adjustment: the centre must send it.") from error
+        return cls(preprocessing, ContrastiveHead(**arrays, weights=np.zeros((len(preprocessing.regions), 1))))
+
+    @staticmethod
+    def get_key(request: Request) -> tuple[bytes, ...]:
+        """Return a key that changes with the preparation of a request."""
+        names = sorted(name for name in request.arrays if name.startswith(_PREFIXES))
+        return tuple(request.arrays[name].tobytes() for name in names)

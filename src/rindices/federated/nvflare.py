@@ -23,12 +23,17 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
 
 from rindices.errors import RindicesError, join_names
-from rindices.federated.exceptions import ExchangeError, RefusedError, WaitingError
+from rindices.federated.fit import FederatedSettings, run_federated_study
 from rindices.federated.flare_files import STUDY_FILE, TASK, read_site_study
-from rindices.federated.folder import MessageFile
-from rindices.federated.messages import Answer, Request, compute_message_digest
-from rindices.federated.run import run_federated_study
-from rindices.federated.shared_folder import SharedFolder
+from rindices.federated.folder import MessageFile, SharedFolder
+from rindices.federated.messages import (
+    Answer,
+    ExchangeError,
+    RefusedError,
+    Request,
+    WaitingError,
+    compute_message_digest,
+)
 from rindices.federated.site import Site
 from rindices.federated.site_service import append_to_log
 from rindices.study.config import make_study
@@ -112,23 +117,17 @@ class StudyController(ModelController):  # type: ignore[misc]
         harmonise: bool = False,
     ) -> None:
         super().__init__()
-        self.out, self.n_clients, self.settings = out, n_clients, dict(settings or {})
-        self.seed, self.adjust, self.with_distances, self.wait = seed, adjust, with_distances, wait
-        self.harmonise = harmonise
+        self.out, self.n_clients, self.wait = out, n_clients, wait
+        self.settings, self.seed, self.adjust = dict(settings or {}), seed, adjust
+        self.with_distances, self.harmonise = with_distances, harmonise
 
     def run(self) -> None:
         """Run the study; called by FLARE."""
-        study = make_study({"data": {"volumes": "clients"}, "model": self.settings}, "the job")
         out = Path(self.engine.get_workspace().get_root_dir()) / self.out
-        run_federated_study(
-            FlareTransport(self, self.n_clients, out / "answers", self.wait),
-            study.model,
-            self.seed,
-            adjust=self.adjust,
-            with_distances=self.with_distances,
-            out=out,
-            harmonise=self.harmonise,
-        )
+        model = make_study({"data": {"volumes": "clients"}, "model": self.settings}, "the job").model
+        transport = FlareTransport(self, self.n_clients, out / "answers", self.wait)
+        study = FederatedSettings(model, self.seed, self.adjust, self.harmonise, self.with_distances)
+        run_federated_study(transport, study, out)
         shutil.rmtree(out / "answers")
 
 

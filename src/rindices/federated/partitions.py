@@ -23,11 +23,10 @@ import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
-from rindices.federated.messages import Answer, Request
-from rindices.federated.preparation import Preparation
+from rindices.federated.messages import Answer, Preparation, Request
 from rindices.federated.site import BATCH, Site
-from rindices.study.engines.base import count_processes
-from rindices.study.engines.dask import connect_client, require_packages
+from rindices.study.cluster import connect_client, require_packages
+from rindices.study.engines import count_processes
 from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.validate import TableRequest
@@ -55,16 +54,13 @@ class PartSite(Site):
             for batch in batches:
                 sites.append(Site(name, batch, fewest=0))
                 file.write(sites[-1].cohort.volumes.to_numpy(dtype=float).tobytes())
-                sites[-1].cohort = _drop_volumes(sites[-1].cohort)
+                people = sites[-1].cohort
+                sites[-1].cohort = replace(people, volumes=pd.DataFrame(index=people.people.index), visits=None)
         super().__init__(name, _join_people([site.cohort for site in sites]), fewest=0)
         n_repeated = sum(site.n_repeated for site in sites) + self.n_repeated
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
         self.regions = sites[0].regions
-
-    def hash_ids(self) -> AnyArray:
-        """Return a number (N,) for each id, to find ids that are in several parts."""
-        return np.asarray(pd.util.hash_array(self.cohort.people[ID].to_numpy(dtype=object)))
 
     def _get_volumes(self, rows: IntArray) -> FloatArray:
         return self._read("volumes", rows)
@@ -118,8 +114,8 @@ def answer_for_part(part: Part, content: bytes) -> bytes:
 
 
 def hash_ids_of_part(part: Part) -> AnyArray:
-    """Return the numbers of the ids of a part; runs on a worker."""
-    return open_part(part).hash_ids()
+    """Return a number (N,) for each id of a part, to find ids that are in several parts; runs on a worker."""
+    return np.asarray(pd.util.hash_array(open_part(part).cohort.people[ID].to_numpy(dtype=object)))
 
 
 @dataclass
@@ -172,7 +168,10 @@ def connect_partitions(
     require_packages("dask")
     from distributed import LocalCluster
 
-    chunks = _list_chunks(table)
+    files = list_table_files(table)
+    if not files or not files[0].exists():
+        raise StudyError(f"{table} has no parquet files: give a file or a folder of files.")
+    chunks = [chunk for file in files for chunk in split_into_chunks(file, ChunkSize(parquet_rows=BATCH))]
     with ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
@@ -187,13 +186,6 @@ def connect_partitions(
         stack.callback(client.run, close_parts, transport.parts[0].study)
         transport.check_ids()
         yield transport
-
-
-def _list_chunks(table: Path) -> list[TableChunk]:
-    files = list_table_files(table)
-    if not files or not files[0].exists():
-        raise StudyError(f"{table} has no parquet files: give a file or a folder of files.")
-    return [chunk for file in files for chunk in split_into_chunks(file, ChunkSize(parquet_rows=BATCH))]
 
 
 def _make_parts(chunks: Sequence[TableChunk], request: TableRequest, number: int) -> list[Part]:
@@ -218,10 +210,6 @@ def _join_people(cohorts: Sequence[Cohort]) -> Cohort:
     people = pd.concat([cohort.people for cohort in cohorts], ignore_index=True)
     covariates = pd.concat([cohort.covariates for cohort in cohorts], ignore_index=True)
     return replace(cohorts[0], volumes=pd.DataFrame(index=people.index), people=people, covariates=covariates)
-
-
-def _drop_volumes(cohort: Cohort) -> Cohort:
-    return replace(cohort, volumes=pd.DataFrame(index=cohort.people.index), visits=None)
 
 
 def _format_repeated(number: int) -> str:

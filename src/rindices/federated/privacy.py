@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from rindices._typing import BoolArray
+from rindices._typing import BoolArray, IntArray
 from rindices.atomic import write_json
 from rindices.errors import format_count
-from rindices.federated.exceptions import RefusedError
+from rindices.federated.messages import RefusedError
 
 FEWEST_PEOPLE = 10
 """Default fewest people of a sum."""
@@ -43,15 +43,11 @@ class SetGuard:
         stored = _read_ledger(ledger)
         self._salt: str = stored.get("salt") or secrets.token_hex(16)
         tokens = [hashlib.sha256(f"{self._salt}/{person}".encode()).hexdigest()[:24] for person in ids]
-        self._tokens = [*stored.get("people", ())]
+        self._tokens = list(dict.fromkeys([*stored.get("people", ()), *tokens]))
         positions = {token: k for k, token in enumerate(self._tokens)}
-        for token in tokens:
-            positions.setdefault(token, len(positions))
-        self._tokens = list(positions)
         self._positions = np.array([positions[token] for token in tokens], dtype=np.intp)
-        self._sets: dict[str, list[BoolArray]] = {}
-        for group, rows in stored.get("sets", {}).items():
-            self._sets[group] = [self._to_mask(row) for row in rows]
+        sets: dict[str, list[list[int]]] = stored.get("sets", {})
+        self._sets = {group: [self._to_mask(rows) for rows in each] for group, each in sets.items()}
 
     def check(self, mask: BoolArray, group: str, name: str) -> None:
         """Allow a sum over people (N,) of a group, or refuse it.
@@ -60,13 +56,12 @@ class SetGuard:
         """
         if not self._fewest:
             return
-        number, everyone = int(mask.sum()), np.zeros(len(self._tokens), dtype=bool)
+        number, everyone = int(mask.sum()), self._to_mask(self._positions[mask])
         if 0 < number < self._fewest:
             raise RefusedError(
                 f"{name}, {group}: a sum over {format_count(number, 'person', 'people')} is refused, the fewest are "
                 f"{self._fewest}."
             )
-        everyone[self._positions[mask]] = True
         earlier = self._sets.setdefault(group, [])
         if not number or any((everyone == other).all() for other in earlier):
             return
@@ -96,9 +91,9 @@ class SetGuard:
                 "could be computed. Ask for fewer members."
             )
 
-    def _to_mask(self, rows: Sequence[int]) -> BoolArray:
+    def _to_mask(self, rows: Sequence[int] | IntArray) -> BoolArray:
         mask = np.zeros(len(self._tokens), dtype=bool)
-        mask[list(rows)] = True
+        mask[np.asarray(rows, dtype=np.intp)] = True
         return mask
 
 

@@ -2,10 +2,16 @@
 
 How messages travel is not decided here: a transport takes a request and returns the answers of all sites
 (`InMemoryTransport`, `rindices.federated.folder`).
+
+A site that sends sums which no people can have is named, before they are added to those of others. Sums of products of
+functions of people are Gram matrices, which have no negative eigenvalue, and sums of functions with a range lie within
+that range times the number of people. What is possible and merely untrue passes.
+
+Shape letters: D columns of a Gram matrix.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -14,16 +20,24 @@ import numpy as np
 from rindices._typing import FloatArray
 from rindices.errors import join_names
 from rindices.federated import kinds
-from rindices.federated.exceptions import ExchangeError
-from rindices.federated.messages import Answer, Request, compute_message_digest
-from rindices.federated.preparation import check_arrays
+from rindices.federated.messages import (
+    Answer,
+    Arrays,
+    ExchangeError,
+    Preparation,
+    Request,
+    check_arrays,
+    compute_message_digest,
+    unpack_symmetric,
+)
 from rindices.federated.site import Site
-from rindices.federated.subsets import GROUPS
-from rindices.federated.sum_checks import find_impossible_sums
+from rindices.federated.subsets import GROUPS, SubsetPlan
 
 MAX_SITE_PEOPLE = 100_000_000
 """More people than any site has."""
 _MAX_SUM, _MAX_NAME = 1e30, 300
+_TOLERANCE = 1e-8
+_SQUARE_ROOT_OF_E = float(np.exp(0.5))
 
 
 class Transport(Protocol):
@@ -80,9 +94,7 @@ class Rounds:
     _answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
     """Answers of the rounds that later ones are compared with, by kind and site."""
 
-    def ask(
-        self, kind: str, settings: Mapping[str, Any] | None = None, arrays: Mapping[str, FloatArray] | None = None
-    ) -> Total:
+    def ask(self, kind: str, settings: Mapping[str, Any] | None = None, arrays: Arrays | None = None) -> Total:
         """Ask all sites and return the total of their sums.
 
         Raises ExchangeError: if an answer is not as it should be; its site is named.
@@ -112,10 +124,38 @@ class Rounds:
         """Names of the sites that answered."""
         return list(self._answers.get(kinds.DESCRIBE, {}))
 
-    @property
-    def bytes_per_site(self) -> tuple[int, int]:
-        """Bytes that a site received and, at most, sent in all rounds."""
-        return sum(record.sent for record in self.records), sum(record.received for record in self.records)
+
+@dataclass(frozen=True)
+class PreparedRounds:
+    """Rounds after the adjustment: each request has the preparation of the people and the plan of their sets."""
+
+    rounds: Rounds
+    preparation: Preparation
+    plan: SubsetPlan
+
+    def ask(self, kind: str, settings: Mapping[str, Any], arrays: Arrays | None = None) -> Total:
+        """Ask all sites for sums over prepared people."""
+        settings = {"plan": self.plan.to_dict(), **settings, **self.preparation.to_settings()}
+        return self.rounds.ask(kind, settings, {**self.preparation.to_arrays(), **(arrays or {})})
+
+    def ask_for_tasks(
+        self, kind: str, tasks: Sequence[Sequence[Any]], get_arrays: Callable[[list[int]], Arrays]
+    ) -> list[dict[str, FloatArray]]:
+        """Ask for the sums of many tasks in one round, and return those of each.
+
+        tasks: set of people, held-out people, number of patterns, and shape if there are several; get_arrays: takes the
+        positions of tasks with the same number and shape; returns their parameters, one row each.
+        """
+        groups, arrays = kinds.list_groups_of_tasks(tasks), dict[str, FloatArray]()
+        for key, positions in groups.items():
+            arrays |= {f"{name}.{key}": array for name, array in get_arrays(positions).items()}
+        total = self.ask(kind, {"tasks": tasks}, arrays).arrays
+        sums = [dict[str, FloatArray]() for _ in tasks]
+        for name, array in total.items():
+            name, _, key = name.partition(".")
+            for position, row in zip(groups[key], array, strict=True):
+                sums[position][name] = row
+        return sums
 
 
 def check_answer(
@@ -138,10 +178,8 @@ def check_answer(
     if request.kind == kinds.DESCRIBE:
         _check_facts(answer, name)
     _check_counts(answer, request, name, group_sizes)
-    for key, array in answer.arrays.items():
-        if np.abs(array).max(initial=0.0) > _MAX_SUM:
-            raise ExchangeError(f"{name}: {key!r} has sums that people cannot have.")
-    if key := find_impossible_sums(answer, request):
+    large = (key for key, array in answer.arrays.items() if np.abs(array).max(initial=0.0) > _MAX_SUM)
+    if key := next(large, "") or _find_impossible_sums(answer, request):
         raise ExchangeError(f"{name}: {key!r} has sums that people cannot have.")
 
 
@@ -207,3 +245,88 @@ def check_same_table(answers: Sequence[Answer]) -> None:
                 f"the {what} of {join_names([site for each in others for site in each])} are not those of "
                 f"{join_names(most)}: use the same program, and name the same columns."
             )
+
+
+def _find_impossible_sums(answer: Answer, request: Request) -> str:
+    """Return the name of sums that no people can have; empty if there are none."""
+    grams = (name for name, matrices in _list_grams(answer, request) if not _is_gram(matrices))
+    ranges = (
+        name
+        for name, array, low, high in _list_ranges(answer, request)
+        if ((array < low - _TOLERANCE * (high + 1.0)) | (array > high + _TOLERANCE * (high + 1.0))).any()
+    )
+    return next(grams, "") or next(ranges, "")
+
+
+def _list_grams(answer: Answer, request: Request) -> Iterator[tuple[str, FloatArray]]:
+    """Yield sums of products (..., D, D) of 1 and functions of people; the first is their number."""
+    arrays = answer.arrays
+    if request.kind in (kinds.PRODUCTS, kinds.AGREEMENT):
+        for group, number in answer.counts.items():
+            prefix = f"{group}." if request.kind == kinds.PRODUCTS else ""
+            products = unpack_symmetric(arrays[f"{prefix}products"])
+            yield f"{prefix}products", _border(products, arrays[f"{prefix}sum"], number)
+    if request.kind == kinds.TRANSFORM:
+        for group in GROUPS:
+            yield f"{group}.squares", _pair(arrays[f"{group}.sum"], arrays[f"{group}.squares"], answer.counts[group])
+    if request.kind in (kinds.MOMENTS, kinds.BLOCKS):
+        numbers = np.array([float(answer.counts[name]) for name in kinds.list_counted_sets(request)])
+        products = unpack_symmetric(arrays["products"])
+        if request.kind == kinds.BLOCKS:
+            yield "squares", _pair(arrays["sum"], arrays["squares"], numbers[:, None])
+            yield "products", _border(products, arrays["sum"] @ request.arrays["directions"], numbers)
+        else:  # 1, |x|^2 and x
+            lengths = np.trace(products, axis1=1, axis2=2)[:, None]
+            inner = _border(products, arrays["weighted"], arrays["fourth"])
+            yield "products", _border(inner, np.concatenate([lengths, arrays["sum"]], axis=1), numbers)
+    if request.kind == kinds.CURVES:
+        for name, array in arrays.items():
+            if name.startswith(("gram.", "normal.")):
+                yield name, unpack_symmetric(array)
+
+
+def _list_ranges(answer: Answer, request: Request) -> Iterator[tuple[str, FloatArray, FloatArray, FloatArray]]:
+    """Yield sums with the smallest and the largest value that their people can have."""
+    arrays, counts = answer.arrays, answer.counts
+    everyone = np.array(float(sum(counts.values())))
+    if request.kind == kinds.AGREEMENT:  # of numbers from 0 to 1
+        yield "sum", arrays["sum"], 0.0 * everyone, everyone
+    if request.kind == kinds.DISTRIBUTION:
+        for name, array in arrays.items():
+            number = np.array(float(counts.get(name.removesuffix(".cosines"), everyone)))
+            yield name, array, -number, number
+    for name, array in arrays.items() if "tasks" in request.settings else ():
+        tasks = kinds.group_tasks(request.settings)[name.partition(".")[2]]
+        numbers = np.array([float(counts[f"{task[0]}/patients"]) for task in tasks])
+        if name.startswith("gram."):
+            yield name, array, np.zeros((len(tasks), 1)), numbers[:, None]
+        if name.startswith("sums."):  # s exp(-s^2 / 2) and exp(-s^2 / 2)
+            numbers, half = numbers[:, None, None], array.shape[-1] // 2
+            yield name, array[..., 0], -numbers / _SQUARE_ROOT_OF_E, numbers / _SQUARE_ROOT_OF_E
+            yield name, array[..., half], 0.0 * numbers, numbers
+
+
+def _border(products: FloatArray, edge: FloatArray, corner: FloatArray | int) -> FloatArray:
+    """Return matrices (..., D, D) with one more row and column in front."""
+    matrices = np.empty((*products.shape[:-2], *(size + 1 for size in products.shape[-2:])))
+    matrices[..., 1:, 1:], matrices[..., 0, 0] = products, corner
+    matrices[..., 0, 1:] = matrices[..., 1:, 0] = edge
+    return matrices
+
+
+def _pair(total: FloatArray, squares: FloatArray, number: FloatArray | int) -> FloatArray:
+    return _border(squares[..., None, None], total[..., None], number)
+
+
+def _is_gram(matrices: FloatArray) -> bool:
+    """Return whether matrices (..., D, D) have no negative eigenvalue, but for rounding, and nobody has no sums."""
+    diagonal = np.diagonal(matrices, axis1=-2, axis2=-1)
+    if (diagonal < 0).any() or matrices[diagonal[..., 0] == 0].any():
+        return False
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = matrices / scale[..., :, None] / scale[..., None, :]
+    try:
+        np.linalg.cholesky(scaled + _TOLERANCE * np.eye(matrices.shape[-1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True

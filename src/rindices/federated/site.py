@@ -1,28 +1,40 @@
 """A site: holds people and answers requests with sums over them.
 
 It needs no memory of earlier rounds but the ledger of the sets that it has answered about (`privacy`), so it can be
-stopped and started again at any time.
+stopped and started again at any time. The arithmetic of each kind of round is in functions of arrays, below.
 
-Shape letters: N people, R regions, P columns of the design.
+Shape letters: N people, R regions, P columns of the design, M patterns, K steps, S starts, T models, H values of c, D
+directions, B blocks, Q cosines.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import RindicesError, format_count
-from rindices.federated import kinds, site_sums
-from rindices.federated.exceptions import COMPUTE_ERRORS, ExchangeError, RefusedError
-from rindices.federated.messages import Answer, Request, compute_message_digest, pack_symmetric, unpack_symmetric
-from rindices.federated.preparation import Preparation, check_arrays
+from rindices.federated import kinds
+from rindices.federated.messages import (
+    COMPUTE_ERRORS,
+    Answer,
+    ExchangeError,
+    Preparation,
+    RefusedError,
+    Request,
+    check_arrays,
+    compute_message_digest,
+    pack_symmetric,
+    unpack_symmetric,
+)
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
 from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets
+from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
+from rindices.learners.severity_posterior import SeverityPosterior, compute_log_copula, make_normal_points
+from rindices.learners.trajectory.expectation_maximisation import summarise_people
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import build_coding, build_design_matrix
 from rindices.tables.cohort import ID, SITE, Cohort
@@ -35,12 +47,13 @@ BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
 
 
-class _Sums(NamedTuple):
-    """Sums and the number of people in each."""
+@dataclass
+class _Sums:
+    """Sums, the number of people in each, and facts about the table."""
 
-    arrays: dict[str, FloatArray]
-    counts: dict[str, int]
-    facts: dict[str, Any]
+    arrays: dict[str, FloatArray] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class Site:
@@ -54,11 +67,10 @@ class Site:
     def __init__(self, name: str, cohort: Cohort, fewest: int = FEWEST_PEOPLE, ledger: Path | None = None) -> None:
         is_complete = ~(cohort.volumes.isna().any(axis=1) | cohort.covariates.isna().any(axis=1)).to_numpy()
         is_first = ~cohort.people[ID].duplicated().to_numpy()
-        is_used = is_complete & is_first & (cohort.is_control | cohort.is_patient)
-        self.name, self.fewest = name, fewest
-        self.n_left_out, self.n_repeated = int((~is_used).sum()), int((~is_first).sum())
-        self.cohort = _name_site(cohort.take(is_used), name)
-        self.regions = cohort.regions
+        used = cohort.take(is_complete & is_first & (cohort.is_control | cohort.is_patient))
+        self.name, self.fewest, self.regions = name, fewest, cohort.regions
+        self.n_left_out, self.n_repeated = len(cohort) - len(used), int((~is_first).sum())
+        self.cohort = replace(used, people=used.people.assign(**{SITE: name}))
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
         self._guard = SetGuard(self.cohort.people[ID].tolist() if fewest else (), fewest, ledger)
         self._prepared: tuple[tuple[bytes, ...], FloatArray, FloatArray] | None = None
@@ -66,18 +78,19 @@ class Site:
 
     @limit_blas_threads()
     def answer(self, request: Request) -> Answer:
-        """Return the sums that a request asks for.
+        """Return the sums that a request asks for, by the method that has the name of its kind.
 
         Raises RefusedError: if a sum would be over too few people. Raises ExchangeError: if the request is not as it
         should be.
         """
-        kind = kinds.get_kind(request.kind)
+        kind, sums = kinds.get_kind(request.kind), _Sums()
         if request.round > MAX_ROUNDS:
             raise RefusedError(f"round {request.round} is refused: a site answers at most {MAX_ROUNDS} rounds.")
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
-            shapes, sums = kind.get_shapes(request), self._answers[request.kind](request)
+            shapes = kind.get_shapes(request)
+            getattr(self, f"_answer_{request.kind}")(request, sums)
         except RindicesError:
             raise
         except COMPUTE_ERRORS as error:
@@ -87,33 +100,19 @@ class Site:
         digest = compute_message_digest(request.encode())
         return Answer(self.name, request.kind, request.round, digest, sums.counts, sums.arrays, sums.facts)
 
-    @cached_property
-    def _answers(self) -> dict[str, Callable[[Request], _Sums]]:
-        return {
-            kinds.DESCRIBE: self._describe,
-            kinds.MEANS: self._sum_columns,
-            kinds.PRODUCTS: self._sum_products,
-            kinds.TRANSFORM: self._sum_transforms,
-            kinds.MOMENTS: self._sum_moments,
-            kinds.BLOCKS: self._sum_blocks,
-            kinds.ROTATION: self._sum_contrasts,
-            kinds.CURVES: self._sum_expectations,
-            kinds.AGREEMENT: self._sum_agreement,
-            kinds.DISTRIBUTION: self._sum_distribution,
-        }
-
-    def _describe(self, request: Request) -> _Sums:
+    def _answer_describe(self, request: Request, sums: _Sums) -> None:
         cohort = self.cohort
-        counts = {group: self._count(self._find("all", group, None), group, "all") for group in GROUPS}
+        for group, mask in self._groups.items():
+            sums.counts[group] = self._count(mask, group, "all")
         everyone = np.ones(len(cohort), dtype=bool)
-        facts = {
+        not_positive = _add_batches(everyone, lambda rows: [(self._get_volumes(rows) <= 0).sum()])[0]
+        sums.facts = {
             "regions": list(self.regions),
             "unit": cohort.unit,
             "source": cohort.source,
-            "positive": all(bool((self._get_volumes(rows) > 0).all()) for rows in _list_batches(everyone)),
+            "positive": not not_positive,
             "covariates": {str(name): self._describe_covariate(str(name)) for name in cohort.covariates},
         }
-        return _Sums({}, counts, facts)
 
     def _describe_covariate(self, name: str) -> dict[str, Any]:
         """Return whether a covariate is a number, and else its categories that are not rare."""
@@ -121,18 +120,16 @@ class Site:
         is_numeric = bool(pd.api.types.is_numeric_dtype(values))
         if is_numeric and values.nunique() > 2:
             return {"numeric": True, "positive": bool((values > 0).all()), "levels": []}
-        sizes = values.value_counts()
-        common = [level for level, size in sizes.items() if size >= self.fewest]
+        common = [level for level, size in values.value_counts().items() if size >= self.fewest]
         levels = [f"{float(level):g}" if is_numeric else str(level) for level in common]
         return {"numeric": is_numeric, "positive": True, "levels": sorted(levels)}
 
-    def _build_design(self, request: Request) -> tuple[FloatArray, BoolArray]:
-        """Return covariates (N, P) as they are regressed, and the mask of indicator columns (P,)."""
+    def _build_design(self, request: Request) -> FloatArray:
+        """Return covariates (N, P) as they are regressed."""
         codings = [build_coding(record) for record in request.settings["codings"]]
         if list(request.settings["regions"]) != list(self.regions):
             raise ExchangeError("the request names other regions than the table here.")
-        design = build_design_matrix(codings, self.cohort.covariates)
-        return design, np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
+        return build_design_matrix(codings, self.cohort.covariates)
 
     def _get_columns(self, request: Request, design: FloatArray, rows: IntArray) -> FloatArray:
         """Return covariates and regions (n, P + R) of some people."""
@@ -143,159 +140,139 @@ class Site:
             volumes = harmoniser.transform(volumes, design[rows], [self.name] * len(rows))
         return np.concatenate([design[rows], volumes], axis=1)
 
-    def _find_adjustable(self, group: str, design: FloatArray, is_indicator: BoolArray) -> tuple[BoolArray, list[str]]:
-        """Return the people of a group, nobody where a category has too few of them, and a note about it.
+    def _answer_means(self, request: Request, sums: _Sums) -> None:
+        self._sum_by_group(request, sums, ("sum",), lambda people: [people.sum(axis=0)])
+
+    def _answer_products(self, request: Request, sums: _Sums) -> None:
+        centre = request.arrays["centre"]
+
+        def sum_products(people: FloatArray) -> list[FloatArray]:
+            return [(people - centre).sum(axis=0), pack_symmetric((people - centre).T @ (people - centre))]
+
+        self._sum_by_group(request, sums, ("sum", "products"), sum_products)
+
+    def _sum_by_group(
+        self, request: Request, sums: _Sums, names: Sequence[str], function: Callable[[FloatArray], list[FloatArray]]
+    ) -> None:
+        """Add the sums of both groups; nothing where a category has too few people.
 
         The product of an indicator and a region is a sum over the people of one category.
         """
-        mask = self._find("all", group, None)
-        indicators = design[mask][:, is_indicator]
-        sizes = np.concatenate([indicators.sum(axis=0), (1.0 - indicators).sum(axis=0)])
-        if ((sizes > 0) & (sizes < self.fewest)).any():
-            note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
-            return np.zeros_like(mask), [note]
-        self._count(mask, group, "all")
-        return mask, []
+        design = self._build_design(request)
+        is_indicator = np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
+        for group, mask in self._groups.items():
+            indicators = design[mask][:, is_indicator]
+            sizes = np.concatenate([indicators.sum(axis=0), (1.0 - indicators).sum(axis=0)])
+            if ((sizes > 0) & (sizes < self.fewest)).any():
+                note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
+                sums.facts.setdefault("notes", []).append(note)
+                mask = np.zeros_like(mask)
+            sums.counts[group] = self._count(mask, group, "all")
+            added = _add_batches(mask, lambda rows: function(self._get_columns(request, design, rows)))
+            sums.arrays |= {f"{group}.{name}": array for name, array in zip(names, added, strict=True)}
 
-    def _sum_columns(self, request: Request) -> _Sums:
-        return self._sum_by_group(request, lambda people: {"sum": people.sum(axis=0)})
+    def _answer_transform(self, request: Request, sums: _Sums) -> None:
+        head, shares = Preparation.from_request(request).head, request.arrays["shares"]
 
-    def _sum_products(self, request: Request) -> _Sums:
-        centre = request.arrays["centre"]
-        return self._sum_by_group(
-            request,
-            lambda people: {
-                "sum": (people - centre).sum(axis=0),
-                "products": pack_symmetric((people - centre).T @ (people - centre)),
-            },
-        )
+        def sum_batch(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+            return sum_transforms((self._get_values(request, rows) - head.control_mean) / head.control_scale, shares)
 
-    def _sum_by_group(self, request: Request, function: Callable[[FloatArray], dict[str, FloatArray]]) -> _Sums:
-        arrays: dict[str, FloatArray] = {}
-        counts: dict[str, int] = {}
-        notes: list[str] = []
-        design, is_indicator = self._build_design(request)
         for group in GROUPS:
-            mask, group_notes = self._find_adjustable(group, design, is_indicator)
-            parts = [function(self._get_columns(request, design, rows)) for rows in _list_batches(mask)]
-            arrays |= {f"{group}.{name}": _add([part[name] for part in parts]) for name in parts[0]}
-            counts[group] = int(mask.sum())
-            notes += group_notes
-        return _Sums(arrays, counts, {"notes": notes} if notes else {})
+            added = _add_batches(self._select(request, sums, SAMPLE, group, group), sum_batch)
+            names = ("sum", "squares", "logs")
+            sums.arrays |= {f"{group}.{name}": array for name, array in zip(names, added, strict=True)}
 
-    def _sum_transforms(self, request: Request) -> _Sums:
-        arrays: dict[str, FloatArray] = {}
-        counts: dict[str, int] = {}
-        head = Preparation.from_request(request).head
-        for group in GROUPS:
-            mask = self._find(SAMPLE, group, request)
-            counts[group] = self._count(mask, group, SAMPLE)
-            parts = []
-            for rows in _list_batches(mask):
-                z = (self._get_values(request, rows) - head.control_mean) / head.control_scale
-                parts.append(site_sums.sum_transforms(z, request.arrays["shares"]))
-            sums = [_add(each) for each in zip(*parts, strict=True)]
-            arrays |= {f"{group}.{name}": a for name, a in zip(("sum", "squares", "logs"), sums, strict=True)}
-        return _Sums(arrays, counts, {})
-
-    def _sum_moments(self, request: Request) -> _Sums:
-        sums, counts = [], {}
+    def _answer_moments(self, request: Request, sums: _Sums) -> None:
+        moments = []
         for name, group in request.settings["sets"]:
-            mask = self._find(name, group, request)
-            counts[f"{name}/{group}"] = self._count(mask, group, name)
-            parts = [site_sums.sum_moments(self._get_shifts(request, rows)) for rows in _list_batches(mask)]
-            sums.append([_add(each) for each in zip(*parts, strict=True)])
-        total, products, weighted, fourth = (np.stack(arrays) for arrays in zip(*sums, strict=True))
-        return _Sums({"sum": total, "products": products, "weighted": weighted, "fourth": fourth}, counts, {})
+            mask = self._select(request, sums, name, group)
+            moments.append(_add_batches(mask, lambda rows: sum_moments(self._get_shifts(request, rows))))
+        names = ("sum", "products", "weighted", "fourth")
+        sums.arrays = {name: np.stack(each) for name, each in zip(names, zip(*moments, strict=True), strict=True)}
 
-    def _sum_blocks(self, request: Request) -> _Sums:
-        design, _ = self._build_design(request)
-        coefficients, directions = request.arrays["coefficients"], request.arrays["directions"]
-        subsets, sums, counts = self._get_subsets(request), [], {}
+    def _answer_blocks(self, request: Request, sums: _Sums) -> None:
+        design, arrays = self._build_design(request), request.arrays
+        coefficients, subsets, by_group = arrays["coefficients"], self._get_subsets(request), []
         for group in GROUPS:
             n_blocks = int(request.settings["n_blocks"][group])
             blocks = subsets.assign_blocks(group, n_blocks)
             for block in range(n_blocks):
-                counts[f"block-{block}/{group}"] = self._count(blocks == block, group, f"block {block}")
-            parts = []
-            for rows in _list_batches(blocks >= 0):
-                centred = self._get_columns(request, design, rows) - request.arrays["centre"]
+                sums.counts[f"block-{block}/{group}"] = self._count(blocks == block, group, f"block {block}")
+
+            def sum_batch(rows: IntArray, blocks: IntArray = blocks, number: int = n_blocks) -> tuple[FloatArray, ...]:
+                centred = self._get_columns(request, design, rows) - arrays["centre"]
                 residuals = centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients
-                parts.append(site_sums.sum_blocks(residuals, directions, blocks[rows], n_blocks))
-            sums.append([_add(each) for each in zip(*parts, strict=True)])
-        arrays = [np.concatenate(each) for each in zip(*sums, strict=True)]
-        return _Sums(dict(zip(("sum", "squares", "products"), arrays, strict=True)), counts, {})
+                return sum_blocks(residuals, arrays["directions"], blocks[rows], number)
 
-    def _sum_contrasts(self, request: Request) -> _Sums:
-        arrays: dict[str, FloatArray] = {}
-        counts: dict[str, int] = {}
-        for key, tasks in _group_tasks(request).items():
+            by_group.append(_add_batches(blocks >= 0, sum_batch))
+        names, added = ("sum", "squares", "products"), zip(*by_group, strict=True)
+        sums.arrays = {name: np.concatenate(each) for name, each in zip(names, added, strict=True)}
+
+    def _answer_rotation(self, request: Request, sums: _Sums) -> None:
+        for key, tasks in kinds.group_tasks(request.settings).items():
             maps, offsets, directions = (request.arrays[f"{name}.{key}"] for name in ("map", "offset", "directions"))
-            sums = []
+            contrasts = []
             for k, task in enumerate(tasks):
-                people = self._get_patients(request, task[0], counts)
-                sums.append(site_sums.sum_contrasts(people @ maps[k] - offsets[k], directions[k]))
-            arrays[f"sums.{key}"] = np.stack(sums)
-        return _Sums(arrays, counts, {})
+                people = self._get_patients(request, sums, task[0])
+                contrasts.append(sum_contrasts(people @ maps[k] - offsets[k], directions[k]))
+            sums.arrays[f"sums.{key}"] = np.stack(contrasts)
 
-    def _sum_expectations(self, request: Request) -> _Sums:
-        arrays: dict[str, FloatArray] = {}
-        counts: dict[str, int] = {}
-        for key, tasks in _group_tasks(request).items():
-            sums, likelihoods = [], []
+    def _answer_curves(self, request: Request, sums: _Sums) -> None:
+        for key, tasks in kinds.group_tasks(request.settings).items():
+            expectations = []
             for k, task in enumerate(tasks):
-                weights = request.arrays[f"weights.{key}"][k]
-                if f"common.{key}" in request.arrays:  # straight patterns: one direction each
-                    common = request.arrays[f"common.{key}"][k]
-                    weights = (weights[:, :, None] * common).reshape(len(weights), -1)
-                posterior = site_sums.make_packed_posterior(
-                    request.arrays[f"gram.{key}"][k], request.arrays[f"correlation.{key}"][k]
-                )
-                people = self._get_patients(request, task[0], counts)
-                sums.append(site_sums.sum_expectations(people, weights, posterior))
-                held_out = self._get_patients(request, task[1], counts) if task[1] else people[:0]
-                likelihoods.append(site_sums.sum_likelihood(held_out, weights, posterior))
-            names = ("cross", "gram", "normal")
-            arrays |= {f"{n}.{key}": np.stack(a) for n, a in zip(names, zip(*sums, strict=True), strict=True)}
-            arrays[f"likelihood.{key}"] = np.array(likelihoods)
-        return _Sums(arrays, counts, {})
+                own = {name: array[k] for name in _HEADS if (array := request.arrays.get(f"{name}.{key}")) is not None}
+                weights = own["weights"]
+                if "common" in own:  # straight patterns: one direction each
+                    weights = (weights[:, :, None] * own["common"]).reshape(len(weights), -1)
+                posterior = make_packed_posterior(own["gram"], own["correlation"])
+                people = self._get_patients(request, sums, task[0])
+                held_out = self._get_patients(request, sums, task[1]) if task[1] else people[:0]
+                likelihood = sum_likelihood(held_out, weights, posterior)
+                expectations.append((*sum_expectations(people, weights, posterior), likelihood))
+            names, added = ("cross", "gram", "normal", "likelihood"), zip(*expectations, strict=True)
+            sums.arrays |= {f"{name}.{key}": np.stack(each) for name, each in zip(names, added, strict=True)}
 
-    def _sum_agreement(self, request: Request) -> _Sums:
-        mask = self._find(SAMPLE, "patients", request)
-        count = self._count(mask, "patients", SAMPLE)
-        heads = [request.arrays[name] for name in ("weights", "gram", "correlation")]
-        people = self._get_shifts(request, np.flatnonzero(mask))
-        indices = np.concatenate(site_sums.infer_indices(people, *heads), axis=1)
-        return _Sums(
-            {"sum": indices.sum(axis=0), "products": pack_symmetric(indices.T @ indices)}, {"patients": count}, {}
-        )
+    def _answer_agreement(self, request: Request, sums: _Sums) -> None:
+        indices = np.concatenate(self._infer_indices(request, sums, "patients")[0], axis=1)
+        sums.arrays = {"sum": indices.sum(axis=0), "products": pack_symmetric(indices.T @ indices)}
 
-    def _sum_distribution(self, request: Request) -> _Sums:
-        heads = [request.arrays[name] for name in ("weights", "gram", "correlation")]
-        arrays: dict[str, FloatArray] = {}
-        counts: dict[str, int] = {}
+    def _answer_distribution(self, request: Request, sums: _Sums) -> None:
         is_used = np.zeros(len(self.cohort), dtype=bool)
         for group in GROUPS:
-            mask = self._find(SAMPLE, group, request)
-            counts[group] = self._count(mask, group, SAMPLE)
+            indices, mask = self._infer_indices(request, sums, group)
             is_used |= mask
-            people = self._get_shifts(request, np.flatnonzero(mask))
-            indices = site_sums.average_indices(site_sums.infer_indices(people, *heads), request.settings["orders"])
-            arrays[f"{group}.cosines"] = site_sums.sum_cosines(indices, kinds.N_COSINES)
+            orders = request.settings["orders"]
+            aligned = [each[:, list(order)] for each, order in zip(indices, orders, strict=True)]
+            sums.arrays[f"{group}.cosines"] = sum_cosines(np.mean(aligned, axis=0), kinds.N_COSINES)
         if "precision" in request.arrays:
             precision = unpack_symmetric(request.arrays["precision"])
-            number = int(request.settings["n_people"])
-            own_share = float(request.settings["own_share"])
+            number, own_share = int(request.settings["n_people"]), float(request.settings["own_share"])
             values = self._get_values(request, np.flatnonzero(is_used))
-            distances = site_sums.scale_distances(values, request.arrays["mean"], precision, number, own_share)
-            arrays["distances.cosines"] = site_sums.sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
-        return _Sums(arrays, counts, {})
+            distances = scale_distances(values, request.arrays["mean"], precision, number, own_share)
+            sums.arrays["distances.cosines"] = sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
 
-    def _get_patients(self, request: Request, name: str, counts: dict[str, int]) -> FloatArray:
+    def _infer_indices(self, request: Request, sums: _Sums, group: str) -> tuple[list[FloatArray], BoolArray]:
+        """Return the R-indices (n, M) of the people of a group by each of T models, and who they are (N,)."""
+        mask = self._select(request, sums, SAMPLE, group, group)
+        people = self._get_shifts(request, np.flatnonzero(mask))
+        models = zip(*(request.arrays[name] for name in ("weights", "gram", "correlation")), strict=True)
+        return [make_packed_posterior(gram, corr).compute_means(people @ own) for own, gram, corr in models], mask
+
+    def _get_patients(self, request: Request, sums: _Sums, name: str) -> FloatArray:
         """Return the shifts (n, R) of the patients of a set, and count them."""
-        mask = self._find(name, "patients", request)
-        counts[f"{name}/patients"] = self._count(mask, "patients", name)
-        return self._get_shifts(request, np.flatnonzero(mask))
+        return self._get_shifts(request, np.flatnonzero(self._select(request, sums, name, "patients")))
+
+    def _select(self, request: Request, sums: _Sums, name: str, group: str, key: str | None = None) -> BoolArray:
+        """Return the people (N,) of a set and a group, and count them under a key, if a sum over them is allowed."""
+        mask = self._get_subsets(request).find(str(name), str(group))
+        sums.counts[key or f"{name}/{group}"] = self._count(mask, group, name)
+        return mask
+
+    def _count(self, mask: BoolArray, group: str, name: str) -> int:
+        """Return the number of people of a set, if the guard allows a sum over them."""
+        self._guard.check(mask, group, name)
+        return int(mask.sum())
 
     def _get_volumes(self, rows: IntArray) -> FloatArray:
         """Return the volumes (n, R) of some people."""
@@ -325,19 +302,6 @@ class Site:
             self._subsets = plan, Subsets(ids, self._groups["patients"], plan, self.fewest)
         return self._subsets[1]
 
-    def _find(self, name: str, group: str, request: Request | None) -> BoolArray:
-        """Return the people (N,) of a set and a group; the whole group needs no plan."""
-        if name == "all" and group in GROUPS:
-            return self._groups[group]
-        if request is None:
-            raise ExchangeError(f"there is no set {name[:40]!r} in this request.")
-        return self._get_subsets(request).find(str(name), str(group))
-
-    def _count(self, mask: BoolArray, group: str, name: str) -> int:
-        """Return the number of people of a set, if the guard allows a sum over them."""
-        self._guard.check(mask, group, name)
-        return int(mask.sum())
-
     def describe_people(self) -> str:
         """Return the numbers of people in words, for the screen."""
         people = f"{self.cohort.n_controls} controls and {self.cohort.n_patients} patients"
@@ -345,24 +309,113 @@ class Site:
         return f"{people}, {len(self.regions)} regions{left_out}"
 
 
-def _name_site(cohort: Cohort, name: str) -> Cohort:
-    """Return the people with the name of the exchange site as their site."""
-    return replace(cohort, people=cohort.people.assign(**{SITE: name}))
+_HEADS = ("weights", "common", "gram", "correlation")  # what a request for curves has of each model
 
 
-def _list_batches(mask: BoolArray) -> Iterator[IntArray]:
-    """Yield the rows of a mask (N,) in batches; an empty one for nobody."""
+def _add_batches(mask: BoolArray, function: Callable[[IntArray], Sequence[Any]]) -> list[Any]:
+    """Return the sums of a function of rows over the people of a mask (N,), in batches; an empty one for nobody."""
     rows = np.flatnonzero(mask)
-    for start in range(0, max(len(rows), 1), BATCH):
-        yield rows[start : start + BATCH]
+    parts = [function(rows[start : start + BATCH]) for start in range(0, max(len(rows), 1), BATCH)]
+    return [np.sum(each, axis=0) for each in zip(*parts, strict=True)]
 
 
-def _add(parts: Sequence[Any]) -> Any:
-    """Return the sum of arrays or numbers, the only one as it is."""
-    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+def sum_transforms(z: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return sum and sum of squares (H, R) of log-transformed people (N, R) for each c, and the sums of logs (H,)."""
+    sums, squares = (np.zeros((len(shares), z.shape[1])) for _ in range(2))
+    logs = np.zeros(len(shares))
+    for k, share in enumerate(shares.tolist()):
+        shifts = apply_log_transform(z, share)
+        sums[k], squares[k] = shifts.sum(axis=0), np.einsum("nr,nr->r", shifts, shifts)
+        if 1.0 + share * z.min(initial=0.0) >= LOG_FLOOR:  # no tangents, so that the logarithms are known already
+            logs[k] = share * sums[k].sum()
+        elif share >= IDENTITY_THRESHOLD:
+            logs[k] = np.log(np.maximum(1.0 + share * z, LOG_FLOOR)).sum()
+    return sums, squares, logs
 
 
-def _group_tasks(request: Request) -> dict[str, list[Sequence[Any]]]:
-    """Return the tasks of a request by their key."""
-    tasks = request.settings["tasks"]
-    return {key: [tasks[k] for k in positions] for key, positions in kinds.list_groups_of_tasks(tasks).items()}
+def sum_moments(people: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Return sum x (R,), packed sum x x', sum |x|^2 x (R,) and sum |x|^4 of people (N, R)."""
+    lengths = np.square(people).sum(axis=1)
+    products = pack_symmetric(people.T @ people)
+    return people.sum(axis=0), products, lengths @ people, float(np.square(lengths).sum())
+
+
+def sum_blocks(
+    residuals: FloatArray, directions: FloatArray, blocks: IntArray, n_blocks: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return sums and squares (B, R) of people (N, R), and packed products of directions (R, D), by block (N,)."""
+    people = [residuals[blocks == block] for block in range(n_blocks)]
+    sums = np.stack([each.sum(axis=0) for each in people])
+    squares = np.stack([(each**2).sum(axis=0) for each in people])
+    scores = [each @ directions for each in people]
+    return sums, squares, np.stack([pack_symmetric(each.T @ each) for each in scores])
+
+
+def sum_contrasts(white: FloatArray, directions: FloatArray) -> FloatArray:
+    """Sum the contrast functions of severities s = white @ direction, with derivatives.
+
+    The functions are s exp(-s^2 / 2) and exp(-s^2 / 2), see `rindices.learners.contrastive.rotation.ContrastSums`.
+
+    white (N, M): whitened severities of patients; directions (S, M, M): unit vectors in the rows. Returns (S, M, 2 (1 +
+    M + M (M + 1), for each direction both functions, both gradients and both second derivatives (packed).
+    """
+    s = white @ directions.reshape(-1, white.shape[1]).T
+    bell = np.exp(-0.5 * s * s)
+    functions = np.stack([s * bell, bell])
+    slopes = np.stack([(1.0 - s * s) * bell, -s * bell])
+    curvatures = np.stack([(s**3 - 3.0 * s) * bell, (s * s - 1.0) * bell])
+    products = pack_symmetric(white[:, :, None] * white[:, None, :])
+    parts = [functions.sum(axis=1)[:, :, None], *(array.transpose(0, 2, 1) for array in (slopes, curvatures))]
+    sums = np.concatenate([parts[0], parts[1] @ white, parts[2] @ products], axis=2)  # (2, S M, 1 + M + packed)
+    return np.asarray(sums.transpose(1, 0, 2).reshape(*directions.shape[:2], -1))
+
+
+def make_packed_posterior(gram: FloatArray, correlation: FloatArray) -> SeverityPosterior:
+    """Return the posterior of packed products of the steps and packed correlations."""
+    correlations = unpack_symmetric(correlation)
+    return SeverityPosterior.from_gram(unpack_symmetric(gram), compute_log_copula(correlations), len(correlations))
+
+
+def sum_expectations(
+    patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the sums of the E step: sum x E[b]' (R, M * K), packed sum E[b b'] and packed sum E[y y'].
+
+    b is the basis of the steps and y the severities as normal quantiles. ``patients`` are (N, R).
+    """
+    cross, point_weights = np.zeros(weights.shape), np.zeros(len(posterior.points))
+    for part, summary in summarise_people(patients, weights, posterior):
+        cross += part.T @ summary.basis
+        point_weights += summary.point_weights
+    basis, normal = posterior.basis, make_normal_points(posterior.points.shape[1])
+    gram, second = ((array * point_weights[:, None]).T @ array for array in (basis, normal))
+    return cross, pack_symmetric(gram), pack_symmetric(second)
+
+
+def sum_likelihood(patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior) -> float:
+    """Return the summed log-likelihood of patients (N, R), relative to a control."""
+    return float(sum(summary.log_sum.sum() for _, summary in summarise_people(patients, weights, posterior)))
+
+
+def sum_cosines(values: FloatArray, number: int) -> FloatArray:
+    """Return the sums of cos(k pi v), k = 1 to Q, of values from 0 to 1, (N, M) -> (M, Q)."""
+    return np.asarray(np.cos(np.pi * values.T[:, :, None] * np.arange(1, number + 1)).sum(axis=1))
+
+
+def scale_distances(
+    people: FloatArray, mean: FloatArray, precision: FloatArray, number: int, own_share: float
+) -> FloatArray:
+    """Return distances (N,) from the mean of all people as if each was not among them, scaled to 0 to 1.
+
+    Without a person, the mean moves away by a factor n / (n - 1) and the covariance loses the person's part, of which
+    shrinkage leaves the share ``own_share``. The distance 1 is `get_largest_distance`.
+    """
+    centred, factor = people - mean, number / (number - 1.0)
+    squares = ((centred @ precision) * centred).sum(axis=1)
+    left_out = factor**2 * squares / np.maximum(1.0 - own_share * factor * squares / (number - 1.0), 0.01)
+    return np.asarray(np.clip(np.sqrt(left_out) / get_largest_distance(len(mean)), 0.0, 1.0))
+
+
+def get_largest_distance(n_regions: int) -> float:
+    """Return the distance that is scaled to 1; it is about sqrt(R) on average."""
+    return float(2.5 * np.sqrt(n_regions))

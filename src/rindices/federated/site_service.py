@@ -8,29 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from rindices.errors import RindicesError
-from rindices.federated.exceptions import ExchangeError
-from rindices.federated.folder import (
-    DONE,
-    MODEL_FILE,
-    POLL_SECONDS,
-    MessageFile,
-    check_site_name,
-    encode_json,
-    encode_state,
-    get_signature,
-    make_printable,
-    read_run,
-)
+from rindices.federated import folder as exchange_folder
+from rindices.federated.folder import MODEL_FILE, POLL_SECONDS, MessageFile, SharedFolder, get_signature
 from rindices.federated.kinds import KINDS
 from rindices.federated.messages import (
     MAX_MESSAGE_BYTES,
     Answer,
+    ExchangeError,
     Request,
     compute_message_digest,
     is_signed,
     sign_message,
 )
-from rindices.federated.shared_folder import SharedFolder
 from rindices.federated.site import Site
 
 LOG_COLUMNS = ("time", "run", "round", "kind", "what left", "people", "sums", "numbers", "bytes", "digest")
@@ -56,7 +45,7 @@ class SiteService:
     _noted: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        check_site_name(self.site.name)
+        exchange_folder.check_site_name(self.site.name)
 
     def serve(self, patience: float | None = None) -> dict[str, Any] | None:
         """Answer until the run is over.
@@ -66,7 +55,7 @@ class SiteService:
         if the model is not that of the centre.
         """
         name = self.site.name
-        SharedFolder(self.exchange, "sites").write(f"{name}.json", encode_json({"site": name}))
+        SharedFolder(self.exchange, "sites").write(f"{name}.json", exchange_folder.encode_json({"site": name}))
         end = None if patience is None else time.monotonic() + patience
         while True:
             n_answered, run = 0, None
@@ -87,12 +76,12 @@ class SiteService:
 
     def _read_end(self) -> dict[str, Any] | None:
         """Return what the centre says of a run that is over; None if it is not."""
-        run = read_run(self.exchange)
-        if run is None or run.get("state") != DONE:
+        run = exchange_folder.read_run(self.exchange)
+        if run is None or run.get("state") != exchange_folder.DONE:
             return None
         name, site = str(run["run"]), self.site.name
         signature = get_signature(run.get("signed"), site)
-        if not is_signed(encode_state(run), signature, self.key, "state", name, site, 0):
+        if not is_signed(exchange_folder.encode_state(run), signature, self.key, "state", name, site, 0):
             self._note(f"the end of the run {name} does not have the signature of the centre: it is forged.")
             return None
         return run if self._run in ("", name) else None
@@ -111,7 +100,7 @@ class SiteService:
 
     def answer_requests(self) -> int:
         """Answer all requests of the current run that have no answer yet, and return their number."""
-        run = read_run(self.exchange)
+        run = exchange_folder.read_run(self.exchange)
         if run is None or self.site.name not in run.get("sites", ()):
             return 0
         name, number, n_answered = str(run["run"]), 1, 0
@@ -125,18 +114,16 @@ class SiteService:
             answer_file = MessageFile(SharedFolder(self.exchange, f"answers/{name}/{self.site.name}"), number)
             answer_header = answer_file.read_header() or {}
             if any(answer_header.get(key) != value for key, value in answered.items()):
-                self._answer(name, request_file, header, answer_file, answered)
+                answer = self._answer(name, request_file, header, answered)
+                sent, leaves = answer.encode(), append_to_log(self.folder / "log.tsv", name, answer)
+                self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
+                signature = sign_message(sent, self.key, "answer", name, self.site.name, number)
+                answer_file.write(sent, {**answered, "site": self.site.name, "signed": signature})
                 n_answered += 1
             number += 1
 
-    def _answer(
-        self,
-        run: str,
-        request_file: MessageFile,
-        header: dict[str, Any],
-        answer_file: MessageFile,
-        answered: dict[str, str],
-    ) -> None:
+    def _answer(self, run: str, request_file: MessageFile, header: dict[str, Any], answered: dict[str, str]) -> Answer:
+        """Return the answer to the request of a file, or the reason why there is none."""
         name, number = self.site.name, request_file.number
         try:
             content = request_file.read_content(header)
@@ -149,15 +136,10 @@ class SiteService:
             if request.round != number:
                 raise ExchangeError(f"the request says that it is round {request.round}: it is repeated or forged.")
             self._run = run
-            answer = self.site.answer(request)
+            return self.site.answer(request)
         except RindicesError as error:
-            kind = make_printable(header.get("kind", ""))[:40]
-            answer = Answer(name, kind, number, answered["request"], {}, {}, {"refused": str(error)})
-        sent = answer.encode()
-        leaves = append_to_log(self.folder / "log.tsv", run, answer)
-        self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
-        signature = sign_message(sent, self.key, "answer", run, name, number)
-        answer_file.write(sent, {**answered, "site": name, "signed": signature})
+            kind = exchange_folder.make_printable(header.get("kind", ""))[:40]
+            return Answer(name, kind, number, answered["request"], {}, {}, {"refused": str(error)})
 
 
 def append_to_log(path: Path, run: str, answer: Answer) -> str:

@@ -16,13 +16,15 @@ Shape letters: N people.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.federated.exceptions import ExchangeError
+from rindices.federated.messages import ExchangeError
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 
 GROUPS = ("controls", "patients")
@@ -115,21 +117,21 @@ class Subsets:
         """
         if group not in GROUPS:
             raise ExchangeError(f"the request names the group {group[:40]!r}: there are {' and '.join(GROUPS)}.")
-        mask = self._groups[group]
+        mask, plan = self._groups[group], self._plan
         if name == "all":
             return mask
-        limit = float(getattr(self._plan, group))
         if name == SAMPLE:
-            return self._find_sample(mask, limit)
+            return self._find_part(SAMPLE, mask, getattr(plan, group), (0.0, 1.0), 0, MIN_SPLIT_BY_HALVES)
         kind, _, rest = name.rpartition("-")
-        try:
-            if kind in ("member", "held-out") and 0 <= int(rest) < self._plan.members:
-                return self._find_member(int(rest), mask, limit, kind == "member")
+        with suppress(ValueError):
+            if kind in ("member", "held-out") and 0 <= int(rest) < plan.members:
+                part, places = ("member", "held-out").index(kind), name_member(int(rest))
+                bounds = (0.0, plan.share, 1.0)
+                return self._find_part(places, mask, getattr(plan, group), bounds, part, MIN_SPLIT_BY_MEMBERS)
             number = int(kind.removeprefix("half-"))
-            if kind.startswith("half-") and 0 <= number < self._plan.members and rest in ("0", "1"):
-                return self._find_half(number, mask, limit, int(rest))
-        except ValueError:
-            pass
+            if kind.startswith("half-") and 0 <= number < plan.members and rest in ("0", "1"):
+                places, bounds = f"half-{number}", (0.0, 0.5, 1.0)
+                return self._find_part(places, mask, getattr(plan, group), bounds, int(rest), MIN_SPLIT_BY_HALVES)
         raise ExchangeError(f"the request names the set {name[:40]!r}, which the plan does not have.")
 
     def assign_blocks(self, group: str, n_blocks: int) -> IntArray:
@@ -148,31 +150,21 @@ class Subsets:
             blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
         return np.where(mask, blocks, -1)
 
-    def _find_member(self, number: int, mask: BoolArray, limit: float, is_seen: bool) -> BoolArray:
-        places = self._find_places(name_member(number), mask, MIN_SPLIT_BY_MEMBERS)
-        seen, held_out = places < self._plan.share * limit, (places >= self._plan.share * limit) & (places < limit)
-        return self._choose_part(mask, [seen, held_out], 0 if is_seen else 1, limit, 0)
-
-    def _find_half(self, number: int, mask: BoolArray, limit: float, half: int) -> BoolArray:
-        places = self._find_places(f"half-{number}", mask, MIN_SPLIT_BY_HALVES)
-        first, second = places < 0.5 * limit, (places >= 0.5 * limit) & (places < limit)
-        return self._choose_part(mask, [first, second], half, limit, 1)
-
-    def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:
-        if limit == 1.0:
-            return mask
-        sample = self._find_places(SAMPLE, mask, MIN_SPLIT_BY_HALVES) < limit
-        return self._choose_part(mask, [sample], 0, limit, 0)
-
-    def _choose_part(
-        self, mask: BoolArray, parts: Sequence[BoolArray], part: int, limit: float, undivided: int
+    def _find_part(
+        self, purpose: str, mask: BoolArray, limit: float, bounds: Sequence[float], part: int, min_split: int
     ) -> BoolArray:
-        """Return a part of a group (N,). Where one would be too small, ``undivided`` has all, or nobody is in any."""
-        sizes = [int((mask & each).sum()) for each in parts]
-        sizes.append(int(mask.sum()) - sum(sizes))
-        if any(0 < size < self._fewest for size in sizes):
+        """Return a part of a group (N,): those whose places are between two bounds, of the share ``limit`` of all.
+
+        Where a part would be too small, one of them has all, or nobody is in any: members see everyone, and all are in
+        the second half.
+        """
+        places, edges = self._find_places(purpose, mask, min_split), limit * np.array(bounds)
+        parts = [mask & (low <= places) & (places < high) for low, high in pairwise(edges)]
+        sizes = [int(each.sum()) for each in parts]
+        if any(0 < size < self._fewest for size in (*sizes, int(mask.sum()) - sum(sizes))):
+            undivided = 1 if purpose.startswith("half") else 0
             return mask if limit == 1.0 and part == undivided else np.zeros_like(mask)
-        return np.asarray(mask & parts[part])
+        return np.asarray(parts[part])
 
     def _find_places(self, purpose: str, mask: BoolArray, min_split: int) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person, the same for all people of a small group."""

@@ -1,19 +1,36 @@
-"""Ensemble members: repetitions of a training, whose agreement shows whether a result can be trusted."""
+"""Ensemble members, repetitions of a training whose agreement shows whether a result can be trusted, and stability.
 
-from collections.abc import Mapping, Sequence
+Stability of each pattern is measured by learning it from other people. The disease space is learnt from a part of the
+people (`compute_contrastive_space`), the model's patterns are projected onto it, and patients who were left out are
+ranked along each pattern. A pattern is stable if it ranks them as before. Ranks are compared, because a pattern of a
+few patients (a batch, a scanner, one family) is easily found again but ranks all other patients by noise. The basis of
+the disease space is taken from the model. The agreement of split halves shows whether that basis is found again.
+
+Shape letters: S members, N people, R regions, M patterns, B repetitions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.stats import rankdata, spearmanr
 
 from rindices._typing import FloatArray
 from rindices.errors import InputError
-from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, ContrastiveICA
-from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead
-from rindices.learners.mean_difference import MeanDifference
-from rindices.learners.prepared_people import PreparedPeople, Subsample, split_into_halves
+from rindices.learners.contrastive.estimator import (
+    UNIT_SEVERITY_QUANTILE,
+    ContrastiveICA,
+    MeanDifference,
+    compute_contrastive_space,
+    initialise_contrastive_head,
+)
+from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead, invert_log_transform
+from rindices.learners.normal_variation import ReferenceTarget
+from rindices.learners.prepared_people import PreparedPeople, Subsample
 from rindices.selection.agreement import agreement
+from rindices.threads import limit_blas_threads
 
 
 class TrainingOutcome(StrEnum):
@@ -89,9 +106,13 @@ def choose_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
     if not additive:
         return held_out[0].shape
     best = max(additive, key=lambda shape: float(values[shape].mean()))
-    gains = values["interacting"] - values[best]
+    return "interacting" if is_clear_gain(values["interacting"] - values[best], MIN_INTERACTION_GAIN) else best
+
+
+def is_clear_gain(gains: FloatArray, least: float) -> bool:
+    """Return whether the mean gain of members (S,) exceeds a least gain and two standard errors."""
     error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    return "interacting" if gains.mean() > max(MIN_INTERACTION_GAIN, 2.0 * float(error)) else best
+    return bool(gains.mean() > max(least, 2.0 * float(error)))
 
 
 def choose_common_shape(held_out: Sequence[HeldOutLikelihood]) -> str:
@@ -135,10 +156,13 @@ def fit_linear_members(
     """
     members = []
     for number, each in zip(numbers, people, strict=True):
-        rng = np.random.default_rng([seed, number])
+        rng, halves = np.random.default_rng([seed, number]), None
         fitted = _fit_subsample(each, each.subsample, learner, n_patterns, rng)
         curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
-        halves = _fit_split_halves(each, learner, n_patterns, rng) if evidence else None
+        if evidence:
+            patients = each.complete().X[each.y == 1]
+            fits = [_fit_subsample(each, half, learner, n_patterns, rng) for half in Subsample.draw_halves(each.y, rng)]
+            halves = agreement(*(half.head_.infer(patients) for half in fits))[:3]
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, fitted.head_, curves, halves))
     return members
 
@@ -157,24 +181,6 @@ def _fit_subsample(
         raise InputError(
             f"{n_patterns} patterns cannot be told apart in {len(seen.y)} people: ask for fewer."
         ) from error
-
-
-def _fit_split_halves(
-    people: PreparedPeople, learner: LinearLearner, n_patterns: int, rng: np.random.Generator
-) -> SplitHalfAgreement:
-    """Return the agreement of fits on two disjoint halves, on all patients."""
-    patients = people.complete().X[people.y == 1]
-    first, second = (
-        _fit_subsample(people, half, learner, n_patterns, rng).head_.infer(patients)
-        for half in split_into_halves(people.y, rng)
-    )
-    return compute_split_half_agreement(first, second)
-
-
-def compute_split_half_agreement(first: FloatArray, second: FloatArray) -> SplitHalfAgreement:
-    """Return the agreement of two sets of R-indices (N, M) of the same people."""
-    between = agreement(first, second)
-    return between.concordance, between.dimension, between.difference
 
 
 def rescale_consensus(
@@ -199,3 +205,117 @@ def rescale_consensus(
         column_units[list(order)] = unit  # column order[k] of the member is pattern k of the consensus
         scaled.append(replace(head, weights=head.weights / column_units))
     return tuple(scaled), unit
+
+
+WeightLearner = Callable[[PreparedPeople, FloatArray], FloatArray]
+"""Takes people, as shifts, and patterns (R, M); returns the weights (R, M) learnt from these people."""
+N_BOOTSTRAPS, N_SPLITS = 30, 15
+_SPLIT_FRACTION = 0.4  # of the people in each of two disjoint fits; both rank the remaining fifth
+_CARRIER_QUANTILE = 0.95  # quantile of controls above which a patient carries a pattern
+
+
+class PatternStability(NamedTuple):
+    """Stability of each pattern in people who were left out.
+
+    stability (B, M): rank correlation of the model's R-index with that of a bootstrap sample, on patients outside the
+    sample; split_half (B, M): rank correlation of the R-indices of two disjoint sets of people, on patients of neither.
+    """
+
+    stability: FloatArray
+    split_half: FloatArray
+
+
+def compute_pattern_weights(people: PreparedPeople, patterns: FloatArray) -> FloatArray:
+    """Return the weights (R, M) of the projections of patterns (R, M) onto the disease space of people."""
+    centre = people.X[people.y == 0].mean(axis=0)
+    controls, patients = people.X[people.y == 0] - centre, people.X[people.y == 1] - centre
+    target = ReferenceTarget.choose(controls, people.reference)
+    space, noise, _ = compute_contrastive_space(controls, patients, patterns.shape[1], target)
+    dual = np.linalg.solve(noise, space)
+    projected = space @ np.linalg.solve(space.T @ dual, dual.T @ patterns)
+    size = np.sqrt((patterns * np.linalg.solve(noise, patterns)).sum(axis=0))
+    x = np.linalg.solve(noise, projected)
+    gram = projected.T @ x + 1e-6 * np.diag(size**2)  # invertible also where two patterns have one projection
+    return np.asarray(x @ np.linalg.inv(gram))
+
+
+@limit_blas_threads()
+def assess_pattern_stability(
+    people: PreparedPeople,
+    indices: FloatArray,
+    patterns: FloatArray,
+    learn_weights: WeightLearner = compute_pattern_weights,
+    seed: int = 0,
+    bootstraps: int = N_BOOTSTRAPS,
+    splits: int = N_SPLITS,
+) -> PatternStability:
+    """Rank left-out patients along a model's patterns, learnt again from other people.
+
+    people: without missing cells; indices (N, M): the model's R-indices; patterns (M, R): change of each region at
+    R-index 1, in control standard deviations; bootstraps, splits: number of bootstrap samples and of split halves.
+    """
+    head = initialise_contrastive_head(people.X, people.y == 1, len(patterns), straighten=True)
+    average = invert_log_transform(head.shift_mean, float(head.share))
+    shifts = head.prepare(head.control_mean + head.control_scale * (average + patterns)).T
+    people = people._replace(X=head.prepare(people.X))
+    groups = [np.flatnonzero(people.y == label) for label in (0, 1)]
+    sizes = [max(2, round(_SPLIT_FRACTION * len(group))) for group in groups]
+    rng = np.random.default_rng([seed, 7])
+    stability, split_half = [], []
+    for _ in range(bootstraps):
+        sample = np.concatenate([rng.choice(group, len(group)) for group in groups])
+        patients = np.setdiff1d(groups[1], sample)
+        again = people.X[patients] @ learn_weights(people.take(sample), shifts)
+        stability.append(_correlate_ranks(indices[patients], again))
+    for _ in range(splits):
+        dealt = [rng.permutation(group) for group in groups]
+        patients = dealt[1][2 * sizes[1] :]
+        halves = [
+            np.concatenate([rows[k * n : (k + 1) * n] for rows, n in zip(dealt, sizes, strict=True)]) for k in (0, 1)
+        ]
+        ranked = [people.X[patients] @ learn_weights(people.take(half), shifts) for half in halves]
+        split_half.append(_correlate_ranks(*ranked))
+    return PatternStability(np.array(stability), np.array(split_half))
+
+
+class GroupSeparation(NamedTuple):
+    """How R-indices separate patients from controls, in all people and in resampled ones.
+
+    carriers (1 + B, M): share of patients above 95 % of controls, corrected for the share expected among controls; auc
+    (1 + B, M): probability that a patient has a higher R-index than a control.
+    """
+
+    carriers: FloatArray
+    auc: FloatArray
+
+
+def measure_separation(controls: FloatArray, patients: FloatArray, seed: int, bootstraps: int = 400) -> GroupSeparation:
+    """Return how R-indices (N, M) of controls and of patients differ, and the same in bootstrap samples of them."""
+    rng = np.random.default_rng([seed, 8])
+    figures = [(_estimate_carrier_share(controls, patients), _estimate_auc(controls, patients))]
+    for _ in range(bootstraps):
+        draw = rng.choice(controls, len(controls)), rng.choice(patients, len(patients))
+        figures.append((_estimate_carrier_share(*draw), _estimate_auc(*draw)))
+    return GroupSeparation(*(np.array(each) for each in zip(*figures, strict=True)))
+
+
+def _estimate_carrier_share(controls: FloatArray, patients: FloatArray) -> FloatArray:
+    """Return the share (M,) of patients (N, M) above 95 % of controls (N, M), corrected for chance."""
+    above = (patients > np.quantile(controls, _CARRIER_QUANTILE, axis=0)).mean(axis=0)
+    return np.asarray(np.clip((above - (1 - _CARRIER_QUANTILE)) / _CARRIER_QUANTILE, 0.0, 1.0))
+
+
+def _estimate_auc(controls: FloatArray, patients: FloatArray) -> FloatArray:
+    """Return the probability (M,) that a patient has a higher value than a control, ties counted by half."""
+    ranks = rankdata(np.concatenate([controls, patients]), axis=0)[len(controls) :].sum(axis=0)
+    n_controls, n_patients = len(controls), len(patients)
+    return np.asarray((ranks - n_patients * (n_patients + 1) / 2) / max(n_controls * n_patients, 1))
+
+
+def _correlate_ranks(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return the rank correlation of parallel columns, (N, M) x2 -> (M,); 0 if one is constant or has under 3 rows."""
+    correlations = np.zeros(first.shape[1])
+    for k, (a, b) in enumerate(zip(first.T, second.T, strict=True)):
+        if len(a) > 2 and np.ptp(a) > 0 and np.ptp(b) > 0:
+            correlations[k] = spearmanr(a, b).statistic
+    return correlations

@@ -52,24 +52,6 @@ def find_complete_rows(values: FloatArray) -> BoolArray:
     return np.asarray(~np.isnan(values).any(axis=1))
 
 
-class GroupBatch(NamedTuple):
-    """Groups that lack about as many regions; for the attributes see `MissingRegions`."""
-
-    rows: IntArray
-    group: IntArray
-    missing: IntArray
-
-    @classmethod
-    def from_groups(cls, groups: Sequence[MissingGroup], n_regions: int) -> Self:
-        """Return groups with their missing regions side by side."""
-        sizes = np.array([len(group.missing) for group in groups])
-        missing = np.full((len(groups), sizes.max()), n_regions)
-        for j, group in enumerate(groups):
-            missing[j, : sizes[j]] = group.missing
-        rows = np.concatenate([group.rows for group in groups])
-        return cls(rows, np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups]), missing)
-
-
 class MissingRegions(NamedTuple):
     """What is needed of a precision for people who lack regions, J groups at a time.
 
@@ -87,9 +69,14 @@ class MissingRegions(NamedTuple):
     log_determinant: FloatArray
 
     @classmethod
-    def from_batch(cls, batch: GroupBatch, precision: FloatArray) -> Self:
-        """Return the missing regions of groups, for a precision (R, R)."""
-        missing = batch.missing
+    def compute(cls, groups: Sequence[MissingGroup], precision: FloatArray) -> Self:
+        """Return the missing regions of groups, side by side, for a precision (R, R)."""
+        sizes = np.array([len(group.missing) for group in groups])
+        missing = np.full((len(groups), sizes.max()), len(precision))
+        for j, group in enumerate(groups):
+            missing[j, : sizes[j]] = group.missing
+        rows = np.concatenate([group.rows for group in groups])
+        numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
         is_padding = missing == len(precision)
         padded = np.pad(precision, ((0, 1), (0, 1)))
         blocks = padded[missing[:, :, None], missing[:, None, :]]
@@ -99,7 +86,7 @@ class MissingRegions(NamedTuple):
         inverse_root = np.linalg.inv(root)
         inverse_root[is_padding] = 0.0
         log_determinant = 2.0 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
-        return cls(batch.rows, batch.group, missing, inverse_root, log_determinant)
+        return cls(rows, numbers, missing, inverse_root, log_determinant)
 
     def reduce(self, products: FloatArray) -> FloatArray:
         """Return what is lost of products P a, (R, K) -> (J, Q, K): a' C_oo^-1 b is a' P b less the lost parts'."""
@@ -165,42 +152,30 @@ def iterate_missing_regions(values: FloatArray, precision: FloatArray) -> Iterat
     """Yield the people (N, R) who lack regions, in batches of groups that lack about as many."""
     is_missing = np.isnan(values)
     for batch in _make_batches(np.packbits(is_missing, axis=1).tobytes(), *values.shape):
-        yield MissingRegions.from_batch(batch, precision)
+        yield MissingRegions.compute(batch, precision)
 
 
 @lru_cache(maxsize=16)
-def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[GroupBatch]:
-    """Return the batches of a mask of missing cells; the iterations of a fit ask for the same few masks."""
+def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[list[MissingGroup]]:
+    """Return the groups of a mask of missing cells, in batches; the iterations of a fit ask for the same few masks."""
     packed = np.frombuffer(packed_mask, np.uint8).reshape(n_people, -1)
     is_missing = np.unpackbits(packed, axis=1, count=n_regions).astype(bool)
-    groups = sorted(_group_by_mask(is_missing), key=lambda group: len(group.missing))
-    batches: list[GroupBatch] = []
-    batch: list[MissingGroup] = []
+    batches: list[list[MissingGroup]] = []
     n_batch_people = 0
-    for group in groups:
+    for group in sorted(_group_by_mask(is_missing), key=lambda group: len(group.missing)):
         n_batch_people += len(group.rows)
-        if batch and n_batch_people * len(group.missing) ** 2 > _MAX_BLOCK_CELLS:
-            batches.append(GroupBatch.from_groups(batch, n_regions))
-            batch, n_batch_people = [], len(group.rows)
-        batch.append(group)
-    return [*batches, GroupBatch.from_groups(batch, n_regions)] if batch else batches
+        if not batches or n_batch_people * len(group.missing) ** 2 > _MAX_BLOCK_CELLS:
+            batches.append([])
+            n_batch_people = len(group.rows)
+        batches[-1].append(group)
+    return batches
 
 
-class CompletedPeople(NamedTuple):
-    """People whose missing cells were filled.
-
-    values (N, R): missing cells are their expectations, given the measured ones; scatter (R, R): sum over people of the
-    covariance of their missing cells, given the measured ones.
-    """
-
-    values: FloatArray
-    scatter: FloatArray
-
-
-def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPeople:
+def fill_missing_cells(values: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Fill the missing cells of people of mean 0 and of this precision.
 
-    values (N, R): missing cells are NaN; precision (R, R).
+    values (N, R): missing cells are NaN; precision (R, R). Returns values (N, R): missing cells are their expectations,
+    given the measured ones; scatter (R, R): sum over people of the covariance of their missing cells, given the others.
     """
     filled = np.where(np.isnan(values), 0.0, values)
     products, scatter = filled @ precision, np.zeros_like(precision)
@@ -208,7 +183,7 @@ def fill_missing_cells(values: FloatArray, precision: FloatArray) -> CompletedPe
         cells = regions.expect_people(regions.reduce_people(products[regions.rows]))
         regions.set_missing(filled, cells)
         regions.add_blocks(scatter, regions.counts[:, None, None] * regions.covariance)
-    return CompletedPeople(filled, scatter)
+    return filled, scatter
 
 
 def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | None = None) -> FloatArray:
@@ -249,8 +224,8 @@ def _complete_group(values: FloatArray, rng: np.random.Generator | None) -> Floa
         fourth_power = float(np.square(np.square(residuals).sum(axis=1)).sum())
         covariance = shrink_scatter(residuals.T @ residuals + scatter, fourth_power, len(values))
         precision = np.asarray(np.linalg.inv(covariance))
-        completed = fill_missing_cells(deviations - centre, precision)
-        filled, scatter = completed.values + centre, completed.scatter
+        filled, scatter = fill_missing_cells(deviations - centre, precision)
+        filled = filled + centre
         if np.abs(filled - before).max() < _MIN_COMPLETION_CHANGE:
             break
     if rng is not None:

@@ -16,6 +16,7 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices._typing import FloatArray
 from rindices.learners.base import handle_zeros_in_scale
+from rindices.preprocess.standardise import shrink_covariance, shrink_normal_covariance
 
 REFERENCE_WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 """Weights of the reference that are compared."""
@@ -71,9 +72,14 @@ def estimate_covariance(people: FloatArray, target: ReferenceTarget | None = Non
     people (N, R); target: correlations of a reference population. Returns (R, R), Ledoit-Wolf covariance, mixed with
     the reference.
     """
-    shrunk = ledoit_wolf(people)[0]
-    own = np.asarray(shrunk + _RIDGE * max(float(np.trace(shrunk)) / len(shrunk), 1e-12) * np.eye(len(shrunk)))
+    own = add_ridge(ledoit_wolf(people)[0])
     return own if target is None else target.mix(own, people)
+
+
+def add_ridge(covariance: FloatArray) -> FloatArray:
+    """Return a covariance (R, R) that can be inverted where a region is constant."""
+    size = len(covariance)
+    return np.asarray(covariance + _RIDGE * max(float(np.trace(covariance)) / size, 1e-12) * np.eye(size))
 
 
 def shrink_scatter(scatter: FloatArray, fourth_power: float, number: int) -> FloatArray:
@@ -82,12 +88,12 @@ def shrink_scatter(scatter: FloatArray, fourth_power: float, number: int) -> Flo
     scatter (R, R): sum of x x' over people, or its expectation; fourth_power: sum of |x|^4; number: of people. Returns
     (R, R).
     """
-    covariance = scatter / number
-    squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)
-    dispersion = squared_norm - len(covariance) * mean**2
-    error = (fourth_power / number - squared_norm) / number
-    weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
-    return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
+    return shrink_covariance(scatter / number, fourth_power, number)
+
+
+def shrink_normal_scatter(scatter: FloatArray, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance of normally distributed people, from their scatter (R, R) alone."""
+    return shrink_normal_covariance(scatter / number, number)
 
 
 def _compute_log_likelihood(people: FloatArray, covariance: FloatArray) -> float:

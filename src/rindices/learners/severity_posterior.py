@@ -335,7 +335,19 @@ def _make_grid(n_patterns: int, n_steps: int, gram: FloatArray, offset: FloatArr
 
 
 def _sum_over_grid(numbers: FloatArray, grid: _Grid) -> _GridSums:
-    """Return the density of people, given as shifts @ weights (N, M * K), and its sums; people are the last axis."""
+    """Return the density of people, given as shifts @ weights (N, M * K), and its sums; people are the last axis.
+
+    Let b(z_m) be the basis of pattern m, n_m the person's numbers of it, and G_mk the blocks of steps times C^-1 times
+    steps. Up to a constant, the log density of z is
+
+        sum_m [b(z_m)'n_m - b(z_m)'G_mm b(z_m) / 2] - sum_{m<k} b(z_m)'G_mk b(z_k) + log copula(z).
+
+    Each term of the first sum depends on one severity and on the person: L exponentials for each pattern. The rest
+    depends on several severities, but is the same for everyone: ``table``, computed once for a model. So the density is
+    table(z) times a product of M factors, and its sums over the last pattern, or over all others, are matrix products
+    with the table: M * L exponentials per person instead of L^M. Each factor is divided by its largest value, which
+    ``log_scale`` keeps.
+    """
     n_steps, people = grid.basis.shape[1], numbers.T
     factors, log_scale = [], np.full(people.shape[1], grid.scale)
     for m, own in enumerate(grid.own):

@@ -1,21 +1,66 @@
-"""Checks of a table and of its R-indices when a model is applied."""
+"""Fit a table to a model: regions that are sums, missing regions, and checks of the table and of its R-indices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
+import pandas as pd
 
-from rindices._typing import FloatArray
+from rindices._typing import BoolArray, FloatArray
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, did_you_mean, format_count, join_names
+from rindices.model.unusual import label_region
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.validation.units import is_model_unit
+from rindices.tables.validation.values import is_model_unit
 from rindices.wording import get_wording
 
+MIN_INFORMATION = 0.5
+"""Least share of the variance of an R-index that the measured regions must determine."""
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
-def check_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> None:
+def add_summed_regions(cohort: Cohort, sums: Mapping[str, Sequence[str]]) -> tuple[Cohort, list[Problem]]:
+    """Replace columns by their sums, such as left plus right; ``sums`` has the columns of each region.
+
+    A sum that the table has as a column is left as it is. A sum with a missing column is not computed, and is reported
+    as a missing region later. The list contains a note if sums were computed.
+    """
+    volumes = cohort.volumes
+    computed = {
+        region: parts
+        for region, parts in sums.items()
+        if region not in volumes and all(part in volumes for part in parts)
+    }
+    if not computed:
+        return cohort, []
+    used = {part for parts in computed.values() for part in parts}
+    columns = {name: volumes[name].to_numpy() for name in volumes if name not in used}
+    columns |= {
+        region: np.sum([volumes[part] for part in parts], axis=0, dtype=float) for region, parts in computed.items()
+    }
+    names = join_names(map(label_region, computed), 3)
+    note = f"{len(computed)} regions of the model are sums of the table's columns, computed here: {names}"
+    problem = Problem(Severity.NOTE, note, code=ProblemCode.SUMMED_REGIONS)
+    return replace(cohort, volumes=pd.DataFrame(columns)), [problem]
+
+
+def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str) -> tuple[Cohort, list[str]]:
+    """Add empty columns for regions that a table lacks.
+
+    regions: regions of the model; on_missing: nothing is added unless it is ``model``. Returns cohort: the same if
+    nothing is missing, if more than half is, or if it has other columns, which may be the regions under other names;
+    absent: the regions that were added.
+    """
+    absent = [name for name in regions if name not in cohort.volumes]
+    has_others = len(cohort.regions) + len(absent) > len(regions)
+    if not absent or on_missing != "model" or has_others or 2 * len(absent) > len(regions):
+        return cohort, []
+    empty = pd.DataFrame(np.nan, index=cohort.volumes.index, columns=absent)
+    return replace(cohort, volumes=pd.concat([cohort.volumes, empty], axis=1)), absent
+
+
+def check_model_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> None:
     """Refuse a table whose regions or unit are not those of a model.
 
     regions: regions of the model; unit: unit that the model was trained on. Raises ModelError.
@@ -40,8 +85,8 @@ def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> N
 
     values (N, R); unit: unit that the model was trained on. Raises ModelError.
     """
-    is_complete = not np.isnan(values).any()
-    median = np.median(values, axis=0) if is_complete else _compute_measured_medians(values)
+    is_empty = np.isnan(values).all(axis=0)  # a region that nobody has counts as that of controls
+    median = np.nanmedian(np.where(is_empty, CONTROL_MEAN, values), axis=0)
     shift = np.abs(median - CONTROL_MEAN) / CONTROL_SD
     shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
     if shifted.size:
@@ -65,7 +110,41 @@ def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
 
 
-def _compute_measured_medians(values: FloatArray) -> FloatArray:
-    """Return the median (R,) of each region, without missing cells; that of controls where all are missing."""
-    columns = [column[~np.isnan(column)] for column in values.T]
-    return np.array([np.median(column) if len(column) else CONTROL_MEAN for column in columns])
+def find_people_without_index(added: FloatArray, spread: FloatArray, least: float) -> BoolArray:
+    """Return who (N,) lacks so many regions that the others tell too little.
+
+    added (N, M): variance of R-indices over the possible values of missing regions; spread (M,): variance of R-indices
+    among the patients of the training; least: share of that variance which the measured regions must determine.
+    """
+    return np.asarray((added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0) > 1.0 - least)
+
+
+def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: float) -> list[Problem]:
+    """Return a warning that names the people (N,) who lack too many regions; none if there are none."""
+    if not is_short.any():
+        return []
+    people = tuple(dict.fromkeys(cohort.people[ID].astype(str).array[is_short]))
+    number = format_count(len(people), "person lacks", "people lack")
+    what = get_wording(cohort.unit)(
+        f"{number} too many regions: the others determine less than {least:.0%} of an R-index"
+    )
+    cure = "They are left out of the results"
+    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.PEOPLE_WITHOUT_INDEX, offenders=people)]
+
+
+def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:
+    """Return what to say about missing regions and cells.
+
+    absent: regions that the table lacks; volumes (N, R): with NaN where cells are missing; widening (N,): factor by
+    which the intervals are wider than with all regions, a mean over patterns; unit: of the table, for the words.
+    """
+    is_short = np.isnan(volumes).any(axis=1)
+    if not is_short.any():
+        return []
+    if absent:
+        who, severity = f"the table lacks {format_count(len(absent), 'region')}", Severity.WARNING
+    else:
+        who, severity = f"{format_count(int(is_short.sum()), 'person lacks', 'people lack')} regions", Severity.NOTE
+    wider = f"their intervals are {widening[is_short].mean() - 1:.0%} wider on average"
+    what = get_wording(unit)(f"{who}: R-indices come from the others, and {wider}")
+    return [Problem(severity, what, code=ProblemCode.MISSING_VALUES, offenders=tuple(absent))]

@@ -1,6 +1,8 @@
 """R-indices of the consensus of members, block by block, also of people who lack regions.
 
-Shape letters: N people, B people of a block, R regions, M patterns, S members.
+Members with patterns as curves have a posterior given the measured regions (`TrajectoryHead.leave_out`). For all other
+members, missing regions are what the measured ones predict in the training people.
+Shape letters: N people, B people of a block, R regions, M patterns, S members, Q missing regions.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
-from rindices.blocks import apply_in_blocks, take_rows
-from rindices.learners.inference import MemberHead, make_inference_function
-from rindices.learners.missing_cells import find_complete_rows, group_by_missing_cells
-from rindices.model.measured import (
-    BLOCK_SIZE,
-    MeasuredInference,
-    compute_measured_distances,
-    make_measured_inference,
-)
+from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices.blocks import BLOCK_SIZE, apply_in_blocks
+from rindices.errors import ModelError
+from rindices.learners.inference import MemberHead, TrajectoryHead, make_inference_function
+from rindices.learners.missing_cells import fill_missing_cells, find_complete_rows, group_by_missing_cells
+from rindices.model.file import ModelContent
 from rindices.model.unusual import TrainingDistribution
-from rindices.preprocess.pipeline import Preprocessing
 
+_SMALL_BLOCK_SIZE = 128  # many groups of people who lack the same regions are small
 _MAX_KEPT = 500  # sets of missing regions
+_N_DRAWS = 512
 
 
 class ConsensusResult(NamedTuple):
@@ -42,38 +41,17 @@ class ConsensusResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConsensusInference:
-    """Computes the R-indices of a model; see `rindices.FittedModel` for its attributes.
+    """Computes the R-indices of a model.
 
     People are given as the inputs of `Preprocessing.prepare_block`: volumes (N, R), design (N, P) and, if sites are
     harmonised, the position of each site (N,).
     """
 
-    preprocessing: Preprocessing
-    heads: tuple[MemberHead, ...]
-    orders: tuple[tuple[int, ...], ...]
-    training: TrainingDistribution | None
-    pipelines: tuple[Preprocessing, ...] = ()
-
-    @property
-    def n_patterns(self) -> int:
-        """M."""
-        return len(self.orders[0])
-
-    @property
-    def has_distances(self) -> bool:
-        """Whether distances from the training people can be judged."""
-        return self.training is not None and len(self.training.distances) > 0
+    model: ModelContent
 
     def infer_members(self, inputs: Sequence[AnyArray]) -> FloatArray:
         """Return each member's R-indices (S, N, M), with patterns in the order of the consensus."""
-        is_complete = find_complete_rows(inputs[0])
-        columns = np.empty((len(is_complete), len(self.heads) * self.n_patterns))
-        groups = [(np.flatnonzero(is_complete), None), *group_by_missing_cells(inputs[0])]
-        for rows, missing in groups:
-            if len(rows):
-                compute = partial(self._infer_block, missing)
-                columns[rows] = apply_in_blocks(compute, *(take_rows(array, rows) for array in inputs))
-        return self._align_members(columns)
+        return self._align_members(_apply_by_missing(self._infer_block, inputs))
 
     def compute_indices(self, inputs: Sequence[AnyArray], weights: FloatArray | None = None) -> ConsensusResult:
         """Return R-indices in one pass.
@@ -81,89 +59,93 @@ class ConsensusInference:
         weights (N, S): weight of each member in a person's R-index, which is NaN if all are 0. Left out, all members
         count alike.
         """
-        is_complete, added = find_complete_rows(inputs[0]), None
+        is_complete, n_patterns = find_complete_rows(inputs[0]), self.model.n_patterns
         arrays = [*inputs, np.empty((len(is_complete), 0)) if weights is None else weights]
-        if is_complete.all():
-            columns = apply_in_blocks(partial(self._compute_block, None), *arrays)
-        else:
-            columns, added = self._compute_incomplete(arrays, is_complete)
-        indices, variance, distances = np.split(columns, [self.n_patterns, 2 * self.n_patterns], axis=1)
-        return ConsensusResult(indices, variance, distances[:, 0] if self.has_distances else None, added)
+        columns = _apply_by_missing(self._compute_block, arrays)
+        indices, variance, added, distances = np.split(columns, n_patterns * np.arange(1, 4), axis=1)
+        return ConsensusResult(
+            indices,
+            variance,
+            distances[:, 0] if self.model.has_distances else None,
+            None if is_complete.all() else added,
+        )
 
     def _prepare_for_members(self, scaled: FloatArray, *others: AnyArray) -> list[FloatArray]:
         """Return people (B, R) as each member takes them, or once if members share their preparation."""
-        return [each.prepare_scaled(scaled, *others) for each in self.pipelines or (self.preprocessing,)]
+        pipelines = self.model.pipelines or (self.model.preprocessing,)
+        return [each.prepare_scaled(scaled, *others) for each in pipelines]
 
     def _infer_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
         """Return the R-indices of all members (B, S * M); these people lack the regions ``missing``, if any."""
-        infer = self._infer if missing is None else self._leave_out(missing).infer
-        return infer(self._prepare_for_members(self.preprocessing.change_scale(volumes), *others))
+        scaled = self.model.preprocessing.change_scale(volumes)
+        return self._leave_out(missing).infer(self._prepare_for_members(scaled, *others))
 
     def _compute_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
-        """Return R-indices, their variance among members and the distance of a block of people, (B, 2 M + 1).
+        """Return R-indices, their variance among members, their added variance and the distance, (B, 3 M + 1).
 
         These people lack the regions ``missing``, if any. The last argument has the weights of members (B, S), or
         (B, 0).
         """
         *columns, weights = others
-        scaled = self.preprocessing.change_scale(volumes)
+        preprocessing, training = self.model.preprocessing, self.model.training
+        scaled = preprocessing.change_scale(volumes)
         prepared = self._prepare_for_members(scaled, *columns)
-        infer = self._infer if missing is None else self._leave_out(missing).infer
-        members = self._align_members(infer(prepared))
+        inference = self._leave_out(missing)
+        members = self._align_members(inference.infer(prepared))
         mean = average_members(members)
         indices = average_weighted(members, weights) if weights.shape[1] else mean
-        parts = [indices.T, average_members(np.square(members - mean)).T]
-        if self.training is not None and self.has_distances:
-            values = self.preprocessing.prepare_scaled(scaled, *columns) if self.pipelines else prepared[0]
-            if missing is None:
-                parts.append(self.training.compute_block_distances(values)[None])
-            else:
-                parts.append(compute_measured_distances(values, missing, self.training)[None])
+        added = np.broadcast_to(inference.added_variance[list(self.model.orders[0])], mean.shape)
+        parts = [indices.T, average_members(np.square(members - mean)).T, added.T]
+        if training is not None and self.model.has_distances:
+            values = preprocessing.prepare_scaled(scaled, *columns) if self.model.pipelines else prepared[0]
+            parts.append(compute_measured_distances(values, missing, training)[None])
         return np.concatenate(parts).T
 
-    def _compute_incomplete(self, arrays: Sequence[AnyArray], is_complete: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return the columns of `_compute_block`, also for people who lack regions, and the added variance (N, M)."""
-        columns = np.full((len(is_complete), 2 * self.n_patterns + self.has_distances), np.nan)
-        added = np.zeros((len(is_complete), self.n_patterns))
-        complete = np.flatnonzero(is_complete)
-        if len(complete):
-            people = [take_rows(array, complete) for array in arrays]
-            columns[complete] = apply_in_blocks(partial(self._compute_block, None), *people)
-        groups = group_by_missing_cells(arrays[0])
-        order = np.concatenate([rows for rows, _ in groups])
-        people = [np.ascontiguousarray(array[order]) for array in arrays]  # groups one after the other
-        start = 0
-        for rows, missing in groups:
-            part = slice(start, start := start + len(rows))
-            compute, blocks = partial(self._compute_block, missing), (array[part] for array in people)
-            columns[rows] = apply_in_blocks(compute, *blocks, block_size=BLOCK_SIZE)
-            added[rows] = self._leave_out(missing).added_variance[list(self.orders[0])]
-        return columns, added
-
-    def _leave_out(self, missing: IntArray) -> MeasuredInference:
+    def _leave_out(self, missing: IntArray | None) -> "MeasuredInference":
         """Return the inference without some regions, made once for all people who lack them."""
+        if missing is None:
+            return self._complete_inference
         key = missing.tobytes()
         if key not in self._inference_by_missing:
             if len(self._inference_by_missing) >= _MAX_KEPT:
                 self._inference_by_missing.clear()
-            self._inference_by_missing[key] = make_measured_inference(self.heads, missing, self.training)
+            self._inference_by_missing[key] = make_measured_inference(self.model.heads, missing, self.model.training)
         return self._inference_by_missing[key]
 
     @cached_property
-    def _inference_by_missing(self) -> dict[bytes, MeasuredInference]:
+    def _complete_inference(self) -> "MeasuredInference":
+        return MeasuredInference(make_inference_function(self.model.heads), np.zeros(self.model.n_patterns))
+
+    @cached_property
+    def _inference_by_missing(self) -> "dict[bytes, MeasuredInference]":
         return {}
 
     def _align_members(self, columns: FloatArray) -> FloatArray:
         """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""
-        return columns.T[self._aligned_columns].reshape(len(self.orders), self.n_patterns, -1).transpose(0, 2, 1)
+        aligned = columns.T[self._aligned_columns]
+        return aligned.reshape(len(self.model.orders), self.model.n_patterns, -1).transpose(0, 2, 1)
 
     @cached_property
     def _aligned_columns(self) -> IntArray:
-        return np.concatenate([member * self.n_patterns + np.array(order) for member, order in enumerate(self.orders)])
+        orders = np.array(self.model.orders)
+        return np.ravel(np.arange(len(orders))[:, None] * self.model.n_patterns + orders)
 
-    @cached_property
-    def _infer(self) -> Callable[[Sequence[FloatArray]], FloatArray]:
-        return make_inference_function(self.heads)
+
+def _apply_by_missing(compute: Callable[..., FloatArray], arrays: Sequence[AnyArray]) -> FloatArray:
+    """Apply a function of missing regions and people block by block, to people who lack the same regions together."""
+    is_complete = find_complete_rows(arrays[0])
+    if is_complete.all():
+        return apply_in_blocks(partial(compute, None), *arrays)
+    groups = [(np.flatnonzero(is_complete), None), *group_by_missing_cells(arrays[0])]
+    order = np.concatenate([rows for rows, _ in groups])
+    people = [np.ascontiguousarray(array[order]) for array in arrays]  # groups one after the other
+    result, start = [], 0
+    for rows, missing in groups:
+        part, start = slice(start, start + len(rows)), start + len(rows)
+        block_size = BLOCK_SIZE if missing is None else _SMALL_BLOCK_SIZE
+        blocks = (array[part] for array in people)
+        result.append(apply_in_blocks(partial(compute, missing), *blocks, block_size=block_size))
+    return np.concatenate(result)[np.argsort(order)]
 
 
 def average_members(members: FloatArray) -> FloatArray:
@@ -176,3 +158,80 @@ def average_weighted(members: FloatArray, weights: FloatArray) -> FloatArray:
     total = weights.sum(axis=1)[:, None]
     sums = np.einsum("snm,ns->nm", members, weights)
     return np.asarray(np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0))
+
+
+class MeasuredInference(NamedTuple):
+    """Inference for people who all lack the same regions.
+
+    infer: maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M);
+    added_variance (M,): mean variance that the R-indices of the first member would have over the possible values of
+    missing regions.
+    """
+
+    infer: Callable[[Sequence[FloatArray]], FloatArray]
+    added_variance: FloatArray
+
+
+def make_measured_inference(
+    heads: Sequence[MemberHead], missing: IntArray, training: TrainingDistribution | None
+) -> MeasuredInference:
+    """Return the inference for people who lack some regions.
+
+    missing (Q,): positions of the missing regions; training: needed for members without patterns as curves.
+    """
+    curved = [head for head in heads if isinstance(head, TrajectoryHead)]
+    if len(curved) == len(heads):
+        reduced = [head.leave_out(missing) for head in curved]
+        infer = make_inference_function(reduced)
+        added = reduced[0].expected_variance - curved[0].expected_variance
+
+        def infer_without(values: Sequence[FloatArray]) -> FloatArray:
+            filled = [each.copy() for each in values]
+            for each, head in zip(filled, curved, strict=False):
+                each[:, missing] = head.control_mean[missing]
+            return infer(filled)
+
+        return MeasuredInference(infer_without, np.maximum(added, 0.0))
+    if training is None:
+        raise ModelError(
+            "this model does not know how regions vary together, so it needs all of them: leave out people who lack "
+            "a region (--on-missing drop), or give all regions."
+        )
+    noise = draw_training_noise(len(training.mean))
+    filled = fill_regions(training.mean + noise @ np.linalg.inv(training.root), missing, training)
+    drawn = filled.copy()
+    root = np.linalg.cholesky(training.precision[np.ix_(missing, missing)])
+    drawn[:, missing] += noise[:, missing] @ np.linalg.inv(root)  # the missing regions vary as L^-T L^-1
+    difference = heads[0].infer(drawn) - heads[0].infer(filled)
+    infer_complete = make_inference_function(heads)
+
+    def infer_filled(values: Sequence[FloatArray]) -> FloatArray:
+        return infer_complete([fill_regions(each, missing, training) for each in values])
+
+    return MeasuredInference(infer_filled, np.square(difference).mean(axis=0))
+
+
+def draw_training_noise(n_regions: int) -> FloatArray:
+    """Return the standard normal noise (N, R) of the drawn people."""
+    return np.random.default_rng(0).standard_normal((_N_DRAWS, n_regions))
+
+
+def fill_regions(values: FloatArray, missing: IntArray, training: TrainingDistribution) -> FloatArray:
+    """Return people (N, R) whose missing regions are what the others predict in the training people."""
+    deviations = values - training.mean
+    deviations[:, missing] = np.nan
+    return np.asarray(training.mean + fill_missing_cells(deviations, training.precision)[0])
+
+
+def compute_measured_distances(
+    values: FloatArray, missing: IntArray | None, training: TrainingDistribution
+) -> FloatArray:
+    """Return the distances (N,) of people (N, R) by their measured regions, on the scale of all regions.
+
+    The squared distance of R regions has the expectation R, so that of fewer regions is scaled up.
+    """
+    if missing is None:
+        return training.compute_block_distances(values)
+    n_regions = values.shape[1]
+    scale = np.sqrt(n_regions / max(n_regions - len(missing), 1))
+    return np.asarray(training.compute_block_distances(fill_regions(values, missing, training)) * scale)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -13,32 +13,14 @@ import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
-from rindices.errors import (
-    ModelError,
-    PreprocessingError,
-    Problem,
-    ProblemCode,
-    Severity,
-)
-from rindices.learners.inference import MemberHead
+from rindices.errors import ModelError, PreprocessingError, Problem, ProblemCode, Severity
 from rindices.learners.missing_cells import complete_people
-from rindices.model.apply_checks import check_regions, check_results, check_scale
+from rindices.model import apply_checks
+from rindices.model.apply_checks import MIN_INFORMATION
 from rindices.model.consensus import ConsensusInference
-from rindices.model.intervals import CalibratedIntervals
-from rindices.model.measured import (
-    MIN_INFORMATION,
-    add_missing_regions,
-    find_people_without_index,
-    note_missing,
-    report_people_without_index,
-)
-from rindices.model.records import ModelCard, SelectionRecord
-from rindices.model.schemas import read_model_parts
-from rindices.model.summed_regions import RegionSums, add_summed_regions
+from rindices.model.file import ModelContent, read_model, write_model
 from rindices.model.unusual import TrainingDistribution, UnusualCount, UnusualDetector, make_table_warning
-from rindices.model.writing import write_model
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
-from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 
 CITATION = (
@@ -55,8 +37,7 @@ class ApplyResult(NamedTuple):
     counted: UnusualCount
 
 
-@dataclass(frozen=True, eq=False)
-class FittedModel:
+class FittedModel(ModelContent):
     """A model that computes R-indices: preprocessing and the agreeing members of the chosen setting.
 
     Attributes
@@ -92,37 +73,8 @@ class FittedModel:
         The same of all visits, for a study with repeat visits.
     """
 
-    preprocessing: Preprocessing
-    heads: tuple[MemberHead, ...]
-    orders: tuple[tuple[int, ...], ...]
-    patterns: FloatArray
-    training: TrainingDistribution | None
-    card: ModelCard
-    selection: SelectionRecord | None = field(default=None, compare=False)
-    sums: RegionSums = field(default_factory=dict)
-    intervals: CalibratedIntervals | None = None
-    patterns_se: FloatArray | None = None
-    pipelines: tuple[Preprocessing, ...] = ()
-    indices: pd.DataFrame | None = field(default=None, compare=False)
-    visit_indices: pd.DataFrame | None = field(default=None, compare=False)
-
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
-
-    @property
-    def n_patterns(self) -> int:
-        """M."""
-        return int(self.patterns.shape[1])
-
-    @property
-    def index_names(self) -> list[str]:
-        """``r1`` to ``rM``, the columns of R-indices."""
-        return [f"r{k + 1}" for k in range(self.n_patterns)]
-
-    @property
-    def regions(self) -> tuple[str, ...]:
-        """The regions that a table must have."""
-        return self.preprocessing.regions
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -180,9 +132,9 @@ class FittedModel:
         -------
         ApplyResult
         """
-        combined, notes = add_summed_regions(cohort, self.sums)
-        combined, absent = add_missing_regions(combined, self.regions, on_missing)
-        check_regions(combined, self.regions, self.card.unit)
+        combined, notes = apply_checks.add_summed_regions(cohort, self.sums)
+        combined, absent = apply_checks.add_missing_regions(combined, self.regions, on_missing)
+        apply_checks.check_model_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
         result = self._infer(combined, True, absent, min_information)
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
@@ -206,8 +158,9 @@ class FittedModel:
         -------
         ApplyResult
         """
-        combined, _ = add_summed_regions(cohort, self.sums)
-        combined, _ = add_missing_regions(combined, self.regions, "model")  # refused with the first chunk, if at all
+        combined, _ = apply_checks.add_summed_regions(cohort, self.sums)
+        # a table that lacks regions is refused with its first chunk, if at all
+        combined, _ = apply_checks.add_missing_regions(combined, self.regions, "model")
         self._review_or_raise(combined, is_whole_table=False)
         return self._infer(combined, False)
 
@@ -236,26 +189,25 @@ class FittedModel:
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             if is_whole_table:
-                check_scale(prepare_rows(np.arange(len(volumes))), self.regions, self.card.unit)
+                apply_checks.check_scale(prepare_rows(np.arange(len(volumes))), self.regions, self.card.unit)
             indices, variance, distances, added = self._consensus.compute_indices(inputs, weights)
             flagged = self._unusual_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
         problems, is_short = [], np.zeros(len(volumes), dtype=bool)
         if added is not None and self.intervals is not None:
-            is_short = find_people_without_index(added, self.intervals.knots.var(axis=1), min_information)
-            problems = report_people_without_index(cohort, is_short, min_information)
+            is_short = apply_checks.find_people_without_index(added, self.intervals.knots.var(axis=1), min_information)
+            problems = apply_checks.report_people_without_index(cohort, is_short, min_information)
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
-            problems += note_missing(absent, volumes[~is_short], widening[~is_short], cohort.unit)
+            problems += apply_checks.note_missing(absent, volumes[~is_short], widening[~is_short], cohort.unit)
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         unusual = {} if flagged.unusual is None else {"unusual": flagged.unusual}
         flags = {"novel": flagged.novel, "novel_because": flagged.texts}
         table = pd.DataFrame({**ids, **columns, **unusual, **flags})
+        has_index = ~is_short if weights is None else ~is_short & weights.any(axis=1)
+        numbers = [*columns.values(), *([] if distances is None else [distances])]
+        apply_checks.check_results(cohort.take(has_index), [column[has_index] for column in numbers])
         if is_short.any():
-            table, cohort, flagged = table[~is_short], cohort.take(~is_short), flagged.take(~is_short)
-            distances = None if distances is None else distances[~is_short]
-        has_index = np.ones(len(table), dtype=bool) if weights is None else np.asarray(weights.any(axis=1))
-        numbers = [*(table[name].to_numpy() for name in columns), *([] if distances is None else [distances])]
-        check_results(cohort.take(has_index), [column[has_index] for column in numbers])
+            table, flagged = table[~is_short], flagged.take(~is_short)
         return ApplyResult(table, problems, UnusualCount.of(flagged))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
@@ -277,8 +229,8 @@ class FittedModel:
         PreprocessingError
             If a site has too few controls.
         """
-        combined, _ = add_summed_regions(cohort, self.sums)
-        check_regions(combined, self.regions, self.card.unit)
+        combined, _ = apply_checks.add_summed_regions(cohort, self.sums)
+        apply_checks.check_model_regions(combined, self.regions, self.card.unit)
         pipelines = tuple(pipeline.with_sites(combined, least) for pipeline in self.pipelines)
         return replace(self, preprocessing=self.preprocessing.with_sites(combined, least), pipelines=pipelines)
 
@@ -317,7 +269,7 @@ class FittedModel:
         """
         weights = None if unseen is None else unseen.T.astype(float)
         table = self._infer(cohort, False, min_information=-np.inf, weights=weights).table
-        if self.training is not None and len(self.training.distances):  # people of other folds say who is unusual
+        if self.training is not None and self.has_distances:  # people of other folds say who is unusual
             completed = complete_people(self.preprocessing.transform(cohort), np.zeros(len(cohort), dtype=np.intp))
             for held_out, distribution in TrainingDistribution.fit_folds(completed, cohort.people[ID].tolist()):
                 training = replace(distribution, distances=self.training.distances, limit=self.training.limit)
@@ -340,7 +292,7 @@ class FittedModel:
             model without curves (recipes other than ``default``, imported models) has its ``patterns`` interpolated
             between 0, 0.25, 0.5, 0.75 and 1.
         """
-        from rindices.model.trajectories import make_trajectory_table  # needs scipy, which applying does not
+        from rindices.model.pattern_tables import make_trajectory_table  # needs scipy, which applying does not
 
         return make_trajectory_table(self)
 
@@ -360,7 +312,7 @@ class FittedModel:
         ModelError
             If the patterns of the model are not curves.
         """
-        from rindices.model.trajectories import make_region_order
+        from rindices.model.pattern_tables import make_region_order
 
         return make_region_order(self)
 
@@ -374,7 +326,7 @@ class FittedModel:
             other multiplies the change of the pattern, and its 95 % interval over members, ``low`` and ``high``. Empty
             where the changes of the patterns add up.
         """
-        from rindices.model.interactions import make_interaction_table
+        from rindices.model.pattern_tables import make_interaction_table
 
         return make_interaction_table(self)
 
@@ -392,14 +344,14 @@ class FittedModel:
     def _note_missing_outputs(self) -> list[Problem]:
         """Return a note about columns that the table of R-indices lacks."""
         missing = [] if self.intervals is not None else ["intervals (its error was never measured)"]
-        if self.training is None or not len(self.training.distances):
+        if not self.has_distances:
             missing.append("`unusual` of regions (its training people are not known); ranges of covariates are checked")
         what = f"this model has no {' and no '.join(missing)}"
         return [Problem(Severity.NOTE, what, code=ProblemCode.MISSING_OUTPUTS)] if missing else []
 
     @cached_property
     def _consensus(self) -> ConsensusInference:
-        return ConsensusInference(self.preprocessing, self.heads, self.orders, self.training, self.pipelines)
+        return ConsensusInference(self)
 
     @cached_property
     def _unusual_detector(self) -> UnusualDetector:
@@ -424,7 +376,7 @@ class FittedModel:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model; see `load`."""
-        return cls(**read_model_parts(Path(path)))
+        return read_model(Path(path), cls)
 
 
 def load(path: str | PathLike[str]) -> FittedModel:

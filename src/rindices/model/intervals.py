@@ -8,7 +8,7 @@ And the model is uncertain; this error is the spread of the members, each traine
 Shape letters: S members, N people, M patterns, R regions, K knots, Q severities.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -109,8 +109,12 @@ def calibrate_intervals(
     whose change depends on the severities of the others (`rindices.learners.severity_posterior`).
     """
     rng = np.random.default_rng([seed, 5])
-    severities = _draw_severities(inferred, _N_SIMULATED, rng)
-    change = _interpolate_change(patterns, severities, _compute_relative_growth(severities, interaction))
+    ranks = np.argsort(np.argsort(inferred, axis=0, kind="stable"), axis=0, kind="stable")
+    drawn = ranks[rng.integers(len(inferred), size=_N_SIMULATED)]
+    severities = (drawn + rng.random(drawn.shape)) / len(inferred)  # uniform, with the rank correlation of patients
+    levels = np.array([0.0, *SEVERITY_LEVELS])
+    curves = np.concatenate([np.zeros_like(patterns[:1]), patterns])
+    change = np.sum(list(iterate_changes(levels, curves, severities, interaction)), axis=0)
     rows = rng.integers(len(members[0].controls), size=_N_SIMULATED)
     simulated, signal = (np.mean([each.infer_changed(k, change) for each in members], axis=0) for k in (rows, None))
     indices = signal + NOISE_INFLATION * (simulated - signal)
@@ -121,31 +125,22 @@ def calibrate_intervals(
     return CalibratedIntervals(knots, low, middle, high, error, np.array(share / (1 - share) if share < 1 else 1.0))
 
 
-def _draw_severities(inferred: FloatArray, n_people: int, rng: np.random.Generator) -> FloatArray:
-    """Draw uniform severities (n_people, M) with the rank correlation of the patients' R-indices (N, M)."""
-    ranks = np.argsort(np.argsort(inferred, axis=0, kind="stable"), axis=0, kind="stable")
-    rows = rng.integers(len(inferred), size=n_people)
-    return np.asarray((ranks[rows] + rng.random((n_people, inferred.shape[1]))) / len(inferred))
+def iterate_changes(
+    levels: FloatArray, curves: FloatArray, severities: FloatArray, interaction: FloatArray | None
+) -> Iterator[FloatArray]:
+    """Yield the change (N, R) of people of severities (N, M) by each pattern, in standard deviations of controls.
 
-
-def _compute_relative_growth(severities: FloatArray, interaction: FloatArray | None) -> FloatArray:
-    """Return the growth of each pattern (N, M), relative to others of medium severity."""
-    if interaction is None:
-        return np.ones_like(severities)
-    medium = np.full((1, severities.shape[1]), 0.5)
-    return compute_growth(severities, interaction) / compute_growth(medium, interaction)
-
-
-def _interpolate_change(patterns: FloatArray, severities: FloatArray, growth: FloatArray) -> FloatArray:
-    """Return the change (N, R) at severities and growth (N, M), in standard deviations of controls."""
-    levels = np.array([0.0, *SEVERITY_LEVELS])
-    curves = np.concatenate([np.zeros_like(patterns[:1]), patterns])
-    change = np.zeros((len(severities), patterns.shape[2]))
+    levels (Q,): ascending severities at which the curves (Q, M, R) are given; interaction (M, M): if not None, a
+    pattern grows with the severities of the others, relative to others of medium severity.
+    """
+    growth = np.ones_like(severities)
+    if interaction is not None:
+        medium = np.full((1, severities.shape[1]), 0.5)
+        growth = compute_growth(severities, interaction) / compute_growth(medium, interaction)
     for k, z in enumerate(severities.T):
         left = np.clip(np.searchsorted(levels, z, side="right") - 1, 0, len(levels) - 2)
         fraction = ((z - levels[left]) / (levels[left + 1] - levels[left]))[:, None]
-        change += growth[:, k, None] * ((1 - fraction) * curves[left, k] + fraction * curves[left + 1, k])
-    return change
+        yield growth[:, k, None] * ((1 - fraction) * curves[left, k] + fraction * curves[left + 1, k])
 
 
 def _calibrate_pattern(

@@ -20,11 +20,11 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
-from rindices.errors import ModelError, format_count, join_names
-from rindices.model.metadata import ReferenceMetadata, find_unsafe_value, validate_metadata
+from rindices.errors import ModelError, format_count, join_names, make_damage_error
+from rindices.model.file import Adjustment, Count, Name, Names, parse_metadata
+from rindices.model.records import Record
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
-from rindices.preprocess.modes import resolve_adjustment
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
 from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import build_design_matrix, derive_codings, find_head_size_columns
 from rindices.tables.cohort import SITE, Cohort
@@ -35,6 +35,18 @@ MUSE_REFERENCE = "muse"
 _MUSE_PEOPLE = 250  # of the IXI data set, see data/README.md
 _SCHEMA = 1
 _MIN_PEOPLE = 20
+_FACTS = ("regions", "people", "sites", "name", "adjust", "covariates")
+
+
+class ReferenceMetadata(Record):
+    """Metadata of a file with the correlations of a reference population, see `NormalReference`."""
+
+    regions: Names
+    people: Count
+    sites: Count
+    name: str
+    adjust: Adjustment
+    covariates: list[Name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,16 +169,8 @@ class NormalReference:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the reference to one ``.safetensors`` file."""
-        metadata = {
-            "kind": "reference",
-            "schema": _SCHEMA,
-            "regions": list(self.regions),
-            "people": self.people,
-            "sites": self.sites,
-            "name": self.name,
-            "adjust": self.adjust,
-            "covariates": list(self.covariates),
-        }
+        facts = {each: getattr(self, each) for each in _FACTS}
+        metadata = {"kind": "reference", "schema": _SCHEMA, **facts}
         write_safetensors(Path(path), {"correlation.covariance": self.correlation}, metadata)
 
     @classmethod
@@ -176,28 +180,24 @@ class NormalReference:
         content = read_metadata(path)
         if content.get("kind") != "reference":
             raise ModelError(f"{path.name} is a model, not a reference: make one with rindices reference.")
-        if (fault := find_unsafe_value(content)) is not None:
-            raise ModelError(f"{path.name} is damaged: {fault[0]} {fault[1]}.")
-        metadata = validate_metadata(path.name, content, ReferenceMetadata)
+        metadata = parse_metadata(path, content, ReferenceMetadata)
         number = len(metadata.regions)
         arrays = read_arrays(path, {"correlation.covariance": (number, number)})
         correlation = np.asarray(arrays["correlation.covariance"], dtype=float)
         if not np.allclose(np.diag(correlation), 1.0, atol=1e-6):
-            raise ModelError(f"{path.name} is damaged: the diagonal of its correlations is not 1.")
-        facts = (metadata.people, metadata.sites, metadata.name, metadata.adjust, tuple(metadata.covariates))
-        return cls(tuple(metadata.regions), correlation, *facts)
+            raise make_damage_error(path.name, "the diagonal of its correlations is not 1")
+        facts = {each: getattr(metadata, each) for each in _FACTS}
+        facts |= {"regions": tuple(metadata.regions), "covariates": tuple(metadata.covariates)}
+        return cls(correlation=correlation, **facts)
 
 
 def _remove_effects(values: FloatArray, design: FloatArray, sites: IntArray) -> FloatArray:
     """Return values (N, R) without the means of sites (N,) and the linear effects of a design (N, P)."""
-    values, design = (_centre_by_site(columns, sites) for columns in (values, design))
-    return np.asarray(values - design @ np.linalg.lstsq(design, values, rcond=None)[0])
-
-
-def _centre_by_site(columns: FloatArray, sites: IntArray) -> FloatArray:
-    sums = np.zeros((int(sites.max(initial=0)) + 1, columns.shape[1]))
+    columns, sizes = np.column_stack([values, design]), np.bincount(sites)
+    sums = np.zeros((len(sizes), columns.shape[1]))
     np.add.at(sums, sites, columns)
-    return np.asarray(columns - (sums / np.bincount(sites)[:, None])[sites])
+    values, design = np.split(columns - (sums / sizes[:, None])[sites], [values.shape[1]], axis=1)
+    return np.asarray(values - design @ np.linalg.lstsq(design, values, rcond=None)[0])
 
 
 @cache

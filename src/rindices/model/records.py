@@ -4,18 +4,101 @@ This module alone knows the keys of these files. Everything else reads fields. A
 dictionary in its file: ``model.card["agreement"]``.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Self
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, dataclass_transform
+
+import numpy as np
+import pydantic
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from rindices.errors import Problem, ProblemCode
-from rindices.model.record_base import OMIT_EMPTY, Record
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.preprocess.residualise import NumericCovariate, count_columns
+from rindices.tables.layout.freesurfer import infer_measure
+from rindices.wording import FEATURE_UNIT
 
 Interval = tuple[float, float]
 OptionalInterval = tuple[float | None, float | None]
+OMIT_EMPTY = {"omit": True}
+"""Metadata of a field that is left out of the file while it is None or empty."""
 MIN_SPLIT_HALF = 0.5
 """Rank correlation from which a pattern counts as reproduced in other people."""
+_EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == {} else value)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+@dataclass(frozen=True, eq=False)
+class Record(Mapping[str, Any]):
+    """An object of a JSON file as typed fields; ``extra`` keeps keys that this version does not know.
+
+    Every subclass is a frozen dataclass, whose types pydantic checks when it is read.
+    """
+
+    extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False)(cls)
+
+    def __post_init__(self) -> None:
+        unknown = vars(self).keys() - {item.name for item in fields(self)}
+        if unknown:  # as attributes, they could take the place of methods
+            vars(self)["extra"] = {**self.extra, **{name: vars(self).pop(name) for name in sorted(unknown)}}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read the object of a JSON file; ValueError names the first key that is missing or has a wrong value."""
+        try:
+            record: Self = _get_adapter(cls).validate_json(json.dumps(values))  # only JSON has lists for tuples
+        except ValidationError as error:
+            raise ValueError(_describe_fault(error)) from None
+        return record
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, without optional fields that are None or empty as their default is."""
+        values: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if "omit" not in item.metadata or (value is not None and (item.default is None or value)):
+                values[item.name] = _to_plain(value)
+        return {**values.pop("extra"), **values}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_dict())
+
+    def __len__(self) -> int:
+        return len(self.to_dict())
+
+
+@cache
+def _get_adapter(record: type[Record]) -> TypeAdapter[Any]:
+    return TypeAdapter(record)
+
+
+def _describe_fault(error: ValidationError) -> str:
+    """Return the first field that is not as it should be, and what is wrong with it, in one line."""
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    value = f" (it is {fault['input']!r:.60})" if place and fault["type"] != "missing" else ""
+    message = str(fault.get("ctx", {}).get("error", fault["msg"]))  # of our own checks: their words alone
+    return f"{place}: {message[:1].lower()}{message[1:]}{value}" if place else message
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 class Reproduction(StrEnum):
@@ -26,7 +109,6 @@ class Reproduction(StrEnum):
     NOT_REPRODUCED = "not_reproduced"
 
 
-@dataclass(frozen=True, eq=False)
 class SettingRecord(Record):
     """A grid point: number of patterns M and weight lambda of orthogonality (None where the recipe has none)."""
 
@@ -34,7 +116,6 @@ class SettingRecord(Record):
     orthogonality: float | None
 
 
-@dataclass(frozen=True, eq=False)
 class AgreementRecord(Record):
     """Agreement of ensemble members; None where there are no two."""
 
@@ -43,7 +124,6 @@ class AgreementRecord(Record):
     difference: float | None
 
 
-@dataclass(frozen=True, eq=False)
 class MemberCountRecord(Record):
     """Number of members trained, and of those that converged."""
 
@@ -51,7 +131,6 @@ class MemberCountRecord(Record):
     converged: int
 
 
-@dataclass(frozen=True, eq=False)
 class HeldOutLikelihoodRecord(Record):
     """Mean log-likelihood of the patients that members have not seen, by the shape of the patterns.
 
@@ -72,7 +151,6 @@ class HeldOutLikelihoodRecord(Record):
     curved_gain_se: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
-@dataclass(frozen=True, eq=False)
 class CandidateRecord(Record):
     """Evaluation of one setting: agreement of its members or of fits on disjoint halves, and why it is not stable.
 
@@ -97,7 +175,6 @@ class CandidateRecord(Record):
         return self.agreement_between == "disjoint halves"
 
 
-@dataclass(frozen=True, eq=False)
 class PatternRecord(Record):
     """How well one pattern is reproduced in other people, and how it separates patients from controls there.
 
@@ -129,7 +206,6 @@ class PatternRecord(Record):
         return Reproduction.NOT_REPRODUCED if high < MIN_SPLIT_HALF else Reproduction.NOT_KNOWN
 
 
-@dataclass(frozen=True, eq=False)
 class DimensionRecord(Record):
     """One step of the permutation test: whether patients still differ after ``patterns`` directions are removed."""
 
@@ -142,7 +218,6 @@ class DimensionRecord(Record):
     p_error: float = field(default=0.0, metadata=OMIT_EMPTY)
 
 
-@dataclass(frozen=True, eq=False)
 class PermutationTestRecord(Record):
     """Permutation test of the number of patterns, with its level and the overlap of the groups in covariates."""
 
@@ -152,7 +227,6 @@ class PermutationTestRecord(Record):
     curve: tuple[DimensionRecord, ...]
 
 
-@dataclass(frozen=True, eq=False)
 class PatternCountRecord(Record):
     """Number of patterns by agreement or likelihood and by the test, or ``forced`` by the study.
 
@@ -168,7 +242,6 @@ class PatternCountRecord(Record):
     decided_by: str = field(default="", metadata=OMIT_EMPTY)
 
 
-@dataclass(frozen=True, eq=False)
 class DifferenceRecord(Record):
     """Test whether patients differ from controls in any way, by the smallest p of several statistics.
 
@@ -192,7 +265,6 @@ class DifferenceRecord(Record):
         return f"p = {self.p:.3f} (Monte Carlo error {self.p_error:.3f}{doubt})"
 
 
-@dataclass(frozen=True, eq=False)
 class ProvenanceRecord(Record):
     """What results depend on: the people, the seed, the versions."""
 
@@ -202,7 +274,6 @@ class ProvenanceRecord(Record):
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
 class AdjustedCovariateRecord(Record):
     """A covariate, the number of regions that it was removed from, and what these measure if they are not all."""
 
@@ -211,7 +282,6 @@ class AdjustedCovariateRecord(Record):
     measures: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
 class AdjustmentRecord(Record):
     """What was removed from the regions before learning.
 
@@ -242,7 +312,30 @@ class AdjustmentRecord(Record):
         return [each.name for each in self.covariates if not each.regions]
 
 
-@dataclass(frozen=True, eq=False)
+def describe_adjustment(preprocessing: Preprocessing, unit: str) -> AdjustmentRecord:
+    """Return what a preprocessing removes, by its coefficients: thickness, for one, keeps the effect of head size.
+
+    unit: unit of the table; features of any kind have no measures.
+    """
+    residualiser, harmoniser = preprocessing.residualiser, preprocessing.harmoniser
+    regions = np.array(preprocessing.regions)
+    ends = np.cumsum([count_columns(coding) for coding in residualiser.codings])
+    covariates = []
+    for coding, coefficients in zip(residualiser.codings, np.split(residualiser.coefficients, ends)[:-1], strict=True):
+        adjusted = regions[(coefficients != 0).any(axis=0)]
+        is_part = 0 < len(adjusted) < len(regions) and unit != FEATURE_UNIT
+        measures = sorted({infer_measure(region) for region in adjusted}) if is_part else ()
+        covariates.append(AdjustedCovariateRecord(coding.name, len(adjusted), tuple(measures)))
+    return AdjustmentRecord(
+        scale=preprocessing.adjust,
+        regions=len(regions),
+        covariates=tuple(covariates),
+        head_size=tuple(each.name for each in residualiser.codings if isinstance(each, NumericCovariate) and each.log),
+        sites=0 if harmoniser is None else len(harmoniser.sites),
+        site_mode="" if harmoniser is None else harmoniser.mode,
+    )
+
+
 class SelectionRecord(Record):
     """Content of ``selection.json``: what was compared and chosen.
 
@@ -278,15 +371,18 @@ class SelectionRecord(Record):
         return {key: value for key, value in values.items() if key not in moved} | {key: values[key] for key in moved}
 
 
-@dataclass(frozen=True, eq=False)
 class RecipeRecord(Record):
     """Name of a recipe and its settings."""
 
-    name: str = field(metadata={"key": "recipe"})
-    settings: Mapping[str, Any] = field(metadata={"key": "values"})
+    name: Annotated[str, pydantic.Field(alias="recipe")]
+    settings: Annotated[Mapping[str, Any], pydantic.Field(alias="values")]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, by the keys of the file."""
+        values = super().to_dict()
+        return {"recipe": values.pop("name"), "values": values.pop("settings"), **values}
 
 
-@dataclass(frozen=True, eq=False)
 class ReferenceRecord(Record):
     """Reference population whose correlations of regions were used, and the weight that they got (0 to 1)."""
 
@@ -296,7 +392,6 @@ class ReferenceRecord(Record):
     weight: float
 
 
-@dataclass(frozen=True, eq=False)
 class ModelCard(Record):
     """What a model file says about its model beside what it needs to be applied.
 
@@ -313,13 +408,13 @@ class ModelCard(Record):
     covariate_ranges: Mapping[str, Interval] = field(default_factory=dict, metadata=OMIT_EMPTY)
     trained_on: Mapping[str, int] = field(default_factory=dict)
     orthogonality: float | None = field(default=None, metadata=OMIT_EMPTY)
-    agreement: AgreementRecord | None = field(default=None, metadata=OMIT_EMPTY)
+    agreement: Annotated[AgreementRecord | None, _EMPTY_IS_NONE] = field(default=None, metadata=OMIT_EMPTY)
     agreement_between: str = field(default="", metadata=OMIT_EMPTY)
     pattern_scale: tuple[float, ...] = field(default=(), metadata=OMIT_EMPTY)
     concordance_interval: OptionalInterval | None = field(default=None, metadata=OMIT_EMPTY)
     member_steps: tuple[int, ...] = field(default=(), metadata=OMIT_EMPTY)
     members_trained: MemberCountRecord | None = field(default=None, metadata=OMIT_EMPTY)
-    recipe: RecipeRecord | None = field(default=None, metadata=OMIT_EMPTY)
+    recipe: Annotated[RecipeRecord | None, _EMPTY_IS_NONE] = field(default=None, metadata=OMIT_EMPTY)
     seed: int | None = field(default=None, metadata=OMIT_EMPTY)
     fingerprint: str = field(default="", metadata=OMIT_EMPTY)
     rindices_version: str = field(default="", metadata=OMIT_EMPTY)
@@ -341,7 +436,6 @@ class ModelCard(Record):
         return {"agreement": {}, "covariate_ranges": {}, "orthogonality": None} | super().to_dict()
 
 
-@dataclass(frozen=True, eq=False)
 class GroupSummary(Record):
     """A covariate in one group: mean, spread and range of numbers, or the number of people in each category."""
 
@@ -352,7 +446,6 @@ class GroupSummary(Record):
     counts: Mapping[str, int] | None = field(default=None, metadata=OMIT_EMPTY)
 
 
-@dataclass(frozen=True, eq=False)
 class CovariateGroups(Record):
     """A covariate in all people, in controls and in patients."""
 
@@ -361,7 +454,6 @@ class CovariateGroups(Record):
     patient: GroupSummary
 
 
-@dataclass(frozen=True, eq=False)
 class CovariateSummary(Record):
     """A covariate and its summary in each group."""
 
@@ -369,7 +461,6 @@ class CovariateSummary(Record):
     groups: CovariateGroups
 
 
-@dataclass(frozen=True, eq=False)
 class ProblemRecord(Record):
     """A warning or note that the user was given, see `rindices.errors.Problem`."""
 
@@ -383,7 +474,6 @@ class ProblemRecord(Record):
     offender_kind: str = ""
 
 
-@dataclass(frozen=True, eq=False)
 class CohortRecord(Record):
     """Content of ``cohort.json``: counts and summaries of the people, and problems of the table.
 

@@ -24,6 +24,8 @@ from rindices.atomic import write_atomically
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, describe_os_error, join_names, make_damage_error
 
 METADATA_KEY = "rindices"
+MAX_DIMENSION = 100_000
+"""Of regions, patterns or members."""
 _DIGEST_KEY = "sha256"
 _MAX_HEADER_BYTES = 20_000_000
 _MAX_FILE_BYTES = 4_000_000_000
@@ -66,8 +68,7 @@ def _split_digest(path: Path, header: Mapping[str, Any]) -> tuple[dict[str, Any]
     metadata = _parse_json(text, path)
     if not isinstance(metadata, dict):
         raise make_damage_error(path.name, "its metadata are not an object")
-    digest = metadata.pop(_DIGEST_KEY, None)
-    return metadata, digest
+    return metadata, metadata.pop(_DIGEST_KEY, None)
 
 
 def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
@@ -84,48 +85,31 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str
     if missing or extra:
         names = join_names(missing or extra, 3)
         what = f"lacks {names}" if missing else f"has more than it should: {names}"
-        raise make_damage_error(path.name, what, (missing or extra)[0])
-    _check_positions(path, {name: _check_entry(path, name, header[name], shape) for name, shape in expected.items()})
+        raise make_damage_error(path.name, what)
+    n_bytes = sum(_count_bytes(path, name, header[name], shape) for name, shape in expected.items())
+    if path.stat().st_size > n_bytes + _MAX_HEADER_BYTES:
+        raise make_damage_error(path.name, f"its arrays need {n_bytes:,} bytes, it has more")
     try:
         arrays: dict[str, AnyArray] = from_bytes(path.read_bytes())
     except (SafetensorError, ValueError, OSError, MemoryError) as error:
-        raise make_damage_error(path.name, f"cannot be read ({_first_line(error)})") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
+        raise make_damage_error(path.name, f"cannot be read ({reason})") from error
     if digest != compute_content_digest(metadata, arrays):
         raise make_damage_error(path.name, "its content is not what was written (its SHA-256 differs)")
     for name, array in arrays.items():
         if fault := find_array_fault(name, array):
-            raise make_damage_error(path.name, f"{name} {fault}", name)
+            raise make_damage_error(path.name, f"{name} {fault}")
     return arrays
 
 
-def _check_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return where an array begins and ends, if its type, shape and length are as expected."""
-    fields = entry if isinstance(entry, dict) else {}
-    declared, size = fields.get("shape"), _BYTES_BY_TYPE.get(str(fields.get("dtype")), 0)
-    if not size or declared != list(shape) or any(type(length) is not int for length in declared):
-        what = f"{name} should be floats of shape {list(shape)}, not {fields.get('dtype')!s:.20} of {declared!s:.60}"
-        raise make_damage_error(path.name, what, name)
-    offsets = fields.get("data_offsets")
-    if not isinstance(offsets, list) or [type(offset) for offset in offsets] != [int, int]:
-        raise make_damage_error(path.name, f"{name} has no position in the file", name)
-    start, end = offsets
-    if end - start != size * math.prod(shape):
-        what = f"{name} needs {size * math.prod(shape):,} bytes, the file has {end - start:,} for it"
-        raise make_damage_error(path.name, what, name)
-    return start, end
-
-
-def _check_positions(path: Path, positions: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse arrays that overlap or leave gaps, and a file that is longer or shorter than its arrays."""
-    end = 0
-    for name, (start, next_end) in sorted(positions.items(), key=lambda item: item[1]):
-        if start != end:
-            raise make_damage_error(path.name, f"{name} begins at byte {start:,}, not at {end:,}", name)
-        end = next_end
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-    if (size := path.stat().st_size - 8 - length) != end:
-        raise make_damage_error(path.name, f"its arrays need {end:,} bytes, it has {size:,}")
+def _count_bytes(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> int:
+    """Return the bytes of an array, if its type and shape are as expected; the library checks its position."""
+    declared = entry if isinstance(entry, dict) else {}
+    size, lengths = _BYTES_BY_TYPE.get(str(declared.get("dtype")), 0), declared.get("shape")
+    if not size or lengths != list(shape) or any(type(length) is not int for length in lengths):
+        what = f"{name} should be floats of shape {list(shape)}, not {declared.get('dtype')!s:.20} of {lengths!s:.60}"
+        raise make_damage_error(path.name, what)
+    return size * math.prod(shape)
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -150,8 +134,7 @@ def _check_header_length(path: Path, start: bytes, size: int) -> int:
     is_too_long = length > min(_MAX_HEADER_BYTES, size - 8)
     if is_too_long and start.startswith(_PICKLE_PREFIXES):  # a valid length may begin with these bytes
         what = "is a pickle or zip, not a model: such files can run code and are refused"
-        problem = Problem(Severity.ERROR, what, path.name, "Give a model.safetensors", ProblemCode.UNSAFE_FILE)
-        raise ModelError(problem)
+        raise ModelError(Problem(Severity.ERROR, what, path.name, "Give a model.safetensors", ProblemCode.UNSAFE_FILE))
     if len(start) < 8 or size > _MAX_FILE_BYTES:
         raise make_damage_error(path.name, f"has {size:,} bytes, which no model has")
     if is_too_long:
@@ -164,7 +147,3 @@ def _parse_json(text: str | bytes, path: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise make_damage_error(path.name, "is not a model: its header cannot be read") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:100]

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
-from rindices.model.summed_regions import format_region_name
 from rindices.preprocess.residualise import CovariateCoding, NumericCovariate, round_outwards
-from rindices.wording import FEATURE_UNIT, get_wording
+from rindices.tables.layout.muse import region_label
+from rindices.wording import get_wording
 
 CovariateRanges = Mapping[str, Sequence[float]]
 
@@ -78,8 +78,9 @@ class TrainingDistribution:
 
     @cached_property
     def precision(self) -> FloatArray:
-        """Inverse (R, R) of the covariance."""
-        return _invert_covariance(self.covariance)
+        """Inverse (R, R) of the covariance, whose eigenvalues are bounded below."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        return np.asarray(vectors / np.maximum(values, 1e-9 * values[-1]) @ vectors.T)
 
     @cached_property
     def root(self) -> FloatArray:
@@ -128,8 +129,6 @@ class UnusualReason(NamedTuple):
 
 
 ReasonsByRow = dict[int, list[UnusualReason]]
-_MANY_REGIONS = UnusualReason("many regions", "many regions together are unusual")
-_MANY_FEATURES = UnusualReason("many features", "many features together are unusual")
 
 
 class UnusualPeople(NamedTuple):
@@ -180,11 +179,6 @@ class UnusualDetector:
     training: TrainingDistribution | None
     unit: str = ""
 
-    @property
-    def has_distances(self) -> bool:
-        """Whether distances of training people are available."""
-        return self.training is not None and len(self.training.distances) > 0
-
     def assess(
         self,
         volumes: FloatArray,
@@ -198,17 +192,14 @@ class UnusualDetector:
         maps rows (K,) to prepared values (K, R). It is called for the few people above the threshold.
         """
         reasons: ReasonsByRow = defaultdict(list)
-        if distances is None or self.training is None:
-            self._flag_other_unit(volumes, np.arange(len(volumes)), reasons)
-            self._flag_out_of_range(covariates, reasons)
-            return UnusualPeople(len(volumes), None, reasons)
-        unusual = self.training.compute_unusual(distances)
-        far = np.flatnonzero(unusual >= self.training.limit)
+        unusual, far = None, np.arange(len(volumes))
+        if distances is not None and self.training is not None:
+            unusual = self.training.compute_unusual(distances)
+            far = np.flatnonzero(unusual >= self.training.limit)
         other_unit = self._flag_other_unit(take_rows(volumes, far), far, reasons)
         self._flag_out_of_range(covariates, reasons)
-        if not other_unit.all():
-            far = far[~other_unit]
-            self._flag_regions(prepared(far), far, reasons)
+        if unusual is not None and not other_unit.all():
+            self._flag_regions(prepared(far[~other_unit]), far[~other_unit], reasons)
         return UnusualPeople(len(volumes), unusual, reasons)
 
     def _flag_other_unit(self, volumes: FloatArray, rows: IntArray, reasons: ReasonsByRow) -> BoolArray:
@@ -222,8 +213,8 @@ class UnusualDetector:
         median = np.ones(len(volumes))
         median[suspects] = np.clip(np.nanmedian(ratios[suspects], axis=1), 1e-9, 1e9)
         other_unit = (median > _OTHER_UNIT_RATIO) | (median < 1 / _OTHER_UNIT_RATIO)
+        nouns = get_wording(self.unit)("all volumes are")
         for row, ratio in zip(rows[other_unit].tolist(), median[other_unit], strict=True):
-            nouns = get_wording(self.unit)("all volumes are")
             text = f"{nouns} about {10 ** np.round(np.log10(ratio)):g} times the usual: another unit?"
             reasons[row].append(UnusualReason("another unit", text))
         return np.asarray(other_unit)
@@ -253,14 +244,22 @@ class UnusualDetector:
         sd = np.sqrt(np.diag(self.training.covariance))
         z_scores = (values[people, regions] - self.training.mean[regions]) / sd[regions]
         for row, region, z in zip(rows[people].tolist(), regions.tolist(), z_scores.tolist(), strict=True):
-            name = self._region_labels[region]
+            name = label_region(self.regions[region])
             reasons[row].append(UnusualReason(f"{name} {'high' if z > 0 else 'low'}", f"{name} {z:+.1f} sd"))
+        many = get_wording(self.unit)("many regions")
         for row in np.delete(rows, people).tolist():
-            reasons[row].append(_MANY_FEATURES if self.unit == FEATURE_UNIT else _MANY_REGIONS)
+            reasons[row].append(UnusualReason(many, f"{many} together are unusual"))
 
-    @cached_property
-    def _region_labels(self) -> list[str]:
-        return [format_region_name(region) for region in self.regions]
+
+def label_region(region: str) -> str:
+    """Return the readable name of a region or sum of regions.
+
+    Examples
+    --------
+    >>> label_region("MUSE_47+MUSE_48")
+    'Hippocampus_R+Hippocampus_L'
+    """
+    return "+".join(region_label(part) for part in region.split("+"))
 
 
 class UnusualCount(NamedTuple):
@@ -287,16 +286,12 @@ def make_table_warning(counted: UnusualCount, unit: str = "") -> list[Problem]:
     if n_novel < 2 or n_novel < _OTHER_TABLE_SHARE * n_people:
         return []
     common = [f"{cause} in {n:,}" for cause, n in causes.most_common(5) if n > _COMMON_CAUSE_SHARE * n_novel]
-    return [
-        Problem(
-            Severity.WARNING,
-            f"this table looks unlike the training people: {n_novel:,} of {n_people:,} are novel where at most "
-            f"{NOVEL_SHARE:.0%} are expected ({join_names(common) or 'for many reasons'})",
-            "",
-            get_wording(unit)("Another scanner, unit, order of columns or age range? Read their R-indices with care"),
-            ProblemCode.UNUSUAL_TABLE,
-        )
-    ]
+    what = (
+        f"this table looks unlike the training people: {n_novel:,} of {n_people:,} are novel where at most "
+        f"{NOVEL_SHARE:.0%} are expected ({join_names(common) or 'for many reasons'})"
+    )
+    cure = get_wording(unit)("Another scanner, unit, order of columns or age range? Read their R-indices with care")
+    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.UNUSUAL_TABLE)]
 
 
 def _shrink_covariance(values: FloatArray) -> FloatArray:
@@ -324,10 +319,3 @@ def compute_limit(n_people: int) -> FloatArray:
     standard_error = np.sqrt(NOVEL_SHARE * (1 - NOVEL_SHARE) / n_people)
     share = NOVEL_SHARE - _SHARE_STANDARD_ERRORS * standard_error
     return np.array(1.0 - share if share * (n_people + 1) > 1.5 else 1.0)
-
-
-def _invert_covariance(covariance: FloatArray) -> FloatArray:
-    """Return the inverse (R, R), with eigenvalues of the covariance bounded below."""
-    values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, 1e-9 * values[-1])
-    return np.asarray(vectors / values @ vectors.T)

@@ -14,8 +14,17 @@ from typing import Self, TypedDict
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import Findings, OffenderKind, PreprocessingError, ProblemCode, format_count, join_names
-from rindices.preprocess.standardise import find_constant_regions
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    PreprocessingError,
+    ProblemCode,
+    did_you_mean,
+    format_count,
+    join_names,
+)
+from rindices.preprocess.standardise import refuse_constant_regions
+from rindices.tables.cohort import SITE, Cohort
 
 HARMONISATION_MODES = ("controls", "all")
 SMALL_SITE_SIZE = 20
@@ -81,26 +90,50 @@ class Harmoniser:
         """
         unique, site_index, counts = np.unique(np.asarray(sites, dtype=str), return_inverse=True, return_counts=True)
         names = tuple(unique.tolist())
-        _check_site_sizes(names, counts, "control" if patient is None else "person")
+        single = [name for name, count in zip(names, counts, strict=True) if count < 2]
+        if single:
+            noun = "control" if patient is None else "person"
+            raise PreprocessingError(
+                f"{join_names(single)} has one {noun}, and the effect of a site needs two: leave it out "
+                f"(--leave-out-site {','.join(single)}), join it to another site, or use no sites (--site none)."
+            )
         preserved = design if patient is None else np.column_stack([design, patient])
         indicators = np.eye(len(names))[site_index]
         levels, centre, coefficients = _regress_volumes(volumes, indicators, preserved)
-        mean = counts @ levels / len(volumes)
-        residuals = volumes - indicators @ levels - (preserved - centre) @ coefficients
-        sd = np.sqrt(np.mean(residuals**2, axis=0))
-        constant = find_constant_regions(mean, sd, regions)
-        if constant:
-            raise PreprocessingError(
-                f"constant within sites: {join_names(constant)}. Leave these regions out (--exclude)."
-            )
-        standardised = (residuals + indicators @ (levels - mean)) / sd
-        effects = [estimate_site_effect(standardised[site_index == k]) for k in range(len(names))]
-        shift, scale = (np.stack(arrays) for arrays in zip(*effects, strict=True))
-        if patient is not None:  # the reference becomes the average control, and transform needs no diagnosis
-            mean = mean - centre[-1] * coefficients[-1]
-            centre, coefficients = centre[:-1], coefficients[:-1]
+        squares = indicators.T @ (volumes - indicators @ levels - (preserved - centre) @ coefficients) ** 2
         mode = "controls" if patient is None else "all"
-        return cls(mode, names, tuple(counts.tolist()), mean, centre, coefficients, sd, shift, scale)
+        sizes = dict(zip(names, counts.tolist(), strict=True))
+        fitted = cls.from_moments(sizes, levels, squares, (centre, coefficients), regions, mode)
+        if patient is None:
+            return fitted
+        # the reference becomes the average control, and transform needs no diagnosis
+        mean = fitted.mean - centre[-1] * coefficients[-1]
+        return replace(fitted, mean=mean, centre=centre[:-1], coefficients=coefficients[:-1])
+
+    @classmethod
+    def from_moments(
+        cls,
+        sites: Mapping[str, int],
+        levels: FloatArray,
+        squares: FloatArray,
+        effects: tuple[FloatArray, FloatArray],
+        regions: Sequence[str],
+        mode: str = "controls",
+    ) -> Self:
+        """Estimate the effects of sites from sums over their people.
+
+        sites: number of people by site; levels (K, R): volumes of each site at the mean of the design; squares (K, R):
+        sums of squared residuals; effects: mean (P,) of the design and coefficients (P, R).
+        """
+        counts = np.array(list(sites.values()))
+        mean, sd = counts @ levels / counts.sum(), np.sqrt(np.maximum(squares.sum(axis=0), 0.0) / counts.sum())
+        refuse_constant_regions(mean, sd, regions, "constant within sites")
+        shrunk = [
+            shrink_site_effect(number, (level - mean) / sd, each / sd**2 / (number - 1))
+            for number, level, each in zip(sites.values(), levels, squares, strict=True)
+        ]
+        shift, scale = (np.stack(arrays) for arrays in zip(*shrunk, strict=True))
+        return cls(mode, tuple(sites), tuple(sites.values()), mean, *effects, sd, shift, scale)
 
     def transform(self, volumes: FloatArray, design: FloatArray, sites: Sequence[str]) -> FloatArray:
         """Remove the effects of sites.
@@ -125,11 +158,7 @@ class Harmoniser:
         return np.asarray(expected + self.sd * (standardised - self.shift[site_index]) / self.scale[site_index])
 
     def with_sites(
-        self,
-        volumes: FloatArray,
-        design: FloatArray,
-        sites: Sequence[str],
-        min_controls: int = MIN_SITE_CONTROLS,
+        self, volumes: FloatArray, design: FloatArray, sites: Sequence[str], min_controls: int = MIN_SITE_CONTROLS
     ) -> Self:
         """Add sites, each with an effect estimated from its controls.
 
@@ -158,34 +187,26 @@ class Harmoniser:
 
     def review(self, sites: Sequence[str], ids: Sequence[str], findings: Findings) -> None:
         """Report people of sites that were not in training, and sites whose effect comes from few people."""
+        findings = findings.at("sites")
         trained = set(self.sites)
         unseen = [(site, person) for site, person in zip(sites, ids, strict=True) if site not in trained]
         if unseen:
-            findings.error(
-                ProblemCode.UNKNOWN_SITE,
-                f"{join_names(sorted({str(site) for site, _ in unseen}))} was not among the sites in training",
-                "sites",
+            names = join_names(sorted({str(site) for site, _ in unseen}))
+            cure = (
                 f"Known are {join_names(self.sites)}. Give controls of the new site and estimate its effect from them "
-                "(--new-sites controls), or leave these people out",
-                offenders=[person for _, person in unseen],
+                "(--new-sites controls), or leave these people out"
             )
+            what, offenders = f"{names} was not among the sites in training", [person for _, person in unseen]
+            findings.error(ProblemCode.UNKNOWN_SITE, what, cure, offenders=offenders)
         present = {str(site) for site in sites}
-        small = {
-            site: f"{site} ({count})"
-            for site, count in zip(self.sites, self.counts, strict=True)
-            if count < SMALL_SITE_SIZE and site in present
-        }
+        counts = zip(self.sites, self.counts, strict=True)
+        small = {name: f"{name} ({count})" for name, count in counts if count < SMALL_SITE_SIZE and name in present}
         if small:
             people = "controls" if self.mode == "controls" else "people"
-            findings.warn(
-                ProblemCode.SMALL_SITES,
-                f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}",
-                "sites",
-                "What is left of their effect can look like disease",
-                offenders=small,
-                offender_kind=OffenderKind.SITE,
-                listing=join_names(small.values()),
-            )
+            what = f"sites whose effect was estimated from fewer than {SMALL_SITE_SIZE} {people}"
+            cure, kind = "What is left of their effect can look like disease", OffenderKind.SITE
+            listing = join_names(small.values())
+            findings.warn(ProblemCode.SMALL_SITES, what, cure, offenders=small, offender_kind=kind, listing=listing)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""
@@ -198,14 +219,9 @@ class Harmoniser:
     @staticmethod
     def shapes(n_sites: int, n_columns: int, n_regions: int) -> dict[str, tuple[int, ...]]:
         """Return the name and shape of each array."""
-        return {
-            "harmonise.mean": (n_regions,),
-            "harmonise.centre": (n_columns,),
-            "harmonise.coefficients": (n_columns, n_regions),
-            "harmonise.sd": (n_regions,),
-            "harmonise.shift": (n_sites, n_regions),
-            "harmonise.scale": (n_sites, n_regions),
-        }
+        of_regions, of_design, of_sites = (n_regions,), (n_columns, n_regions), (n_sites, n_regions)
+        shapes = (of_regions, (n_columns,), of_design, of_regions, of_sites, of_sites)
+        return {f"harmonise.{name}": shape for name, shape in zip(_ARRAY_NAMES, shapes, strict=True)}
 
     @classmethod
     def from_parts(cls, record: HarmoniserRecord, arrays: Mapping[str, FloatArray]) -> Self:
@@ -264,15 +280,6 @@ def _compute_relative_change(new: FloatArray, old: FloatArray) -> float:
     return float(np.max(np.abs(new - old) / divisor))
 
 
-def _check_site_sizes(names: Sequence[str], counts: IntArray, noun: str) -> None:
-    single = [name for name, count in zip(names, counts, strict=True) if count < 2]
-    if single:
-        raise PreprocessingError(
-            f"{join_names(single)} has one {noun}, and the effect of a site needs two: leave it out (--leave-out-site "
-            f"{','.join(single)}), join it to another site, or use no sites (--site none)."
-        )
-
-
 def _regress_volumes(
     volumes: FloatArray, indicators: FloatArray, preserved: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -292,3 +299,27 @@ def _regress_volumes(
         )
     solution = np.linalg.lstsq(design, volumes, rcond=None)[0]
     return solution[:n_sites], centre, solution[n_sites:] / spread[:, None]
+
+
+def resolve_harmonise_mode(cohort: Cohort, requested: str | None = None) -> str:
+    """Return whose volumes site effects are estimated from: ``controls``, ``all``, or ``none`` for no harmonisation."""
+    if requested not in (None, "none", *HARMONISATION_MODES):
+        suggestion = did_you_mean(str(requested), [*HARMONISATION_MODES, "none"])
+        raise PreprocessingError(f"harmonise = '{requested}' is not known: {suggestion}")
+    if requested == "none":
+        return "none"
+    has_sites = SITE in cohort.people
+    duplicates = []
+    if has_sites:
+        sites, covariates = cohort.people[SITE].astype(str).to_numpy(), cohort.covariates.astype(str)
+        duplicates = [name for name in covariates if (covariates[name].to_numpy() == sites).all()]
+    if requested is None:
+        return "controls" if has_sites and not duplicates else "none"
+    if not has_sites:
+        raise PreprocessingError(f'harmonise = "{requested}" needs the site of each person: name its column (--site).')
+    if duplicates:
+        raise PreprocessingError(
+            f"{join_names(duplicates)} is the site and a covariate as well: take it out of the covariates, or set "
+            'harmonise = "none".'
+        )
+    return requested

@@ -1,4 +1,6 @@
-"""Kinds of measures in a cohort: cortical thickness hardly depends on the size of the head, volumes and areas do.
+"""Kinds of measures in a cohort, and the scale on which they are adjusted.
+
+Cortical thickness hardly depends on the size of the head, volumes and areas do.
 
 Shape letters: R regions.
 """
@@ -6,7 +8,7 @@ Shape letters: R regions.
 import numpy as np
 
 from rindices._typing import BoolArray, IntArray
-from rindices.errors import PreprocessingError, did_you_mean
+from rindices.errors import PreprocessingError, did_you_mean, join_names
 from rindices.tables.cohort import Cohort
 from rindices.tables.layout.freesurfer import infer_measure
 from rindices.wording import FEATURE_UNIT
@@ -14,6 +16,8 @@ from rindices.wording import FEATURE_UNIT
 ICV_FOR = ("volume", "all")
 """Regions that are adjusted for head size in a cohort with thickness and other measures."""
 DEFAULT_ICV_FOR = "volume"
+ADJUSTMENTS = ("log", "linear", "rank", "none")
+"""Scales on which measures are adjusted for covariates."""
 
 
 def encode_measures(cohort: Cohort) -> IntArray | None:
@@ -37,3 +41,19 @@ def find_thickness(cohort: Cohort, icv_for: str = DEFAULT_ICV_FOR) -> BoolArray 
         return None
     is_thickness = np.array([infer_measure(region) == "thickness" for region in cohort.regions])
     return is_thickness if is_thickness.any() else None
+
+
+def resolve_adjustment(cohort: Cohort, requested: str | None = None) -> str:
+    """Return the scale on which measures are adjusted: as requested, or ``log`` if all values are positive."""
+    if requested not in (None, *ADJUSTMENTS):
+        raise PreprocessingError(f"adjust = '{requested}' is not known: {did_you_mean(str(requested), ADJUSTMENTS)}")
+    if requested in ("linear", "rank", "none"):
+        return requested
+    smallest = cohort.volumes.min()
+    negative = [str(name) for name in cohort.volumes.columns[(smallest <= 0).to_numpy()]]
+    if negative and requested == "log":
+        raise PreprocessingError(
+            f'adjust = "log" needs positive values; these regions have others: {join_names(negative)}. Leave them out '
+            '(--exclude), or set adjust = "linear".'
+        )
+    return "linear" if negative else "log"

@@ -1,15 +1,66 @@
-"""Missing cells while the preprocessing is estimated: each region is estimated from the people in whom it was measured.
+"""Missing cells and covariates while the preprocessing is estimated.
 
-Filling cells with the predictions of a regression on the measured people leaves the coefficients of that regression as
-they are, so the estimators of complete tables can be used. Shape letters: N people, R regions, P columns of the design.
+A missing covariate is what the other covariates of a person predict, by the controls who have all of them. Each region
+is estimated from the people in whom it was measured: filling cells with the predictions of a regression on the measured
+people leaves the coefficients of that regression as they are, so the estimators of complete tables can be used. Shape
+letters: N people, R regions, P columns of the design.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import FloatArray
 from rindices.errors import PreprocessingError, join_names
+
+
+class DesignMoments(NamedTuple):
+    """Mean (P,) and covariance (P, P) of the design in controls; a covariance of None predicts the mean."""
+
+    mean: FloatArray
+    covariance: FloatArray | None
+
+
+def estimate_design_moments(design: FloatArray) -> DesignMoments:
+    """Estimate mean and covariance from the controls (N, P) who have all covariates.
+
+    Raises PreprocessingError: if covariates are missing and too few controls have all of them.
+    """
+    is_complete = ~np.isnan(design).any(axis=1)
+    least = design.shape[1] + 2
+    if not is_complete.all() and is_complete.sum() < least:
+        raise PreprocessingError(
+            f"covariates cannot be imputed: {is_complete.sum()} controls have all of them, and {least} are needed. "
+            "Leave out the covariate that is missing most."
+        )
+    complete = design[is_complete]
+    mean = complete.mean(axis=0)
+    deviations = complete - mean
+    has_columns = design.shape[1] > 0
+    return DesignMoments(mean, deviations.T @ deviations / max(len(complete), 1) if has_columns else None)
+
+
+def fill_design(design: FloatArray, moments: DesignMoments) -> FloatArray:
+    """Fill missing cells (N, P) with their conditional mean given a person's other columns.
+
+    A person's values depend on the moments alone, not on other people.
+
+    Returns (N, P), the same array if nothing is missing.
+    """
+    is_missing = np.isnan(design)
+    if not is_missing.any():
+        return design
+    mean, covariance = moments
+    filled = np.where(is_missing, mean, design)
+    if covariance is None:
+        return filled
+    for mask in np.unique(is_missing[is_missing.any(axis=1)], axis=0):
+        rows = (is_missing == mask).all(axis=1)
+        slopes = np.linalg.pinv(covariance[np.ix_(~mask, ~mask)], hermitian=True) @ covariance[np.ix_(~mask, mask)]
+        # einsum keeps the sum of each person independent of how many people there are
+        filled[np.ix_(rows, mask)] += np.einsum("nk,km->nm", design[np.ix_(rows, ~mask)] - mean[~mask], slopes)
+    return filled
 
 
 def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequence[str] = ()) -> FloatArray:
@@ -21,7 +72,14 @@ def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequenc
     is_missing = np.isnan(volumes)
     if not is_missing.any():
         return volumes
-    _require_measured(is_missing, design.shape[1] + 2, regions)
+    least = design.shape[1] + 2
+    short = np.flatnonzero((~is_missing).sum(axis=0) < least).tolist()
+    if short:
+        names = [str(regions[k]) if len(regions) else f"column {k + 1}" for k in short]
+        raise PreprocessingError(
+            f"measured in fewer than {least} of the people that the adjustment is estimated from: {join_names(names)}. "
+            f"Leave them out: --exclude {','.join(names[:5])}."
+        )
     columns = np.column_stack([np.ones(len(design)), design - design.mean(axis=0)])
     filled = volumes.copy()
     masks, labels = np.unique(is_missing, axis=1, return_inverse=True)
@@ -68,14 +126,3 @@ def _draw_alike(residuals: FloatArray, n: int) -> FloatArray:
     drawn = drawn - drawn.mean()
     spread = drawn.std()
     return np.asarray(drawn * (residuals.std() / spread) if spread > 0 else drawn)
-
-
-def _require_measured(is_missing: BoolArray, least: int, regions: Sequence[str]) -> None:
-    """Refuse regions that were measured in fewer people than needed."""
-    short = np.flatnonzero((~is_missing).sum(axis=0) < least)
-    if len(short):
-        names = [str(regions[k]) if len(regions) else f"column {k + 1}" for k in short.tolist()]
-        raise PreprocessingError(
-            f"measured in fewer than {least} of the people that the adjustment is estimated from: {join_names(names)}. "
-            f"Leave them out: --exclude {','.join(names[:5])}."
-        )

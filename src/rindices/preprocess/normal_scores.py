@@ -55,7 +55,12 @@ class NormalScores:
 
     @cached_property
     def _maps(self) -> list[tuple[FloatArray, FloatArray, _Tail]]:
-        return [(*_merge_ties(column), _describe_tails(column)) for column in self.quantiles.T]
+        maps = []
+        for column in self.quantiles.T:
+            distinct, positions = np.unique(column, return_inverse=True)  # tied quantiles get their mean score
+            levels = np.bincount(positions, SCORES) / np.bincount(positions)
+            maps.append((distinct, levels, _describe_tails(column)))
+        return maps
 
     @property
     def medians(self) -> FloatArray:
@@ -70,12 +75,6 @@ class NormalScores:
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the result of `to_arrays`."""
         return cls(arrays["normal_scores.quantiles"])
-
-
-def _merge_ties(quantiles: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return distinct quantiles, ascending, and the mean score of each."""
-    distinct, positions = np.unique(quantiles, return_inverse=True)
-    return distinct, np.bincount(positions, SCORES) / np.bincount(positions)
 
 
 def _describe_tails(quantiles: FloatArray) -> _Tail:

@@ -3,6 +3,7 @@
 Shape letters: N people, B people of a block, R regions, C covariates, P columns of the design.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NotRequired, Self, TypedDict
@@ -12,23 +13,62 @@ import pandas as pd
 
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
-from rindices.errors import (
-    Findings,
-    PreprocessingError,
-    Problem,
-    ProblemCode,
-    Severity,
-    join_names,
-)
-from rindices.preprocess.estimate import fit_harmoniser, fit_residualiser, get_sites, get_volumes
-from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
-from rindices.preprocess.missing import fill_within_sites
-from rindices.preprocess.modes import resolve_adjustment, resolve_harmonise_mode
+from rindices.errors import Findings, PreprocessingError, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.preprocess import residualise
+from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord, resolve_harmonise_mode
+from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
+from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import CovariateRecord, Residualiser, build_complete_design, derive_codings
+from rindices.preprocess.residualise import CovariateCoding, CovariateRecord, Residualiser
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
+
+
+def _fit_harmoniser(cohort: Cohort, mode: str, codings: tuple[CovariateCoding, ...]) -> Harmoniser:
+    """Estimate the effects of sites on scaled volumes from controls or, with the mode ``all``, from everyone.
+
+    Raises PreprocessingError: if a site has nobody to estimate its effect from.
+    """
+    controls = cohort.take(cohort.is_control)
+    sample = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
+    all_sites, sites = Counter(get_sites(cohort)), get_sites(sample)
+    without_controls = set(all_sites) - set(sites)
+    if without_controls:
+        n_people = sum(all_sites[site] for site in without_controls)
+        small = sorted(site for site in all_sites if sites.count(site) < 2)
+        raise PreprocessingError(
+            f"no control was measured at {join_names(sorted(without_controls))} "
+            f"({format_count(n_people, 'person', 'people')}): leave sites with fewer than two out "
+            f"(--leave-out-site {','.join(small)}), or estimate site effects from everyone (--harmonise all)."
+        )
+    design = residualise.build_complete_design(codings, controls.covariates, sample.covariates)
+    patient = None if mode == "controls" else sample.is_patient
+    preserved = design if patient is None else np.column_stack([design, patient])
+    volumes = fill_within_sites(sample.volumes.to_numpy(dtype=float), preserved, sites)
+    return Harmoniser.fit(volumes, design, sites, cohort.regions, patient)
+
+
+def _fit_residualiser(
+    volumes: FloatArray, controls: Cohort, codings: tuple[CovariateCoding, ...], thickness: BoolArray | None
+) -> Residualiser:
+    """Estimate the effects of covariates from the controls in whom each region was measured.
+
+    volumes (N, R): of controls, on the scale on which they are adjusted, without site effects; thickness (R,): regions
+    that are not adjusted for head size.
+    """
+    covariates = controls.covariates
+    design = residualise.build_complete_design(codings, covariates, covariates)
+    filled = fill_by_regression(volumes, design, controls.regions)
+    if thickness is not None and filled is not volumes:
+        filled = filled.copy()
+        others = ~residualise.find_head_size_columns(codings)
+        filled[:, thickness] = fill_by_regression(volumes[:, thickness], design[:, others])
+    return Residualiser.fit(filled, covariates, thickness=thickness, codings=codings)
+
+
+def get_sites(cohort: Cohort) -> list[str]:
+    """Return the site of each person as text (N,)."""
+    return [str(site) for site in cohort.people[SITE]]
 
 
 class PreprocessingRecord(TypedDict):
@@ -120,24 +160,25 @@ class Preprocessing:
         mode, adjust = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
         if adjust == "none":
             cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
-        is_log, thickness = adjust == "log", find_thickness(cohort, icv_for)
-        codings = derive_codings(cohort.covariates[cohort.is_control], is_log)
+        thickness = find_thickness(cohort, icv_for)
+        codings = residualise.derive_codings(cohort.covariates[cohort.is_control], log=adjust == "log")
         if seen is not None:
             cohort = replace(cohort, visits=None).take(seen)
-        scores = None
+        volumes, scores = cohort.volumes.to_numpy(dtype=float), None
         if adjust == "rank":
-            scores = NormalScores.fit(cohort.volumes.to_numpy(dtype=float)[cohort.is_control])
-            values = scores.transform(cohort.volumes.to_numpy(dtype=float))
-            cohort = replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
-        harmoniser = None if mode == "none" else fit_harmoniser(cohort, mode, is_log, codings)
+            scores = NormalScores.fit(volumes[cohort.is_control])
+            volumes = scores.transform(volumes)
+        elif adjust == "log":
+            volumes = np.log(volumes)
+        cohort = replace(cohort, volumes=pd.DataFrame(volumes, columns=cohort.volumes.columns))
+        harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, codings)
         controls = cohort.take(cohort.is_control)
-        volumes = get_volumes(controls, is_log)
+        volumes = controls.volumes.to_numpy(dtype=float)
         if harmoniser is not None:
-            design = build_complete_design(codings, controls.covariates, controls.covariates)
+            design = residualise.build_complete_design(codings, controls.covariates, controls.covariates)
             volumes = harmoniser.transform(volumes, design, get_sites(controls))
-        residualiser = fit_residualiser(volumes, controls, codings, thickness)
-        adjusted = residualiser.transform(volumes, controls.covariates)
-        standardiser = Standardiser.fit(adjusted, cohort.regions)
+        residualiser = _fit_residualiser(volumes, controls, codings, thickness)
+        standardiser = Standardiser.fit(residualiser.transform(volumes, controls.covariates), cohort.regions)
         return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust, scores)
 
     @property
@@ -246,10 +287,9 @@ class Preprocessing:
         if self.harmoniser is None:
             raise PreprocessingError("sites were not harmonised in training, so no site can be added.")
         self.aligned(cohort)
-        new_sites = set(get_sites(cohort)) - set(self.harmoniser.sites)
-        is_new = np.array([site in new_sites for site in get_sites(cohort)], dtype=bool)
+        is_new = np.array([site not in self.harmoniser.sites for site in get_sites(cohort)], dtype=bool)
         controls = cohort.take(is_new & cohort.is_control)
-        without_controls = sorted(new_sites - set(get_sites(controls)))
+        without_controls = sorted(set(get_sites(cohort)) - set(self.harmoniser.sites) - set(get_sites(controls)))
         if without_controls:
             raise PreprocessingError(
                 f"sites that were not in training have no controls here: {join_names(without_controls)}. Name the "
@@ -285,7 +325,13 @@ class Preprocessing:
         if self.harmoniser is not None:
             self.harmoniser.review(get_sites(cohort), ids, findings)
         if self.adjust == "log":
-            _review_positive(cohort, [region for region in self.regions if region in cohort.volumes], findings)
+            regions = [region for region in self.regions if region in cohort.volumes]
+            not_positive = cohort.volumes[regions].to_numpy() <= 0
+            if not_positive.any():  # they have no logarithm
+                names = join_names(np.array(regions)[not_positive.any(axis=0)])
+                what = f"the model takes logarithms, and values of {names} are not positive"
+                cure, people = "Correct these values, or leave these people out", ids[not_positive.any(axis=1)]
+                findings.at("regions").error(ProblemCode.NEGATIVE_VALUES, what, cure, offenders=people)
         return list(findings)
 
     def aligned(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
@@ -301,29 +347,24 @@ class Preprocessing:
         PreprocessingError
             If a region, a covariate or the site is missing.
         """
-        volumes = cohort.volumes if cohort.regions == self.regions else self._select_regions(cohort)
+        volumes = cohort.volumes
+        if cohort.regions != self.regions:
+            missing = [region for region in self.regions if region not in volumes]
+            if missing:
+                names = join_names(missing)
+                raise PreprocessingError(f"{len(missing)} regions are missing: {names}. Give them in the table.")
+            volumes = volumes[list(self.regions)]
         values = volumes.to_numpy()
-        if values.dtype.kind != "f":
-            values = volumes.to_numpy(dtype=float)
-        return values, self._select_covariates(cohort)
-
-    def _select_regions(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the volumes (N, R) in the order of training."""
-        missing = [region for region in self.regions if region not in cohort.volumes]
-        if missing:
-            raise PreprocessingError(
-                f"{len(missing)} regions are missing: {join_names(missing)}. Give them in the table."
-            )
-        return cohort.volumes[list(self.regions)]
+        is_float = values.dtype.kind == "f"
+        return values if is_float else volumes.to_numpy(dtype=float), self._select_covariates(cohort)
 
     def _select_covariates(self, cohort: Cohort) -> pd.DataFrame:
         """Return the covariates (N, C) in the order of training."""
         names = [coding.name for coding in self.residualiser.codings]
         missing = [name for name in names if name not in cohort.covariates]
         if missing:
-            raise PreprocessingError(
-                f"covariates are missing: {join_names(missing)}. Name them when reading the table."
-            )
+            names_text = join_names(missing)
+            raise PreprocessingError(f"covariates are missing: {names_text}. Name them when reading the table.")
         if self.harmoniser is not None and SITE not in cohort.people:
             raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
         return cohort.covariates if list(cohort.covariates) == names else cohort.covariates[names]
@@ -336,9 +377,8 @@ class Preprocessing:
         dict of str to ndarray
             By the names that model files use.
         """
-        site_arrays = {} if self.harmoniser is None else self.harmoniser.to_arrays()
-        scale_arrays = {} if self.normal_scores is None else self.normal_scores.to_arrays()
-        return self.residualiser.to_arrays() | self.standardiser.to_arrays() | site_arrays | scale_arrays
+        steps = (self.residualiser, self.standardiser, self.harmoniser, self.normal_scores)
+        return {name: array for step in steps if step is not None for name, array in step.to_arrays().items()}
 
     def to_dict(self) -> PreprocessingRecord:
         """Return names and codings as plain values for JSON.
@@ -368,24 +408,12 @@ class Preprocessing:
             As returned by `to_dict`; further keys are ignored.
         arrays : mapping of str to ndarray
         """
-        residualiser = Residualiser.from_parts(values["covariates"], arrays)
-        sites = values.get("harmonise")
-        harmoniser = None if sites is None else Harmoniser.from_parts(sites, arrays)
-        standardiser = Standardiser.from_arrays(arrays)
-        adjust = values["adjust"]
-        scores = NormalScores.from_arrays(arrays) if adjust == "rank" else None
-        return cls(tuple(values["regions"]), residualiser, standardiser, harmoniser, adjust, scores)
-
-
-def _review_positive(cohort: Cohort, regions: Sequence[str], findings: Findings) -> None:
-    """Report people with values that have no logarithm."""
-    not_positive = cohort.volumes[list(regions)].to_numpy() <= 0
-    if not_positive.any():
-        rows, columns = not_positive.any(axis=1), not_positive.any(axis=0)
-        findings.error(
-            ProblemCode.NEGATIVE_VALUES,
-            f"the model takes logarithms, and values of {join_names(np.array(regions)[columns])} are not positive",
-            "regions",
-            "Correct these values, or leave these people out",
-            offenders=cohort.people[ID].array[rows],
+        sites, adjust = values.get("harmonise"), values["adjust"]
+        return cls(
+            tuple(values["regions"]),
+            Residualiser.from_parts(values["covariates"], arrays),
+            Standardiser.from_arrays(arrays),
+            None if sites is None else Harmoniser.from_parts(sites, arrays),
+            adjust,
+            NormalScores.from_arrays(arrays) if adjust == "rank" else None,
         )

@@ -19,12 +19,11 @@ from rindices.errors import (
     PreprocessingError,
     Problem,
     ProblemCode,
-    Severity,
     format_count,
     format_quantity,
     join_names,
 )
-from rindices.preprocess.impute import DesignMoments, estimate_design_moments, fill_design
+from rindices.preprocess.missing import DesignMoments, estimate_design_moments, fill_design
 
 _HEAD_SIZE = re.compile(
     r"(?:^|[^a-z])(?:e|sb|dl)?(?:tiv|icv)(?:[^a-z]|$)|intra.?cranial|supra.?tentorial|head.?size|brain.?(?:seg|vol)",
@@ -80,26 +79,20 @@ class NumericCovariate:
         span = max(self.high - self.low, 1e-9 * max(abs(self.high), abs(self.low), 1.0))
         median = float(np.nanmedian(numbers)) if np.isfinite(numbers).any() else self.low
         if not self.low - span <= median <= self.high + span:
-            findings.error(
-                ProblemCode.UNIT_MISMATCH,
-                f"the median {self.name} is {format_quantity(median)} here; it was {self._format_range()} in training",
-                "covariates",
+            here = f"the median {self.name} is {format_quantity(median)} here"
+            what, cure = (
+                f"{here}; it was {self._format_range()} in training",
                 "It looks like another unit or coding: convert it",
-                subject=self.name,
             )
+            findings.error(ProblemCode.UNIT_MISMATCH, what, cure, subject=self.name)
             return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
         if outside.size:
             offenders = list(dict.fromkeys(ids[int(row)] for row in outside))  # a person may have several visits
             people = format_count(len(offenders), "person is", "people are")
-            findings.warn(
-                ProblemCode.OUTSIDE_TRAINING_RANGE,
-                f"{people} outside the controls' range of {self.name} ({self._format_range()})",
-                "covariates",
-                "Their adjustment extrapolates; add controls of that range",
-                subject=self.name,
-                offenders=offenders,
-            )
+            what = f"{people} outside the controls' range of {self.name} ({self._format_range()})"
+            cure, code = "Their adjustment extrapolates; add controls of that range", ProblemCode.OUTSIDE_TRAINING_RANGE
+            findings.warn(code, what, cure, subject=self.name, offenders=offenders)
 
     def _format_range(self) -> str:
         return f"{format_quantity(self.low)} to {format_quantity(self.high)}"
@@ -130,15 +123,13 @@ class CategoricalCovariate:
         unseen = sorted(set(categories) - set(self.levels))
         if unseen:
             rows = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(categories) if text in unseen]))
-            findings.error(
-                ProblemCode.UNKNOWN_CATEGORY,
+            what, known = (
                 f"{self.name} has {join_names(unseen)}, which no control has",
-                "covariates",
-                f"Known are {join_names(self.levels)}: recode it, leave these people out, or do not adjust for "
-                f"{self.name}",
-                subject=self.name,
-                offenders=[ids[int(row)] for row in rows],
+                f"Known are {join_names(self.levels)}",
             )
+            cure = f"{known}: recode it, leave these people out, or do not adjust for {self.name}"
+            offenders = [ids[int(row)] for row in rows]
+            findings.error(ProblemCode.UNKNOWN_CATEGORY, what, cure, subject=self.name, offenders=offenders)
 
     def to_dict(self) -> CovariateRecord:
         """Return plain values for JSON."""
@@ -191,12 +182,7 @@ class Residualiser:
         encoded = build_design_matrix(codings, covariates)
         moments = estimate_design_moments(encoded)
         design = fill_design(encoded, moments)
-        if len(volumes) <= design.shape[1] + 1:
-            adjustment = (
-                f" to adjust for {format_count(design.shape[1], 'covariate column')}" if design.shape[1] else ""
-            )
-            cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
-            raise PreprocessingError(f"too few controls ({len(volumes)}){adjustment}: {cure}.")
+        check_control_number(len(volumes), design.shape[1])
         coefficients, rank = _solve_least_squares(design, volumes)
         if thickness is not None:
             others = ~find_head_size_columns(codings)
@@ -223,7 +209,7 @@ class Residualiser:
     ) -> None:
         """Report people whom the linear model cannot adjust well; a chunk of a table is not ``is_complete``."""
         for coding in self.codings:
-            coding.review(covariates[coding.name], ids, findings, is_complete)
+            coding.review(covariates[coding.name], ids, findings.at("covariates"), is_complete)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""
@@ -240,6 +226,14 @@ class Residualiser:
         rebuilt = tuple(build_coding(record) for record in codings)
         covariance = arrays.get("residualise.covariance")
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
+
+
+def check_control_number(n_controls: int, n_columns: int) -> None:
+    """Refuse to estimate the effects of P columns from too few controls."""
+    if n_controls <= n_columns + 1:
+        adjustment = f" to adjust for {format_count(n_columns, 'covariate column')}" if n_columns else ""
+        cure = "adjust for fewer covariates or add controls" if adjustment else "at least 2 are needed"
+        raise PreprocessingError(f"too few controls ({n_controls}){adjustment}: {cure}.")
 
 
 def _solve_least_squares(design: FloatArray, volumes: FloatArray) -> tuple[FloatArray, int]:
@@ -273,7 +267,14 @@ def derive_codings(covariates: pd.DataFrame, log: bool = False) -> tuple[Covaria
     A numeric column with two values, such as sex as 0 and 1, is categorical: a table that codes it 1 and 2 is then
     refused instead of extrapolated.
     """
-    return tuple(_derive_coding(name, covariates[name], log) for name in covariates.columns)
+
+    def derive(name: str, values: pd.Series) -> CovariateCoding:
+        if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
+            uses_log = log and is_head_size(name) and not bool((values <= 0).any())
+            return NumericCovariate(name, *round_outwards(values.min(), values.max()), uses_log)
+        return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
+
+    return tuple(derive(str(name), values) for name, values in covariates.items())
 
 
 def build_complete_design(
@@ -301,13 +302,6 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     return float(down.create_decimal_from_float(float(low))), float(up.create_decimal_from_float(float(high)))
 
 
-def _derive_coding(name: str, values: pd.Series, log: bool) -> CovariateCoding:
-    if pd.api.types.is_numeric_dtype(values) and values.nunique() != 2:
-        uses_log = log and is_head_size(name) and not bool((values <= 0).any())
-        return NumericCovariate(name, *round_outwards(values.min(), values.max()), uses_log)
-    return CategoricalCovariate(name, tuple(sorted(set(_factorise_as_text(values)[1]))))
-
-
 def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
     """Return the code (N,) of each value, -1 if missing, and the categories as text, in which 1 and 1.0 are equal."""
     codes, distinct = pd.factorize(values)
@@ -322,17 +316,14 @@ def build_coding(record: CovariateRecord) -> CovariateCoding:
     return CategoricalCovariate(record["name"], tuple(record["levels"]))
 
 
-def _collect_fit_warnings(codings: Sequence[CovariateCoding], design: FloatArray, rank: int) -> list[Problem]:
+def _collect_fit_warnings(codings: Sequence[CovariateCoding], design: FloatArray, rank: int) -> Findings:
+    findings = Findings(where="covariates")
     constant = [c.name for c in codings if isinstance(c, NumericCovariate) and c.low == c.high]
     constant += [c.name for c in codings if isinstance(c, CategoricalCovariate) and len(c.levels) == 1]
-    notes = []
     if constant:
         what = f"{join_names(constant)} is the same in all controls: it is not adjusted for"
-        cure = "Remove it from the covariates"
-        notes.append(Problem(Severity.WARNING, what, "covariates", cure, ProblemCode.COVARIATE_IS_CONSTANT))
-    n_varying = int((np.ptp(design, axis=0) > 0).sum()) if design.size else 0
-    if rank < n_varying:
+        findings.warn(ProblemCode.COVARIATE_IS_CONSTANT, what, "Remove it from the covariates")
+    if design.size and rank < int((np.ptp(design, axis=0) > 0).sum()):
         what = "some covariates follow from the others in controls: their effect is shared between them"
-        cure = "Remove the redundant one"
-        notes.append(Problem(Severity.WARNING, what, "covariates", cure, ProblemCode.COVARIATES_REDUNDANT))
-    return notes
+        findings.warn(ProblemCode.COVARIATES_REDUNDANT, what, "Remove the redundant one")
+    return findings

@@ -1,10 +1,11 @@
-"""Standardise regions to controls: mean 1, standard deviation 0.1.
+"""Standardise regions to controls: mean 1, standard deviation 0.1; and covariances that can be inverted.
 
 The loss weights and thresholds of the paper are made for this scale. Shape letters: N people, R regions.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Self
 
 import numpy as np
@@ -39,11 +40,12 @@ class Standardiser:
             mean, sd = np.nanmean(volumes, axis=0), np.nanstd(volumes, axis=0, ddof=1)
         else:
             mean, sd = volumes.mean(axis=0), volumes.std(axis=0, ddof=1)
-        constant = find_constant_regions(mean, sd, regions)
-        if constant:
-            raise PreprocessingError(
-                f"constant in the controls: {join_names(constant)}. Leave these regions out (--exclude)."
-            )
+        return cls.from_moments(mean, sd, regions)
+
+    @classmethod
+    def from_moments(cls, mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> Self:
+        """Return the standardiser of mean (R,) and sd (R,) of controls; constant regions are refused by name."""
+        refuse_constant_regions(mean, sd, regions, "constant in the controls")
         return cls(mean, sd)
 
     def transform(self, volumes: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -65,5 +67,33 @@ class Standardiser:
 
 def find_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> list[str]:
     """Return the names of regions whose sd (R,) is 0 up to rounding of the mean (R,)."""
-    varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
-    return [region for region, vary in zip(regions, varies, strict=True) if not vary]
+    return list(compress(regions, sd <= 1e-12 * np.maximum(np.abs(mean), 1e-300)))
+
+
+def refuse_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str], what: str) -> None:
+    """Refuse `find_constant_regions` with words that say ``what`` is wrong."""
+    constant = find_constant_regions(mean, sd, regions)
+    if constant:
+        raise PreprocessingError(f"{what}: {join_names(constant)}. Leave these regions out (--exclude).")
+
+
+def shrink_covariance(covariance: FloatArray, fourth_power: float, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance.
+
+    scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
+    covariance and the lengths of the people.
+
+    covariance (R, R): empirical covariance; fourth_power: sum of the fourth power of each person's length; number: of
+    people. Returns (R, R).
+    """
+    squared_norm, mean = float(np.square(covariance).sum()), float(np.trace(covariance)) / len(covariance)
+    dispersion = squared_norm - len(covariance) * mean**2
+    error = (fourth_power / number - squared_norm) / number
+    weight = float(np.clip(error / dispersion, 0.0, 1.0)) if dispersion > 0 else 1.0
+    return np.asarray((1.0 - weight) * covariance + weight * mean * np.eye(len(covariance)))
+
+
+def shrink_normal_covariance(covariance: FloatArray, number: int) -> FloatArray:
+    """Return the Ledoit-Wolf covariance (R, R) of normally distributed people, of whom nothing else is known."""
+    fourth_power = number * (np.trace(covariance) ** 2 + 2.0 * np.square(covariance).sum())
+    return shrink_covariance(covariance, float(fourth_power), number)

@@ -17,13 +17,12 @@ import pandas as pd
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import StudyError
 from rindices.learners.severity_posterior import compute_growth
-from rindices.model.interactions import average_interaction
-from rindices.model.trajectories import TRAJECTORY_LEVELS, make_trajectory_table
+from rindices.model.intervals import iterate_changes
+from rindices.model.pattern_tables import TRAJECTORY_LEVELS, average_interaction, make_trajectory_table
 from rindices.packing import ArrayPacker
-from rindices.report.brain import AtlasMatch, effects_to_rgb
-from rindices.report.geometry import BrainView
+from rindices.report.figures import AtlasMatch, effects_to_rgb
+from rindices.report.sections import Context
 from rindices.report.study_results import StudyResults
-from rindices.report.summary import Context
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import PATIENT
 from rindices.wording import get_wording
@@ -114,7 +113,7 @@ def _pack_brain(match: AtlasMatch, regions: tuple[str, ...], arrays: ArrayPacker
         region_of[structures[structure]] = regions.index(region)
     views = []
     for number, view in enumerate((*match.atlas.cortex, *match.atlas.slices)):
-        labels, shade = halve_view(view)
+        labels, shade = view.labels[::2, ::2], view.shade[::2, ::2]
         arrays.add(f"labels{number}", (labels + 2).astype(np.uint16))
         arrays.add(f"shade{number}", np.round(63 * shade).astype(np.uint8) * 4)
         height, width = labels.shape
@@ -123,12 +122,7 @@ def _pack_brain(match: AtlasMatch, regions: tuple[str, ...], arrays: ArrayPacker
     return {"views": views}
 
 
-def halve_view(view: BrainView) -> tuple[IntArray, FloatArray]:
-    """Return labels and shade of a view at half its size, (H / 2, W / 2)."""
-    return view.labels[::2, ::2], view.shade[::2, ::2]
-
-
-def get_levels(n_people: int) -> tuple[int, int]:
+def _get_levels(n_people: int) -> tuple[int, int]:
     """Return the number of levels to which R-indices, and intervals and covariates, are rounded."""
     return _N_LEVELS_OF_MANY if n_people > _MANY_PEOPLE else (_N_LEVELS, _N_LEVELS)
 
@@ -136,7 +130,7 @@ def get_levels(n_people: int) -> tuple[int, int]:
 def _pack_indices(results: StudyResults, order: IntArray, people: ArrayPacker) -> float:
     """Add groups, R-indices, intervals and flags of people, and return the largest error of an R-index."""
     rows = results.indices.iloc[order]
-    n_levels, n_end_levels = get_levels(len(order))
+    n_levels, n_end_levels = _get_levels(len(order))
     people.add("patient", (rows[GROUP] == PATIENT).to_numpy().astype(np.uint8))
     if results.is_novel is not None:
         people.add("novel", results.is_novel[order].astype(np.uint8))
@@ -167,18 +161,8 @@ def compute_person_changes(results: StudyResults, n_regions: int) -> FloatArray:
     severities = np.clip(results.indices[results.names].to_numpy(dtype=float), 0.0, 1.0)
     curves = _get_curves(results).reshape(len(TRAJECTORY_LEVELS), len(results.names), n_regions)
     interaction = average_interaction(results.model)
-    growth = np.ones_like(severities)
-    if interaction is not None:
-        medium = np.full((1, len(results.names)), 0.5)
-        growth = compute_growth(severities, interaction) / compute_growth(medium, interaction)
-    position = severities * (len(TRAJECTORY_LEVELS) - 1)
-    level = np.minimum(position.astype(int), len(TRAJECTORY_LEVELS) - 2)
-    changes = np.empty((*severities.shape, n_regions), dtype=np.float32)
-    for k in range(len(results.names)):
-        share = (position[:, k] - level[:, k])[:, None]
-        below, above = curves[level[:, k], k], curves[level[:, k] + 1, k]
-        changes[:, k] = growth[:, k, None] * ((1 - share) * below + share * above)
-    return changes
+    changes = iterate_changes(np.array(TRAJECTORY_LEVELS), curves, severities, interaction)
+    return np.stack([change.astype(np.float32) for change in changes], axis=1)
 
 
 def _pack_covariate(name: object, column: pd.Series, order: IntArray, people: ArrayPacker) -> dict[str, Any]:
@@ -186,7 +170,7 @@ def _pack_covariate(name: object, column: pd.Series, order: IntArray, people: Ar
     key = f"covariate.{name}"
     ordered = column.iloc[order]
     if pd.api.types.is_numeric_dtype(ordered) and ordered.nunique() > 2:
-        people.add_quantised(key, ordered.to_numpy(dtype=float), get_levels(len(order))[1])
+        people.add_quantised(key, ordered.to_numpy(dtype=float), _get_levels(len(order))[1])
         return {"name": str(name), "levels": None}
     texts = ordered.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))
     common = sorted(texts.value_counts().index[:_MAX_LEVELS])

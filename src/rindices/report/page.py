@@ -4,8 +4,8 @@ import random
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment
 from markupsafe import Markup
 
 from rindices._version import __version__
@@ -15,34 +15,15 @@ from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.model.records import CohortRecord
-from rindices.report import brain
+from rindices.report import figures, sections
 from rindices.report.explore_section import PersonDetails, build_explore_section, read_person_details
-from rindices.report.facts import StudyFacts
-from rindices.report.figures import plot_agreement, plot_distributions, plot_index_pairs, plot_member_agreement
 from rindices.report.formatting import make_environment
-from rindices.report.sections import (
-    build_association_rows,
-    build_effect_section,
-    build_pattern_sections,
-    build_trajectory_section,
-    build_trust_section,
-    compute_colour_limit,
-)
 from rindices.report.study_results import (
     NullResults,
     StudyResults,
     read_index_file,
     read_null_results,
     read_study_results,
-)
-from rindices.report.summary import (
-    build_covariate_rows,
-    collect_cohort_warnings,
-    collect_warnings,
-    list_measures,
-    summarise_findings,
-    summarise_methods,
-    summarise_test,
 )
 
 REPORT_FILE = "report.html"
@@ -91,86 +72,77 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
 
 
 def render_report(results: StudyResults, details: PersonDetails | None = None) -> str:
-    """Return the page of a study with a model.
-
-    details: only for a page with ids, which stays at home. Returns HTML.
-    """
-    unit = results.cohort.unit
-    match = brain.match_atlas(results.model.regions, unit)
-    limit = compute_colour_limit(results)
-    environment = make_environment(unit)
-    findings, trust = summarise_findings(results), build_trust_section(results)
+    """Return the page of a study with a model as HTML; details only for a page with ids, which stays at home."""
+    model, selection = results.model, results.selection
+    match = figures.match_atlas(model.regions, results.cohort.unit)
+    limit, trust = sections.compute_colour_limit(model.patterns[-1]), sections.build_trust_section(results)
     # rows in the order of ids would tell everyone who has the list of participants whose row is whose
     order = random.SystemRandom().sample(range(len(results.indices)), len(results.indices))
-    warning_values = {"warnings": collect_warnings(results), "results": results, "cohort": results.cohort}
-    return environment.get_template("report.html").render(
-        title=f"R-indices of {_describe_people(results.cohort)}",
-        version=__version__,
+    return _render_page(
+        "report.html",
+        results.cohort,
+        {"warnings": sections.collect_warnings(results), "results": results},
+        title="R-indices of {}",
         results=results,
-        facts=replace(StudyFacts.of_model(results.model), patterns=results.selection.patterns),
-        cohort=results.cohort,
-        covariate_rows=build_covariate_rows(results.cohort),
-        findings=findings,
+        facts=replace(sections.StudyFacts.of_model(model), patterns=selection.patterns),
+        findings=sections.summarise_findings(results),
         trust=trust,
         test=trust.test,
-        effects=build_effect_section(results.effects, results.smallest_effect, match),
-        warnings=_render_warnings(environment, "sections/warnings.html", **warning_values),
-        agreement_chart=plot_agreement(results) if results.selection.grid else None,
-        measures=list_measures(results),
+        effects=sections.build_effect_section(results.effects, selection.difference.smallest_effect, match),
+        agreement_chart=figures.plot_agreement(results) if selection.grid else None,
+        measures=sections.list_measures(results),
         colour_limit=limit,
-        colour_stops=brain.list_colour_stops(),
         severities=SEVERITY_LEVELS,
-        patterns=build_pattern_sections(results, match, limit),
-        trajectories=build_trajectory_section(results, match, limit),
+        patterns=sections.build_pattern_sections(results, match, limit),
+        trajectories=sections.build_trajectory_section(results, match, limit),
         explore=build_explore_section(results, match, limit, details),
         atlas=match.atlas,
         atlas_problem=match.problem,
         coverage=NOMINAL_COVERAGE,
-        distribution_charts=plot_distributions(results),
-        pair_charts=plot_index_pairs(results),
-        member_chart=plot_member_agreement(results),
-        associations=build_association_rows(results.associations),
+        distribution_charts=figures.plot_distributions(results),
+        pair_charts=figures.plot_index_pairs(results),
+        member_chart=figures.plot_member_agreement(results),
+        associations=sections.build_association_rows(results.associations),
         change=results.change,
         outcome=results.outcome,
         indices=results.indices.iloc[order].round(4) if len(order) <= _MAX_EMBEDDED_PEOPLE else None,
-        methods=summarise_methods(results),
-        made_with=results.model.card,
-        citation=results.model.card.citation or CITATION,
+        methods=sections.summarise_methods(results),
+        made_with=model.card,
+        citation=model.card.citation or CITATION,
     )
 
 
 def render_null_report(results: NullResults) -> str:
-    """Return the page of a study in which no pattern was detected.
-
-    Returns HTML.
-    """
-    unit = results.cohort.unit
-    match = brain.match_atlas(tuple(results.effects["region"]), unit)
-    environment = make_environment(unit)
-    facts = StudyFacts.of_null_study(results.cohort, results.selection)
-    warning_values = {"warnings": collect_cohort_warnings(results.cohort), "cohort": results.cohort, "facts": facts}
-    return environment.get_template("null_report.html").render(
-        title=f"No difference detected in {_describe_people(results.cohort)}",
-        version=__version__,
+    """Return the page of a study in which no pattern was detected, as HTML."""
+    cohort, selection = results.cohort, results.selection
+    match = figures.match_atlas(tuple(results.effects["region"]), cohort.unit)
+    facts = sections.StudyFacts.of_null_study(cohort, selection)
+    return _render_page(
+        "null_report.html",
+        cohort,
+        {"warnings": sections.collect_cohort_warnings(cohort), "facts": facts},
+        title="No difference detected in {}",
         facts=facts,
-        cohort=results.cohort,
-        covariate_rows=build_covariate_rows(results.cohort),
-        test=summarise_test(results.test, results.selection.difference, results.cohort, facts.adjustment.scale),
-        smallest_effect=results.smallest_effect,
-        effects=build_effect_section(results.effects, results.smallest_effect, match),
-        colour_stops=brain.list_colour_stops(),
-        tried=results.selection.unstable_settings,
-        warnings=_render_warnings(environment, "sections/null_warnings.html", **warning_values),
-        made_with=results.selection.made_with,
+        test=sections.summarise_test(selection, cohort, facts.adjustment.scale),
+        effects=sections.build_effect_section(results.effects, selection.difference.smallest_effect, match),
+        tried=selection.unstable_settings,
+        made_with=selection.made_with,
         citation=CITATION,
     )
 
 
-def _render_warnings(environment: Environment, name: str, **values: object) -> list[Markup]:
-    """Return the warnings of a template that has one on each line, the most important first."""
-    lines = environment.get_template(name).render(**values).splitlines()
-    return [Markup(line) for line in lines if line.strip()]
-
-
-def _describe_people(cohort: CohortRecord) -> str:
-    return f"{format_count(cohort.controls, 'control')} and {format_count(cohort.patients, 'patient')}"
+def _render_page(template: str, cohort: CohortRecord, warnings: dict[str, Any], title: str, **values: Any) -> str:
+    """Return a page; the template of its warnings has one on each line, the most important first."""
+    environment = make_environment(cohort.unit)
+    warning_template = environment.get_template(f"sections/{template.replace('report', 'warnings')}")
+    lines = warning_template.render(cohort=cohort, **warnings).splitlines()
+    people = f"{format_count(cohort.controls, 'control')} and {format_count(cohort.patients, 'patient')}"
+    return environment.get_template(template).render(
+        title=title.format(people),
+        version=__version__,
+        cohort=cohort,
+        covariate_rows=sections.build_covariate_rows(cohort),
+        colour_stops=figures.list_colour_stops(),
+        warnings=[Markup(line) for line in lines if line.strip()],
+        **values,
+    )

@@ -41,40 +41,31 @@ class BrainStructure(NamedTuple):
     structure: str
 
 
-def parse_region_name(name: str) -> BrainStructure:
-    """Return the structure of a region named as in FreeSurfer, FastSurfer, SynthSeg, ENIGMA or an atlas."""
+def _split_side(name: str) -> tuple[str, str]:
+    """Return the side of a region (left, right or middle) and its name without side and measure."""
     if short := _ENIGMA_NAME.fullmatch(name):
-        return BrainStructure(_SIDE_NAMES[short[1].lower()], _ENIGMA_STRUCTURES[short[2]])
+        return _SIDE_NAMES[short[1].lower()], _ENIGMA_STRUCTURES[short[2]]
     plain = _MEASURE_SUFFIX.sub("", name)
     sided = _SIDED_NAME.fullmatch(plain)
-    return (
-        BrainStructure(_SIDE_NAMES[sided[1].lower()], _normalise_name(sided[2]))
-        if sided
-        else BrainStructure("middle", _normalise_name(plain))
-    )
+    return (_SIDE_NAMES[sided[1].lower()], sided[2]) if sided else ("middle", plain)
 
 
-def _normalise_name(text: str) -> str:
+def parse_region_name(name: str) -> BrainStructure:
+    """Return the structure of a region named as in FreeSurfer, FastSurfer, SynthSeg, ENIGMA or an atlas."""
+    side, text = _split_side(name)
     bare = re.sub(r"[^a-z0-9]", "", text.lower().replace("&", "and"))
-    return {"thalamusproper": "thalamus"}.get(bare, bare)
+    return BrainStructure(side, {"thalamusproper": "thalamus"}.get(bare, bare))
 
 
 def locate_regions(regions: tuple[str, ...]) -> dict[str, BrainStructure]:
     """Return the structure of each region to draw; of several measures of a structure only one is drawn."""
     regions_by_structure: dict[BrainStructure, str] = {}
-    for region in sorted(regions, key=_rank_by_measure):
-        regions_by_structure.setdefault(_find_muse_structure(region) or parse_region_name(region), region)
+    rank = {measure: position for position, measure in enumerate(_MEASURE_PRIORITY)}
+    for region in sorted(regions, key=lambda region: rank.get(freesurfer.infer_measure(region), len(rank))):
+        muse_region = muse.find_muse_region(region)
+        structure = make_muse_structure(muse_region.code) if muse_region else parse_region_name(region)
+        regions_by_structure.setdefault(structure, region)
     return {region: structure for structure, region in regions_by_structure.items()}
-
-
-def _rank_by_measure(region: str) -> int:
-    measure = freesurfer.infer_measure(region)
-    return _MEASURE_PRIORITY.index(measure) if measure in _MEASURE_PRIORITY else len(_MEASURE_PRIORITY)
-
-
-def _find_muse_structure(region: str) -> BrainStructure | None:
-    muse_region = muse.find_muse_region(region)
-    return make_muse_structure(muse_region.code) if muse_region else None
 
 
 def make_muse_structure(code: int) -> BrainStructure:
@@ -96,34 +87,18 @@ def label_regions(regions: Sequence[str]) -> dict[str, str]:
 def format_region_name(region: str) -> str:
     """Return a region's name for readers: ``hippocampus, left`` for ``MUSE_48`` and for ``Left-Hippocampus``."""
     muse_region = muse.find_muse_region(region)
+    side, text = _split_side(region)
     if muse_region:
-        bare = re.sub(r"_[LR]$", "", muse_region.label).replace("_", " ")
-        text = re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])", " ", bare)
-        return _append_side(_lowercase_words(text), muse_region.side)
-    if short := _ENIGMA_NAME.fullmatch(region):
-        return _append_side(
-            _ENIGMA_STRUCTURES[short[2]].replace("accumbensarea", "accumbens"), _SIDE_NAMES[short[1].lower()]
-        )
-    plain = _MEASURE_SUFFIX.sub("", region)
-    sided = _SIDED_NAME.fullmatch(plain)
-    text = sided[2] if sided else plain
-    if _DESTRIEUX_PREFIX.match(text):
-        name = _expand_destrieux(text)
+        side, bare = muse_region.side, re.sub(r"_[LR]$", "", muse_region.label).replace("_", " ")
+        name = _lowercase_words(re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])", " ", bare))
+    elif _DESTRIEUX_PREFIX.match(text):
+        full = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
+        name = " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full))
     else:
         words = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
-        name = _lowercase_words(words)
-    return _append_side(name.replace("_", " "), _SIDE_NAMES[sided[1].lower()] if sided else "middle")
-
-
-def _expand_destrieux(text: str) -> str:
-    """Return a name of Destrieux's atlas in full words: ``sulcus frontal inferior`` for ``S_front_inf``."""
-    full = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
-    return " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full))
+        name = _lowercase_words(words.replace("accumbensarea", "accumbens")).replace("_", " ")
+    return name if side == "middle" else f"{name}, {side}"
 
 
 def _lowercase_words(text: str) -> str:
     return " ".join(word if word.isupper() else word.lower() for word in re.split(r"[ -]", text))
-
-
-def _append_side(text: str, side: str) -> str:
-    return text if side == "middle" else f"{text}, {side}"

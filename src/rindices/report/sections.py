@@ -1,29 +1,46 @@
-"""What the sections on regions, patterns and associations show: bars, coloured cells and pictures for the templates."""
+"""Contexts of the templates: the numbers, flags, bars, cells and pictures that a report shows.
 
+The sentences are in the templates; those that terminal, model card and report share are in ``statements.txt``.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray
+from rindices.errors import Severity
+from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
-from rindices.model.records import MIN_SPLIT_HALF, HeldOutLikelihoodRecord, Reproduction
-from rindices.model.trajectories import (
-    COURSE_LEVELS,
-    ONSET_SHARE,
-    compute_progress,
-    has_curved_patterns,
-    list_trajectory_heads,
-    make_course_table,
-    make_region_order,
+from rindices.model import pattern_tables
+from rindices.model.fitted import FittedModel
+from rindices.model.records import (
+    MIN_SPLIT_HALF,
+    AdjustmentRecord,
+    CohortRecord,
+    HeldOutLikelihoodRecord,
+    PatternRecord,
+    ProblemRecord,
+    Reproduction,
+    SelectionRecord,
+    describe_adjustment,
 )
-from rindices.report import brain
-from rindices.report.brain import AtlasMatch, effect_to_hex, effects_to_rgb
-from rindices.report.figures import plot_excess, plot_progress
+from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, plot_excess, plot_progress, render_views
+from rindices.report.formatting import format_summary, make_environment
+from rindices.report.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
-from rindices.report.summary import Context, locate_pattern, summarise_test
-from rindices.study.result_checks import MIN_CARRIER_SHARE
+from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
+from rindices.study.recipes import RECIPES, get_study_recipe
+from rindices.tables.layout import freesurfer
+from rindices.tables.validation.groups import PATIENT
+from rindices.wording import FEATURE_UNIT, get_wording
 
+Context = SimpleNamespace
+"""Values by name, as a template reads them."""
 MAX_ORDERED_REGIONS = 20
 """Regions of a pattern whose order the page shows; the data hold all."""
 MIN_ORDER_ERRORS = 1.5
@@ -35,6 +52,198 @@ _N_CURVES = 8  # regions whose change along severity is listed
 _MAX_Q = 0.05
 _MEASURES = {"split_half": MIN_SPLIT_HALF, "auc": 0.5, "carriers": MIN_CARRIER_SHARE}
 """Figures of a pattern, and the values below which they are called weak."""
+_MAX_PATTERN_SIMILARITY, _MAX_INDEX_CORRELATION = 0.7, 0.6
+_MIN_CONTROLS_PER_LEVEL = 5
+_MAX_GROUP_DIFFERENCE = 0.5  # standard deviations of controls
+_MAX_LEVELS = 12  # categories of a covariate that the table lists
+
+
+@dataclass(frozen=True, eq=False)
+class StudyFacts:
+    """What was done and found.
+
+    controls, patients: none for an imported model; scans: scans that the model was learnt from, or that a study without
+    a model has, if people have several; adjustment: what was removed before learning; patterns: figures of each pattern
+    in held-out people; empty where they are not known; is_refitted: whether these figures are of indices that were
+    learnt again. Otherwise the patterns were projected onto the disease space that was learnt again.
+    """
+
+    controls: int | None
+    patients: int | None
+    scans: int | None
+    adjustment: AdjustmentRecord
+    patterns: Sequence[PatternRecord] = ()
+    is_refitted: bool = False
+
+    @classmethod
+    def of_model(cls, model: FittedModel) -> "StudyFacts":
+        """Return the facts in a model file."""
+        card = model.card
+        recipe = None if card.recipe is None else RECIPES.get(card.recipe.name)
+        return cls(
+            controls=card.trained_on.get("controls"),
+            patients=card.trained_on.get("patients"),
+            scans=card.trained_on.get("scans"),
+            adjustment=describe_adjustment(model.preprocessing, card.unit),
+            patterns=card.pattern_evidence,
+            is_refitted=recipe is not None and recipe.is_refitted,
+        )
+
+    @classmethod
+    def of_null_study(cls, cohort: CohortRecord, selection: SelectionRecord) -> "StudyFacts":
+        """Return the facts of a study without a model."""
+        assert selection.adjustment is not None
+        return cls(cohort.controls, cohort.patients, cohort.scans, selection.adjustment)
+
+
+def load_statements(unit: str = "") -> Any:
+    """Return the macros of ``statements.txt`` as functions that return plain text.
+
+    unit: unit of the table, for its wording.
+    """
+    return make_environment(unit, is_html=False).get_template("statements.txt").module
+
+
+def summarise_findings(results: StudyResults) -> Context:
+    """Return the result in numbers: whether it is in doubt, what the indices are, and where each pattern is."""
+    return Context(
+        is_doubtful=not results.selection.is_difference_detected,
+        n_patterns=results.model.n_patterns,
+        locations=[locate_pattern(results, name) for name in results.names],
+        is_mean_difference=results.is_mean_difference,
+        are_posterior_means=bool(pattern_tables.list_trajectory_heads(results.model)),
+    )
+
+
+def locate_pattern(results: StudyResults, name: str, max_structures: int = 3) -> Context:
+    """Return where a pattern is strongest, and whether regions mostly lose there; structures are without their side."""
+    top = results.list_top_regions(name)
+    plain = list(top["region"])
+    if results.model.card.unit != FEATURE_UNIT:
+        plain = [format_region_name(region).removesuffix(", left").removesuffix(", right") for region in plain]
+    is_loss = bool((top["change"] < 0).mean() > 0.5)
+    return Context(name=name, is_loss=is_loss, structures=list(dict.fromkeys(plain))[:max_structures])
+
+
+def summarise_test(selection: SelectionRecord, cohort: CohortRecord, scale: str = "") -> Context:
+    """Return the permutation test as the page tells it, with the covariates that it adjusts all regions for.
+
+    ``n_reached`` permutations differ at least as much as the groups really do. The test is open-ended if its last step
+    still detected a difference, so that there may be more patterns.
+    """
+    record, difference = selection.number_of_patterns.test, selection.difference
+    return Context(
+        record=record,
+        p=difference.p,
+        permutations=difference.permutations,
+        n_reached=round(difference.p * (difference.permutations + 1)) - 1,
+        is_significant=difference.p <= record.level,
+        is_open_ended=record.n_patterns > 0 and record.curve[-1].p <= record.level,
+        covariates=[] if scale == "none" else cohort.covariate_names,
+        n_sites=len(cohort.sites),
+        p_error=difference.p_error,
+        is_too_near=difference.is_too_near(record.level),
+    )
+
+
+def collect_warnings(results: StudyResults) -> Context:
+    """Return what a reader should know before relying on the result."""
+    card, members = results.model.card, results.chosen.members
+    doubts = collect_study_warnings(results.selection)
+    effects = np.abs(results.model.patterns[-1])
+    directions = effects / np.maximum(np.linalg.norm(effects, axis=1, keepdims=True), 1e-12)
+    similarity = directions @ directions.T
+    rho = np.atleast_2d(np.corrcoef(results.select_group(PATIENT).to_numpy(dtype=float), rowvar=False))
+    pairs = [((i, j), results.names[i], results.names[j]) for i, j in combinations(range(len(effects)), 2)]
+    return Context(
+        cohort=collect_cohort_warnings(results.cohort, {str(problem.code) for problem in doubts}),
+        doubts=doubts,
+        weak_patterns=list_weak_patterns(card.pattern_scale),
+        n_trained=members.trained,
+        n_converged=members.converged,
+        n_not_converged=members.trained - members.converged,
+        n_left_out=members.converged - len(results.model.heads),
+        intervals_over_trainings=card.interval_over == "trainings",
+        similar_pairs=[names for at, *names in pairs if similarity[at] > _MAX_PATTERN_SIMILARITY],
+        correlated_pairs=[(*names, float(rho[at])) for at, *names in pairs if abs(rho[at]) > _MAX_INDEX_CORRELATION],
+        is_unadjusted=not results.model.covariates and results.model.preprocessing.harmoniser is None,
+    )
+
+
+def collect_cohort_warnings(cohort: CohortRecord, skipped_codes: Collection[str] = ()) -> Context:
+    """Return what a reader should know about the people.
+
+    Problems are warnings about the table, one for each code that no other section explains. Their summaries name no
+    participant, since a report may be passed on.
+    """
+    problems: dict[str, ProblemRecord] = {}
+    for problem in cohort.problems:
+        if problem.severity == Severity.WARNING and problem.code not in skipped_codes:
+            first = problems.get(problem.code)
+            text = problem.summary if first is None else f"{first.summary}; {problem.summary}"
+            problems[problem.code] = replace(problem, summary=text)
+    rare, differences = [], []
+    for covariate in cohort.covariates:
+        control, patient = covariate.groups.control, covariate.groups.patient
+        if control.counts is not None and patient.counts is not None:
+            counts = control.counts
+            levels = [level for level in {**counts, **patient.counts} if counts.get(level, 0) < _MIN_CONTROLS_PER_LEVEL]
+            if levels:
+                rare.append(Context(covariate=covariate.name, levels=levels, min_controls=_MIN_CONTROLS_PER_LEVEL))
+        if control.mean is None or control.sd is None or patient.mean is None:
+            continue
+        means = {"control_mean": control.mean, "patient_mean": patient.mean}
+        if abs(patient.mean - control.mean) > _MAX_GROUP_DIFFERENCE * max(control.sd, 1e-12):
+            differences.append(Context(covariate=covariate.name, **means))
+    return Context(rare_levels=rare, group_differences=differences, problems=list(problems.values()))
+
+
+def build_covariate_rows(cohort: CohortRecord) -> list[Context]:
+    """Return the rows of the table of covariates."""
+    rows = []
+    for covariate in cohort.covariates:
+        control, patient = covariate.groups.control, covariate.groups.patient
+        if control.mean is not None:
+            rows.append((f"{covariate.name}, mean ± sd (range)", format_summary(control), format_summary(patient)))
+            continue
+        counts = (control.counts or {}, patient.counts or {})
+        levels = list(dict.fromkeys([*counts[0], *counts[1]]))
+        for level in levels[:_MAX_LEVELS]:
+            shares = _format_share(counts[0], level), _format_share(counts[1], level)
+            rows.append((f"{covariate.name}: {level}", *shares))
+        if len(levels) > _MAX_LEVELS:
+            rows.append((f"{covariate.name}: {len(levels) - _MAX_LEVELS} more categories", "", ""))
+    return [Context(name=name, control=control, patient=patient) for name, control, patient in rows]
+
+
+def _format_share(counts: Mapping[str, int], level: str) -> str:
+    number, total = counts.get(level, 0), sum(counts.values())
+    return f"{number:,} ({100 * number / total:.0f} %)" if total else "0"
+
+
+def list_measures(results: StudyResults) -> list[str]:
+    """Return what is measured in the regions beside volume."""
+    if results.model.card.unit == FEATURE_UNIT:
+        return []
+    return sorted({freesurfer.infer_measure(region) for region in results.model.regions} - {"volume"})
+
+
+def summarise_methods(results: StudyResults) -> Context:
+    """Return what the methods paragraph says beyond the other sections."""
+    card, grid = results.model.card, results.selection.grid
+    name, values = ("default", {}) if card.recipe is None else (card.recipe.name, card.recipe.settings)
+    recipe = get_study_recipe(name)
+    return Context(
+        card=card,
+        recipe=name,
+        recipe_description=get_wording(card.unit)(recipe.description),
+        share=recipe.get_subsample_share(values),  # of the people that each member is trained on
+        n_patterns_tried=sorted({record.setting.n_patterns for record in grid}),
+        weights_tried=sorted({record.setting.orthogonality or 0 for record in grid}),
+        n_members=len(results.model.heads),
+        ends_at_patients=results.model.heads[0].kind == "contrastive",  # 1 is then the 98th percentile of patients
+        n_splits=N_SPLITS,
+    )
 
 
 def make_bar(value: float, interval: tuple[float, float] | None, span: tuple[float, float], colour: str) -> Context:
@@ -55,15 +264,11 @@ def make_colour_cell(value: float, limit: float) -> Context:
     return Context(value=value, colour=effect_to_hex(value, limit), ink="#000" if is_dark else "#fff")
 
 
-def round_colour_limit(largest: float) -> float:
-    """Return a round number that is not below the largest effect."""
+def compute_colour_limit(effects: FloatArray) -> float:
+    """Return the effect at which colours end: a round number that is not below the largest effect."""
+    largest = float(np.abs(effects).max())
     step = 10.0 ** np.floor(np.log10(max(largest, 1e-6))) / 2
     return float(np.ceil(largest / step) * step)
-
-
-def compute_colour_limit(results: StudyResults) -> float:
-    """Return the effect at which colours end, a round number; one for all patterns, so that they can be compared."""
-    return round_colour_limit(float(np.abs(results.model.patterns[-1]).max()))
 
 
 def build_trust_section(results: StudyResults) -> Context:
@@ -84,7 +289,7 @@ def build_trust_section(results: StudyResults) -> Context:
         table.append(row)
     return Context(
         number=number,
-        test=summarise_test(number.test, results.selection.difference, results.cohort, adjust),
+        test=summarise_test(results.selection, results.cohort, adjust),
         chart=plot_excess(number.test),
         patterns=patterns,
         data=pd.DataFrame(table),
@@ -94,7 +299,7 @@ def build_trust_section(results: StudyResults) -> Context:
 def build_effect_section(effects: pd.DataFrame, smallest_effect: float, match: AtlasMatch) -> Context:
     """Return the difference between patients and controls in each region, from the content of ``effects.tsv``."""
     strongest = effects.reindex(effects["d"].abs().sort_values(ascending=False, kind="stable").index)
-    limit, listed = round_colour_limit(float(effects["d"].abs().max())), strongest.head(N_LISTED_REGIONS)
+    limit, listed = compute_colour_limit(effects["d"].to_numpy()), strongest.head(N_LISTED_REGIONS)
     span = min(0.0, float(listed["low"].min())), max(0.0, float(listed["high"].max()))
     labels = match.label_regions(tuple(effects["region"]))
     top = []
@@ -107,7 +312,7 @@ def build_effect_section(effects: pd.DataFrame, smallest_effect: float, match: A
         n_significant=int((effects["q"] <= _MAX_Q).sum()),
         n_regions=len(effects),
         limit=limit,
-        images=brain.render_views(match, dict(zip(effects["region"], effects["d"], strict=True)), limit),
+        images=render_views(match, dict(zip(effects["region"], effects["d"], strict=True)), limit),
         top=top,
         data=match.name_columns(effects),
     )
@@ -118,7 +323,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
     labels = match.label_regions(results.model.regions)
     changes = pd.concat([results.list_top_regions(name) for name in results.names])[["change", "low", "high"]]
     span = min(0.0, float(np.nanmin(changes))), max(0.0, float(np.nanmax(changes)))  # one scale for all patterns
-    is_curved = has_curved_patterns(results.model)
+    is_curved = pattern_tables.has_curved_patterns(results.model)
 
     def build_section(name: str) -> Context:
         effects, top, rows = results.get_effects(name), results.list_top_regions(name), results.select_pattern(name)
@@ -137,7 +342,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
             largest=max(effects.values(), key=abs),
             n_certain=None if rows["low"].isna().any() else int(((rows["low"] > 0) | (rows["high"] < 0)).sum()),
             n_regions=len(effects),
-            images=brain.render_views(match, effects, limit),
+            images=render_views(match, effects, limit),
             undrawn=[
                 Context(region=labels[region], cell=make_colour_cell(effects[region], limit)) for region in undrawn
             ],
@@ -159,7 +364,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
 def _draw_steps(match: AtlasMatch, effects: dict[float, dict[str, float]], limit: float) -> list[Context]:
     """Return small pictures of a pattern at each severity."""
     return [
-        Context(severity=severity, images=brain.render_views(match, step, limit, "outside", shrink=2))
+        Context(severity=severity, images=render_views(match, step, limit, only_outside=True, shrink=2))
         for severity, step in effects.items()
     ]
 
@@ -170,13 +375,13 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
     Courses of patterns are empty where patterns are straight, and interactions where their changes add up.
     """
     model, held_out = results.model, results.chosen.held_out
-    if not list_trajectory_heads(model):
+    if not pattern_tables.list_trajectory_heads(model):
         return None
-    is_curved = has_curved_patterns(model)
+    is_curved = pattern_tables.has_curved_patterns(model)
     patterns = []
     if is_curved:
-        courses, order = make_course_table(model), make_region_order(model)
-        progress = compute_progress(model, _PROGRESS_LEVELS)
+        courses, order = pattern_tables.make_course_table(model), pattern_tables.make_region_order(model)
+        progress = pattern_tables.compute_progress(model, _PROGRESS_LEVELS)
         for position, name in enumerate(results.names):
             of_pattern = courses[courses["pattern"] == name].reset_index(drop=True)
             course = _build_course(
@@ -189,8 +394,8 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
         is_order_uncertain=is_order_uncertain(held_out),
         patterns=patterns,
         interactions=list(model.interactions().itertuples(index=False)),
-        levels=COURSE_LEVELS,
-        onset_share=ONSET_SHARE,
+        levels=pattern_tables.COURSE_LEVELS,
+        onset_share=pattern_tables.ONSET_SHARE,
     )
 
 
@@ -212,7 +417,8 @@ def _build_course(
     strongest = order["change"].abs().sort_values(ascending=False, kind="stable").index[:MAX_ORDERED_REGIONS]
     listed = order.loc[order.index.isin(strongest)]
     by_level = {
-        level: dict(zip(courses["region"], courses[f"c{100 * level:.0f}"], strict=True)) for level in COURSE_LEVELS
+        level: dict(zip(courses["region"], courses[f"c{100 * level:.0f}"], strict=True))
+        for level in pattern_tables.COURSE_LEVELS
     }
     regions, chart = [], None
     for row in listed.itertuples():

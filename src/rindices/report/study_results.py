@@ -14,20 +14,15 @@ from rindices._typing import BoolArray
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
-from rindices.model.patterns import make_pattern_table
-from rindices.model.record_base import Record
-from rindices.model.records import (
-    CandidateRecord,
-    CohortRecord,
-    PermutationTestRecord,
-    SelectionRecord,
-)
+from rindices.model.pattern_tables import make_pattern_table
+from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts
 from rindices.tables.validation.groups import PATIENT
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
+_EFFECT_COLUMNS = ("region", "d", "low", "high", "q")
 N_LISTED_REGIONS = 14
 """Regions of a pattern that the page lists; the data of the figure hold all."""
 
@@ -62,11 +57,6 @@ class StudyResults:
     def is_mean_difference(self) -> bool:
         """Whether the model has one index along the mean difference instead of patterns."""
         return self.selection.finding == "mean_difference"
-
-    @property
-    def smallest_effect(self) -> float:
-        """Smallest Cohen's d that the study detects."""
-        return self.selection.difference.smallest_effect
 
     @property
     def names(self) -> list[str]:
@@ -109,16 +99,6 @@ class NullResults:
     selection: SelectionRecord
     effects: pd.DataFrame
 
-    @property
-    def test(self) -> PermutationTestRecord:
-        """The permutation test of the number of patterns."""
-        return self.selection.number_of_patterns.test
-
-    @property
-    def smallest_effect(self) -> float:
-        """Smallest Cohen's d that the study detects."""
-        return self.selection.difference.smallest_effect
-
 
 def read_null_results(folder: Path) -> NullResults | None:
     """Read the folder of a study in which no pattern was detected; None for any other folder."""
@@ -128,7 +108,7 @@ def read_null_results(folder: Path) -> NullResults | None:
     selection = read_record(paths[0], SelectionRecord)
     if selection.chosen is not None:
         return None
-    return NullResults(read_record(paths[1], CohortRecord), selection, _read_effects(folder))
+    return NullResults(read_record(paths[1], CohortRecord), selection, _read_table(paths[2], _EFFECT_COLUMNS))
 
 
 def read_study_results(folder: Path) -> StudyResults:
@@ -157,10 +137,10 @@ def read_study_results(folder: Path) -> StudyResults:
         cohort=read_record(folder / "cohort.json", CohortRecord),
         indices=indices[[GROUP, *names]],
         patterns=make_pattern_table(model),
-        associations=_read_table(folder / "associations.tsv", columns, "associate"),
+        associations=_read_if_written(folder / "associations.tsv", columns, "associate"),
         widths={name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in bounded},
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
-        effects=_read_effects(folder),
+        effects=_read_table(folder / "effects.tsv", _EFFECT_COLUMNS),
         interval_ends=indices[[name for name in ends if name in indices]],
         is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
         change=read_change_section(folder),
@@ -173,15 +153,6 @@ def read_index_file(folder: Path) -> pd.DataFrame:
     return restore_texts(pd.read_csv(folder / "r_indices.tsv", sep="\t", dtype=dict.fromkeys((ID, SESSION), str)))
 
 
-def _read_effects(folder: Path) -> pd.DataFrame:
-    """Return the difference of each region."""
-    path = folder / "effects.tsv"
-    table = _read_cells(path).rename(columns={"feature": "region"})
-    if missing := [name for name in ("region", "d", "low", "high", "q") if name not in table]:
-        raise StudyError(f"{path} lacks {', '.join(missing)}: run rindices fit again.")
-    return table
-
-
 def read_change_section(folder: Path) -> SimpleNamespace | None:
     """Return the change that ``rindices change --out`` has written into the folder of a study; None without it."""
     means = [f"{group}_per_year{end}" for group in ("controls", "patients") for end in ("", "_low", "_high")]
@@ -192,7 +163,9 @@ def read_change_section(folder: Path) -> SimpleNamespace | None:
         "retest": ["index", "people", "correlation", "smallest_change"],
         "trial": ["index", "group", *size],
     }
-    tables = {name: _read_table(folder / f"change_{name}.tsv", needed, "change") for name, needed in columns.items()}
+    tables = {
+        name: _read_if_written(folder / f"change_{name}.tsv", needed, "change") for name, needed in columns.items()
+    }
     if all(table is None for table in tables.values()):
         return None
     return SimpleNamespace(**tables, figure=_read_figure(folder / "change_groups.png"))
@@ -201,26 +174,26 @@ def read_change_section(folder: Path) -> SimpleNamespace | None:
 def read_outcome_section(folder: Path) -> SimpleNamespace | None:
     """Return what ``rindices predict --out`` has written into the folder of a study; None without it."""
     needed = ["index", "model", "regression", "n", "events", "ratio", "low", "high", "q"]
-    effects = _read_table(folder / "outcome_effects.tsv", needed, "predict")
+    effects = _read_if_written(folder / "outcome_effects.tsv", needed, "predict")
     if effects is None:
         return None
     needed = ["predictors", "concordance", "low", "high"]
-    concordance = _read_table(folder / "outcome_concordance.tsv", needed, "predict")
+    concordance = _read_if_written(folder / "outcome_concordance.tsv", needed, "predict")
     return SimpleNamespace(effects=effects, concordance=concordance, figure=_read_figure(folder / "outcome.png"))
 
 
-def _read_table(path: Path, columns: Sequence[str], command: str) -> pd.DataFrame | None:
-    """Return a table that a command wrote; None if there is none."""
-    if not path.is_file():
-        return None
-    table = _read_cells(path)
+def _read_if_written(path: Path, columns: Sequence[str], command: str) -> pd.DataFrame | None:
+    return _read_table(path, columns, command) if path.is_file() else None
+
+
+def _read_table(path: Path, columns: Sequence[str], command: str = "fit") -> pd.DataFrame:
+    """Return a table that a command wrote."""
+    table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
+    table = table.rename(columns={"feature": "region"})
     if missing := [name for name in columns if name not in table]:
-        raise StudyError(f"{path} lacks {', '.join(missing)}: write it again with rindices {command}, or remove it.")
+        cure = "run rindices fit again" if command == "fit" else f"write it again with rindices {command}, or remove it"
+        raise StudyError(f"{path} lacks {', '.join(missing)}: {cure}.")
     return table
-
-
-def _read_cells(path: Path) -> pd.DataFrame:
-    return restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
 
 
 def _read_figure(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Agreement of two sets of R-indices on the order of the same people.
+"""Agreement of two sets of R-indices on the order of the same people, and the spread of patterns over members.
 
 The c-index of two columns is the share of pairs of people that both columns order alike; *a pair tied in either column
 counts a half*. With C concordant and D discordant pairs out of P = N (N - 1) / 2 it is
@@ -9,17 +9,18 @@ that is (Kendall's tau-a + 1) / 2. Tied pairs stay in the denominator whichever 
 measure is then symmetric, as an agreement between two members must be; and a constant column scores 0.5 against every
 column, itself included, so that collapsed members never seem to agree.
 
-Shape letters: N people, M patterns, K inferred columns (K >= M), S members.
+Shape letters: N people, M patterns, K inferred columns (K >= M), S members, Q severities, R regions.
 """
 
 import math
+from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import kendalltau
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
@@ -157,11 +158,15 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
     members (S, N, M): R-indices of S >= 2 members for the same people.
     """
     stack = _validate_stack(members)
-    n_members = len(stack)
+    return average_agreement(len(stack), lambda i, j: agreement(stack[i], stack[j]))
+
+
+def average_agreement(n_members: int, compare: Callable[[int, int], Agreement]) -> MembersAgreement:
+    """Return the agreement among members, averaged over their pairs, given that of two of them."""
     pairwise = np.full((n_members, n_members), np.nan)
     results = []
     for i, j in combinations(range(n_members), 2):
-        results.append(agreement(stack[i], stack[j]))
+        results.append(compare(i, j))
         pairwise[i, j] = pairwise[j, i] = results[-1].concordance
     return MembersAgreement(
         float(np.mean([r.concordance for r in results])),
@@ -172,6 +177,47 @@ def members_agreement(members: ArrayLike) -> MembersAgreement:
     )
 
 
+class IndexMoments(NamedTuple):
+    """Mean (S * M,) and covariance (S * M, S * M) of the R-indices of several members in the same people.
+
+    Counting pairs of people needs the people. From sums over them, concordance is that of normally distributed indices
+    with the same correlation rho, 1 / 2 + arcsin(rho) / pi.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    n_patterns: int
+
+    @classmethod
+    def from_sums(cls, total: FloatArray, products: FloatArray, number: int, n_patterns: int) -> "IndexMoments":
+        """Return the moments of sums over a number of people."""
+        mean = total / number
+        return cls(mean, products / number - np.outer(mean, mean), n_patterns)
+
+    def select(self, member: int, order: IntArray | None = None) -> FloatArray:
+        """Return weights (S * M, M) that select the indices of a member, in an order (M,)."""
+        columns = np.arange(self.n_patterns) if order is None else order
+        return np.asarray(np.eye(len(self.mean))[:, member * self.n_patterns + columns])
+
+    def correlate(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return the correlations (K, L) of weighted sums of indices, (S * M, K) and (S * M, L)."""
+        cross = first.T @ self.covariance @ second
+        variances = [(weights * (self.covariance @ weights)).sum(axis=0) for weights in (first, second)]
+        return np.asarray(cross / np.sqrt(np.maximum(np.outer(*variances), 1e-300)))
+
+    def compare(self, first: int, second: int) -> Agreement:
+        """Return the agreement of two members; the difference is NaN with one pattern."""
+        own, other = self.select(first), self.select(second)
+        correlations = self.correlate(own, other)
+        matching = _find_best_matching(correlations)
+        matched = correlations[np.arange(self.n_patterns), matching]
+        concordance = float((0.5 + np.arcsin(np.clip(matched, -1.0, 1.0)) / np.pi).mean())
+        i, j = np.triu_indices(self.n_patterns, k=1)
+        differences = [each[:, i] - each[:, j] for each in (own, other[:, matching])]
+        difference = float(np.diag(self.correlate(*differences)).mean()) if len(i) else float("nan")
+        return Agreement(concordance, float(matched.mean()), difference, matching)
+
+
 def _compute_c_index(first: FloatArray, second: FloatArray) -> float:
     """Return the c-index of two valid columns (N,), from tau-b without its correction for ties."""
     untied = _count_untied_pairs(first), _count_untied_pairs(second)
@@ -179,7 +225,7 @@ def _compute_c_index(first: FloatArray, second: FloatArray) -> float:
         return 0.5
     if len(first) == 2:  # scipy divides by N - 2 for a p-value
         return float(first[0] < first[1]) if second[0] < second[1] else float(first[0] > first[1])
-    tau_b = float(kendalltau(first, second, method="asymptotic").statistic)
+    tau_b = float(stats.kendalltau(first, second, method="asymptotic").statistic)
     # Python integers, because the product exceeds 2**63 from a hundred thousand people.
     surplus = tau_b * math.sqrt(untied[0] * untied[1])
     n_pairs = len(first) * (len(first) - 1) // 2
@@ -264,3 +310,26 @@ def _check_finite(values: FloatArray, name: str) -> FloatArray:
 def _check_same_length(first: FloatArray, second: FloatArray) -> None:
     if len(first) != len(second):
         raise InputError(f"{len(first)} and {len(second)} people; give the same people in the same order.")
+
+
+def compute_standard_error(members: FloatArray, share: float) -> FloatArray:
+    """Return the standard error of the mean of members' patterns.
+
+    If each member sees a share of the people, members are the draws of a delete-d jackknife: the sampling variance of a
+    fit on all people is the variance of the members times share / (1 - share) (Shao and Wu, 1989). If all members see
+    everyone, they differ by their random streams alone, and the result is the spread of one training. It then says
+    nothing about other samples of people.
+
+    members (S, Q, M, R): patterns of the aligned members; share: share of the people that each member sees. Returns (Q,
+    M, R).
+    """
+    factor = share / (1 - share) if share < 1 else 1.0
+    return np.asarray(np.sqrt(factor * members.var(axis=0, ddof=1)))
+
+
+def compute_confidence_interval(
+    centre: FloatArray, error: FloatArray, n_members: int, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of Student's confidence interval with ``n_members - 1`` degrees of freedom."""
+    half = stats.t.ppf((1 + level) / 2, n_members - 1) * error
+    return centre - half, centre + half

@@ -8,7 +8,7 @@ smaller number of patterns agrees better; for learners without a likelihood, the
 Shape letters: S members, N people, M patterns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -158,7 +158,11 @@ def choose_grid_point(
     if not stable:
         return SelectionResult(evaluations, None)
     kept = [k for k in stable if not any(_agrees_less(evaluations[k], evaluations[other]) for other in stable)]
-    best, ties = _choose_by_likelihood(candidates, kept) or _choose_by_agreement(evaluations, bootstraps, stable)
+    choice = _choose_by_likelihood(candidates, kept)
+    if choice is None:
+        best = max(stable, key=lambda k: _compute_rank_value(evaluations[k]))
+        choice = best, tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
+    best, ties = choice
     agreement = agreements[best]
     per_member = None if agreement is None else agreement.per_member
     return SelectionResult(evaluations, best, ties, *find_agreeing_members(candidates[best].indices, per_member))
@@ -168,14 +172,6 @@ def _agrees_less(candidate: CandidateEvaluation, other: CandidateEvaluation) -> 
     """Return whether a candidate with more patterns than another agrees less by more than `CONCORDANCE_MARGIN`."""
     has_more = candidate.point.n_patterns > other.point.n_patterns
     return has_more and _compute_rank_value(candidate) < _compute_rank_value(other) - CONCORDANCE_MARGIN
-
-
-def _choose_by_agreement(
-    evaluations: Sequence[CandidateEvaluation], bootstraps: Sequence[FloatArray | None], stable: Sequence[int]
-) -> tuple[int, tuple[int, ...]]:
-    """Return the position of the candidate whose members agree best, and those that do not differ from it."""
-    best = max(stable, key=lambda k: _compute_rank_value(evaluations[k]))
-    return best, tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
 
 
 def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
@@ -203,9 +199,12 @@ def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None
     if len(candidate.indices) < 2:
         return None
     among_members = members_agreement(candidate.indices)
-    if candidate.evidence is None:
-        return among_members
-    concordance, dimension, difference = (float(value) for value in candidate.evidence.mean(axis=0))
+    return among_members if candidate.evidence is None else average_evidence(among_members, candidate.evidence)
+
+
+def average_evidence(among_members: MembersAgreement, evidence: FloatArray) -> MembersAgreement:
+    """Return an agreement with the means of evidence (S, 3) instead of those over pairs of members."""
+    concordance, dimension, difference = (float(value) for value in evidence.mean(axis=0))
     return among_members._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
@@ -227,9 +226,17 @@ def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = N
         return ConsensusMembers(0, (0,), (np.arange(indices.shape[2]),))
     if per_member is None:
         per_member = members_agreement(indices).per_member
+    return align_agreeing_members(per_member, lambda best, k: align_columns(indices[k], indices[best]))
+
+
+def align_agreeing_members(per_member: FloatArray, align: Callable[[int, int], IntArray]) -> ConsensusMembers:
+    """Return the members whose concordance (S,) is near that of the best one.
+
+    align: takes the best member and another one; returns the order of the columns of the other one.
+    """
     best = int(np.argmax(per_member))
     agreeing = tuple(np.flatnonzero(per_member >= per_member[best] - AGREEMENT_MARGIN).tolist())
-    return ConsensusMembers(best, agreeing, tuple(align_columns(indices[k], indices[best]) for k in agreeing))
+    return ConsensusMembers(best, agreeing, tuple(align(best, k) for k in agreeing))
 
 
 def evaluate_candidate(
@@ -239,30 +246,25 @@ def evaluate_candidate(
     min_concordance: float = MIN_STABLE_CONCORDANCE,
 ) -> CandidateEvaluation:
     """Return whether the members of a candidate agree, given their agreement and its bootstrap sample."""
+    trained, interval = candidate.trained, (np.nan, np.nan)
     converged = len(candidate.indices) if candidate.converged is None else candidate.converged
-    common = (candidate.point, candidate.trained, converged)
-    if candidate.trained == 1 == converged:
-        return CandidateEvaluation(*common, None, (np.nan, np.nan), True, "a single member: its agreement is not known")
-    if agreement is None:
-        why = f"{converged} of {candidate.trained} members converged"
-        return CandidateEvaluation(*common, None, (np.nan, np.nan), False, why)
-    tail = (1 - _CONFIDENCE_LEVEL) / 2
-    interval = (np.nan, np.nan)
+    is_single = trained == 1 == converged
+    if is_single or agreement is None:
+        why = f"{converged} of {trained} members converged"
+        why = "a single member: its agreement is not known" if is_single else why
+        return CandidateEvaluation(candidate.point, trained, converged, None, interval, is_single, why)
     if bootstrap is not None:
+        tail = (1 - _CONFIDENCE_LEVEL) / 2
         interval = (float(np.quantile(bootstrap, tail)), float(np.quantile(bootstrap, 1 - tail)))
-    lowest = agreement.concordance if bootstrap is None else interval[0]
-    why = _explain_instability(lowest, min_concordance, converged, candidate.trained)
-    between = "members" if candidate.evidence is None else "disjoint halves"
-    return CandidateEvaluation(*common, agreement, interval, not why, why, between, candidate.evidence)
-
-
-def _explain_instability(lowest: float, min_concordance: float, converged: int, trained: int) -> str:
-    """Return why a grid point is not stable; empty if it is."""
+    lowest, why = agreement.concordance if bootstrap is None else interval[0], ""
     if 2 * converged < trained:
-        return f"only {converged} of {trained} members converged"
-    if lowest < min_concordance:
-        return f"members do not agree (concordance may be as low as {lowest:.2f}, {min_concordance} is needed)"
-    return ""
+        why = f"only {converged} of {trained} members converged"
+    elif lowest < min_concordance:
+        why = f"members do not agree (concordance may be as low as {lowest:.2f}, {min_concordance} is needed)"
+    between, evidence = "members" if candidate.evidence is None else "disjoint halves", candidate.evidence
+    return CandidateEvaluation(
+        candidate.point, trained, converged, agreement, interval, not why, why, between, evidence
+    )
 
 
 def bootstrap_concordance(

@@ -13,18 +13,21 @@ directions alike have none. It is finite with fewer people than regions, too.
 Shape letters: N people, R regions, P columns of the design, B permutations.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.relabel import (
     MAX_PERMUTATIONS,
     PermutationScheme,
     draw_permuted_labels,
     estimate_overlap,
+    fit_log_odds,
     is_clear,
     is_undecided,
 )
@@ -84,6 +87,11 @@ class GroupContrast(NamedTuple):
     patients: FloatArray
     scale: FloatArray
 
+    def find_top_directions(self, number: int) -> FloatArray:
+        """Return the directions of largest excess (R, number), in units of the scale."""
+        size = len(self.scale)
+        return np.asarray(eigh(self.patients, self.controls, subset_by_index=[size - number, size - 1])[1])
+
 
 @dataclass(frozen=True, eq=False)
 class ParticipantData:
@@ -116,7 +124,8 @@ class ParticipantData:
         scale = np.where(scale > _EPSILON * max(float(scale.max()), _EPSILON), scale, 1.0)
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
         units = np.outer(scale, scale)
-        return GroupContrast(shrink_covariance(controls / units, lengths), patients / units, scale)
+        shrunk = shrink_covariance(controls / units, float((lengths**2).sum()), n_controls)
+        return GroupContrast(shrunk + _EPSILON * np.eye(len(scale)), patients / units, scale)
 
     def remove_mean_difference(self, patient: BoolArray) -> "ParticipantData":
         """Remove the adjusted difference between the means of patients and controls."""
@@ -129,8 +138,7 @@ class ParticipantData:
         if not n_directions:
             return self
         contrast = self.compute_contrast(patient)
-        n_regions = len(contrast.scale)
-        top = eigh(contrast.patients, contrast.controls, subset_by_index=[n_regions - n_directions, n_regions - 1])[1]
+        top = contrast.find_top_directions(n_directions)
         scores = self.shifts / contrast.scale @ top
         return ParticipantData(self.shifts - scores @ (contrast.controls @ top).T * contrast.scale, self.design)
 
@@ -149,10 +157,54 @@ def _adjust_products(products: FloatArray, effects: FloatArray) -> FloatArray:
     return np.asarray(products[n_columns:, n_columns:] - mixed - mixed.T)
 
 
+class CovariateColumns(NamedTuple):
+    """Columns of one covariate.
+
+    values (N, K); categorical: whether they are indicators of categories.
+    """
+
+    values: FloatArray
+    categorical: bool
+
+
+class AdjustedGroups(NamedTuple):
+    """Data of the permutation tests.
+
+    people: measures and design of everyone; patient (N,): mask of the patients; scheme: labels are exchanged only
+    between people with similar covariates in the same stratum.
+    """
+
+    people: ParticipantData
+    patient: BoolArray
+    scheme: PermutationScheme
+
+    @classmethod
+    def build(
+        cls, shifts: FloatArray, covariates: Sequence[CovariateColumns], strata: IntArray, patient: BoolArray
+    ) -> Self:
+        """Adjust for covariates and strata.
+
+        shifts (N, R): measures on a scale on which disease is additive, for instance logarithms; strata (N,): number of
+        each person's stratum, for instance of the site; patient (N,): mask of the patients.
+        """
+        columns = [*covariates, CovariateColumns(np.eye(strata.max(initial=0) + 1)[strata][:, 1:], True)]
+        none, one = np.zeros((len(shifts), 0)), np.ones((len(shifts), 1))
+        numbers, categories = (
+            np.hstack([none, *(part.values for part in columns if part.categorical is kind)]) for kind in (False, True)
+        )
+        design = np.hstack([one, *(standardise_columns(part.values) for part in columns)])
+        scheme = PermutationScheme(fit_log_odds(numbers, categories, patient), strata)
+        return cls(ParticipantData(shifts, design), patient, scheme)
+
+
+def standardise_columns(columns: FloatArray) -> FloatArray:
+    """Return columns (N, K) with mean 0 and standard deviation 1; constant columns become 0."""
+    spread = columns.std(axis=0)
+    return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
 def count_dimensions(
-    people: ParticipantData,
-    patient: BoolArray,
-    scheme: PermutationScheme,
+    groups: AdjustedGroups,
     seed: int = 0,
     level: float = SIGNIFICANCE_LEVEL,
     n_permutations: int = N_PERMUTATIONS,
@@ -160,22 +212,33 @@ def count_dimensions(
 ) -> DimensionEstimate:
     """Test 0, 1, 2, ... patterns until a test is not significant.
 
-    patient (N,): mask of the patients; scheme: which labels may be exchanged; level: significance level of each test,
-    and so the chance to find patterns where there are none; n_permutations: permutations of a test whose p is not near
-    the level; up to `MAX_PERMUTATIONS` otherwise; max_patterns: largest number of patterns to look for.
+    level: significance level of each test, and so the chance to find patterns where there are none; n_permutations:
+    permutations of a test whose p is not near the level; up to `MAX_PERMUTATIONS` otherwise; max_patterns: largest
+    number of patterns to look for.
     """
-    max_patterns = min(max_patterns, people.shifts.shape[1] - 1)
-    people = people.remove_mean_difference(patient)
-    tests: list[DimensionTest] = []
+    patient, max_patterns = groups.patient, min(max_patterns, groups.people.shifts.shape[1] - 1)
+    people = groups.people.remove_mean_difference(patient)
     most = max(n_permutations, MAX_PERMUTATIONS) if max_patterns else n_permutations  # nothing depends on p otherwise
+
+    def test(k: int) -> DimensionTest:
+        rest = groups._replace(people=people.remove_directions(patient, k))
+        labels = draw_permuted_labels(patient, groups.scheme, most, np.random.default_rng([seed, k]))
+        return _test_dimension(rest, labels, k, n_permutations, level)
+
+    overlap = estimate_overlap(patient, groups.scheme, np.random.default_rng([seed, max_patterns + 1]))
+    return count_significant(test, max_patterns, level, overlap)
+
+
+def count_significant(
+    test: Callable[[int], DimensionTest], max_patterns: int, level: float, overlap: float
+) -> DimensionEstimate:
+    """Test 0, 1, 2, ... patterns until a test is not significant."""
+    tests: list[DimensionTest] = []
     for k in range(max_patterns + 1):
-        rest = people.remove_directions(patient, k)
-        rng = np.random.default_rng([seed, k])
-        tests.append(_test_dimension(rest, patient, scheme, k, n_permutations, most, level, rng))
+        tests.append(test(k))
         if tests[-1].p > level:
             break
-    n_significant = sum(test.p <= level for test in tests)
-    overlap = estimate_overlap(patient, scheme, np.random.default_rng([seed, max_patterns + 1]))
+    n_significant = sum(each.p <= level for each in tests)
     return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
 
 
@@ -187,41 +250,18 @@ def compute_excess(contrast: GroupContrast) -> float:
     return float(variances[-1] / max(float(variances.mean()), _EPSILON))
 
 
-def shrink_covariance(covariance: FloatArray, lengths: FloatArray) -> FloatArray:
-    """Return the Ledoit-Wolf covariance.
-
-    scikit-learn's `ledoit_wolf` takes people and computes all their products again. The sums it needs follow from the
-    covariance and the squared lengths.
-
-    covariance (R, R): empirical covariance; lengths (N,): squared length of each person's row. Returns (R, R).
-    """
-    n_regions, n_people = len(covariance), len(lengths)
-    mean, square = np.trace(covariance) / n_regions, float((covariance**2).sum())
-    spread = (square - n_regions * mean**2) / n_regions
-    error = (float((lengths**2).sum()) / n_people - square) / (n_regions * n_people)
-    weight = min(max(error, 0.0), spread) / spread if spread > 0 else 0.0
-    return np.asarray((1.0 - weight) * covariance + (weight * mean + _EPSILON) * np.eye(n_regions))
-
-
 def _test_dimension(
-    people: ParticipantData,
-    patient: BoolArray,
-    scheme: PermutationScheme,
-    n_removed: int,
-    n_permutations: int,
-    max_permutations: int,
-    level: float,
-    rng: np.random.Generator,
+    groups: AdjustedGroups, permuted: Iterator[BoolArray], n_removed: int, n_permutations: int, level: float
 ) -> DimensionTest:
     """Compare the excess of the observed labels with that of permuted labels.
 
     A test ends early if p is clearly above the level, or if none of the first permutations reaches the
     observed excess. The second rule is applied once and adds less than 0.001 to the level. A test whose p is near the
-    level after all permutations goes on until p is clearly above or below it, at most to `max_permutations`.
+    level after all permutations goes on until p is clearly above or below it, or the permuted labels end.
     """
-    values = [compute_excess(people.compute_contrast(patient))]
-    for labels in draw_permuted_labels(patient, scheme, max_permutations, rng):
-        values.append(compute_excess(people.compute_contrast(labels)))
+    values = [compute_excess(groups.people.compute_contrast(groups.patient))]
+    for labels in permuted:
+        values.append(compute_excess(groups.people.compute_contrast(labels)))
         if len(values) % _CHECK_INTERVAL == 0 or len(values) == n_permutations + 1:
             p_value = float(np.mean(np.array(values) >= values[0]))
             if len(values) == _EARLY_STOP_PERMUTATIONS and p_value * len(values) < 1.5:
@@ -230,6 +270,11 @@ def _test_dimension(
                 break
             if len(values) > n_permutations and not is_undecided(p_value, len(values) - 1, level):
                 break
+    return summarise_excess(values, n_removed)
+
+
+def summarise_excess(values: Sequence[float], n_removed: int) -> DimensionTest:
+    """Return the test of an excess, the first of the values, among those under permuted labels."""
     median, high = np.quantile(values[1:], [0.5, 0.95])
     p_value = float(np.mean(np.array(values) >= values[0]))
     return DimensionTest(n_removed, values[0], (float(median), float(high)), p_value, len(values) - 1)

@@ -11,7 +11,6 @@ the statistics stay finite with fewer people than regions.
 Shape letters: N people, R regions, P columns of the design, B permutations, K directions.
 """
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,15 +18,17 @@ import numpy as np
 from scipy import stats
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.selection.relabel import MAX_PERMUTATIONS, PermutationScheme, draw_permuted_labels, is_undecided
+from rindices.selection.dimensions import AdjustedGroups
+from rindices.selection.relabel import MAX_PERMUTATIONS, draw_permuted_labels, is_undecided
 
 STATISTICS = ("largest_t", "mean_squared_t", "shift", "excess_variance")
 N_PERMUTATIONS = 999
 """Permutations, unless the result is clear earlier or p is near the level (`is_undecided`)."""
 MIN_POWER = 0.8
 """Power at which an effect counts as detectable."""
+MAX_DIRECTIONS = 50
+"""Leading directions in which variances are compared."""
 _SHRINKAGE = 0.5  # of the metric towards the identity
-_MAX_DIRECTIONS = 50  # leading directions in which variances are compared
 _BATCH_SIZE = 100  # permutations that are computed at once
 _CLEARLY_NOT, _CLEARLY = 0.3, 0.006  # p-values that end a test after the first and after the second batch
 _EPSILON = 1e-12
@@ -70,8 +71,19 @@ def estimate_region_effects(values: FloatArray, design: FloatArray, patient: Boo
     residuals, label = (columns - basis @ (basis.T @ columns) for columns in (values, patient.astype(float)))
     square, dof = max(float(label @ label), _EPSILON), len(values) - basis.shape[1] - 1
     coefficients = label @ residuals / square
-    rest = ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0) / dof
-    d, error = coefficients / np.sqrt(np.maximum(rest, _EPSILON)), 1.0 / np.sqrt(square)
+    return compute_region_effects(
+        coefficients, ((residuals - np.outer(label, coefficients)) ** 2).sum(axis=0), square, dof
+    )
+
+
+def compute_region_effects(coefficients: FloatArray, squares: FloatArray, square: float, dof: int) -> RegionEffects:
+    """Return the effects of a regression on the label.
+
+    coefficients (R,): of the label; squares (R,): sum of squared residuals; square: of the label, of which covariates
+    predict nothing; dof: degrees of freedom of the residuals.
+    """
+    d = coefficients / np.sqrt(np.maximum(squares / dof, _EPSILON))
+    error = 1.0 / np.sqrt(max(square, _EPSILON))
     half_width = stats.t.ppf(0.975, dof) * np.sqrt(error**2 + d**2 / (2.0 * dof))
     t = d / error
     return RegionEffects(d, d - half_width, d + half_width, t, 2.0 * stats.t.sf(np.abs(t), dof))
@@ -89,38 +101,31 @@ def smallest_detectable_effect(n_controls: int, n_patients: int, n_regions: int,
 
 
 def compare_groups(
-    values: FloatArray,
-    design: FloatArray,
-    patient: BoolArray,
-    scheme: PermutationScheme,
-    seed: int = 0,
-    n_permutations: int = N_PERMUTATIONS,
-    max_permutations: int = MAX_PERMUTATIONS,
+    groups: AdjustedGroups, seed: int = 0, n_permutations: int = N_PERMUTATIONS, most: int = MAX_PERMUTATIONS
 ) -> GroupTest:
     """Test whether patients differ from controls in any way.
 
-    values (N, R): measures on a scale on which disease is additive, for instance logarithms; design (N, P): covariates
-    to adjust for; the first column is 1; patient (N,): mask of the patients; scheme: which labels may be exchanged;
     n_permutations: permutations of a test whose p is not near the level. A test whose result is clear ends earlier;
-    max_permutations: permutations of a test whose p stays near the level.
+    most: permutations of a test whose p stays near the level.
     """
-    groups = _ResidualGroups.build(values, design)
-    max_permutations = max(n_permutations, max_permutations)
-    labels = draw_permuted_labels(patient, scheme, max_permutations, np.random.default_rng(seed))
-    table = groups.compute_statistics(patient[None, :])
-    for batch in _iterate_batches(labels, n_permutations):
-        table = np.concatenate([table, groups.compute_statistics(batch)])
-        if _is_settled(len(table) - 1, compute_min_p(table), n_permutations):
+    residuals = _ResidualGroups.build(groups.people.shifts, groups.people.design)
+    rng, most = np.random.default_rng(seed), max(n_permutations, most)
+    labels = draw_permuted_labels(groups.patient, groups.scheme, most, rng)
+    table, n_done = residuals.compute_statistics(groups.patient[None, :]), 0
+    # one of the batches ends after `n_permutations`
+    while batch := list(islice(labels, min(_BATCH_SIZE, max(n_permutations - n_done, 0) or _BATCH_SIZE))):
+        table = np.concatenate([table, residuals.compute_statistics(np.array(batch))])
+        n_done, p = len(table) - 1, compute_min_p(table)
+        is_clear = (n_done == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_done == 2 * _BATCH_SIZE and p < _CLEARLY)
+        if is_clear if n_done < n_permutations else not is_undecided(p, n_done):
             break
+    return summarise_permutations(table)
+
+
+def summarise_permutations(table: FloatArray) -> GroupTest:
+    """Return the test of statistics (B + 1, 4), the observed ones first."""
     p_values = (table >= table[0]).mean(axis=0)
     return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
-
-
-def _is_settled(n_done: int, p: float, n_permutations: int) -> bool:
-    """Return whether a test is clear after one or two batches, or after all unless p is still undecided."""
-    if n_done < n_permutations:
-        return (n_done == _BATCH_SIZE and p > _CLEARLY_NOT) or (n_done == 2 * _BATCH_SIZE and p < _CLEARLY)
-    return not is_undecided(p, n_done)
 
 
 def compute_min_p(values: FloatArray) -> float:
@@ -152,9 +157,8 @@ class _ResidualGroups(NamedTuple):
         residuals = values - basis @ (basis.T @ values)
         spread = residuals.std(axis=0)
         residuals = residuals / np.where(spread > _EPSILON, spread, 1.0)
-        variances, vectors = np.linalg.eigh(residuals.T @ residuals / len(values))
-        scores = residuals @ (vectors / np.sqrt((1.0 - _SHRINKAGE) * variances + _SHRINKAGE))
-        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -_MAX_DIRECTIONS:]))
+        scores = residuals @ compute_metric(residuals.T @ residuals / len(values))
+        return cls(basis, residuals, scores, np.ascontiguousarray(scores[:, -MAX_DIRECTIONS:]))
 
     def compute_statistics(self, labels: BoolArray) -> FloatArray:
         """Return the statistics (B, 4) under each row of labels (B, N)."""
@@ -166,6 +170,12 @@ class _ResidualGroups(NamedTuple):
         shift = ((label @ self.scores) ** 2).sum(axis=1) / np.maximum(length, _EPSILON)
         excess = _compute_excess_variance(self.leading, labels)
         return np.column_stack([np.sqrt(squared_t.max(axis=1)), squared_t.mean(axis=1), shift, excess])
+
+
+def compute_metric(correlation: FloatArray) -> FloatArray:
+    """Return the directions (R, R) that whiten regions of a correlation (R, R), shrunk; the leading ones are last."""
+    variances, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors / np.sqrt((1.0 - _SHRINKAGE) * np.maximum(variances, 0.0) + _SHRINKAGE))
 
 
 def _compute_excess_variance(scores: FloatArray, labels: BoolArray) -> FloatArray:
@@ -193,11 +203,3 @@ def _compute_basis(design: FloatArray) -> FloatArray:
     """Return an orthogonal basis of the columns of the design."""
     vectors, values, _ = np.linalg.svd(design, full_matrices=False)
     return np.asarray(vectors[:, values > 1e-10 * values.max()])
-
-
-def _iterate_batches(labels: Iterator[BoolArray], n_permutations: int) -> Iterator[BoolArray]:
-    """Yield labels in batches (B, N), of which one ends after a number of permutations."""
-    n_done = 0
-    while batch := list(islice(labels, min(_BATCH_SIZE, max(n_permutations - n_done, 0) or _BATCH_SIZE))):
-        yield np.array(batch)
-        n_done += len(batch)

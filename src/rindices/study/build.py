@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,56 +15,47 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray
 from rindices._version import __version__
 from rindices.learners.ensemble import (
-    HeldOutLikelihood,
+    GroupSeparation,
     Member,
+    PatternStability,
+    assess_pattern_stability,
     choose_common_shape,
+    measure_separation,
     rescale_consensus,
     select_usable_members,
 )
-from rindices.learners.pattern_stability import (
-    GroupSeparation,
-    PatternStability,
-    assess_pattern_stability,
-    measure_separation,
-)
+from rindices.learners.normal_variation import ReferenceTarget
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.model import records
 from rindices.model.consensus import average_weighted
 from rindices.model.fitted import CITATION, FittedModel
-from rindices.model.interactions import average_interaction
 from rindices.model.intervals import MemberControls, calibrate_intervals
-from rindices.model.records import (
-    AgreementRecord,
-    CandidateRecord,
-    HeldOutLikelihoodRecord,
-    Interval,
-    MemberCountRecord,
-    ModelCard,
-    PatternRecord,
-    ProvenanceRecord,
-    RecipeRecord,
-    SelectionRecord,
-    SettingRecord,
-)
+from rindices.model.normal_reference import NormalReference
+from rindices.model.pattern_tables import average_interaction
 from rindices.model.unusual import TrainingDistribution
-from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import round_outwards
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.selection.agreement import compute_standard_error
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
-from rindices.selection.patterns import compute_standard_error
-from rindices.study.config import ModelConfig
-from rindices.study.people import StudyPeople
-from rindices.study.plan import resolve_recipe
-from rindices.study.recipes import get_study_recipe
-from rindices.tables.cohort import ID, Cohort
-
-MembersByPoint = Mapping[GridPoint, Sequence[Member]]
-"""All members of each grid point."""
+from rindices.study.study import Study, StudyPeople
+from rindices.tables.cohort import ID
 
 
-def make_candidate_records(
-    evaluations: Sequence[CandidateEvaluation], gathered: MembersByPoint
-) -> tuple[CandidateRecord, ...]:
-    """Return the records of evaluated settings."""
-    held_out = _make_held_out_records(gathered)
-    return tuple(make_candidate_record(evaluation, held_out.get(evaluation.point)) for evaluation in evaluations)
+class TrainedSettings(NamedTuple):
+    """All settings of a model after training: the people, all members by grid point, and the choice among them."""
+
+    people: StudyPeople
+    gathered: Mapping[GridPoint, Sequence[Member]]
+    choice: SelectionResult
+
+
+def make_candidate_records(trained: TrainedSettings) -> tuple[records.CandidateRecord, ...]:
+    """Return the records of all settings."""
+    found = {point: collect_likelihoods(members) for point, members in trained.gathered.items()}
+    values = {point: array for point, array in found.items() if array is not None}
+    best = max(values.values(), key=lambda array: float(array.mean()), default=np.zeros(0))
+    held_out = {point: _make_held_out_record(trained.gathered[point], best, array) for point, array in values.items()}
+    return tuple(make_candidate_record(each, held_out.get(each.point)) for each in trained.choice.evaluations)
 
 
 def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
@@ -78,29 +70,22 @@ def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
     return np.array([each.get_value(shape) for each in held_out])
 
 
-def _make_held_out_records(gathered: MembersByPoint) -> dict[GridPoint, HeldOutLikelihoodRecord]:
-    """Return the likelihood of held-out patients by grid point; empty for learners without a likelihood."""
-    found = {point: collect_likelihoods(members) for point, members in gathered.items()}
-    values = {point: array for point, array in found.items() if array is not None}
-    if not values:
-        return {}
-    best = max(values.values(), key=lambda array: float(array.mean()))
-    return {point: _make_held_out_record(gathered[point], best, array) for point, array in values.items()}
-
-
-def _make_held_out_record(members: Sequence[Member], best: FloatArray, values: FloatArray) -> HeldOutLikelihoodRecord:
+def _make_held_out_record(
+    members: Sequence[Member], best: FloatArray, values: FloatArray
+) -> records.HeldOutLikelihoodRecord:
     """Return the record of members with these likelihoods (S,), beside those of the best grid point."""
     held_out = [member.held_out for member in members if member.held_out is not None]
     differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
     curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in held_out])
-    return HeldOutLikelihoodRecord(
+    coupled = [each.coupled for each in held_out if each.coupled is not None]
+    return records.HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),
         straight=_average([each.straight for each in held_out]),
         curved=_average([each.curved for each in held_out]),
         interacting=_average([each.interacting for each in held_out]),
         below_best=_finite_or_none(float(differences.mean())),
         below_best_se=_compute_error(differences),
-        visits=_describe_visits(held_out),
+        visits=None if not coupled else "coupled" if 2 * sum(coupled) > len(coupled) else "mean",
         coupling_gain=_average([each.coupling_gain for each in held_out]),
         curved_gain_se=_compute_error(curved_gains),
     )
@@ -111,75 +96,57 @@ def _compute_error(differences: FloatArray) -> float | None:
     return _finite_or_none(float(differences.std(ddof=1) / np.sqrt(len(differences)))) if len(differences) > 1 else None
 
 
-def _describe_visits(held_out: Sequence[HeldOutLikelihood]) -> str | None:
-    """Return how repeat visits were used by most members; None without any."""
-    choices = [each.coupled for each in held_out if each.coupled is not None]
-    return None if not choices else "coupled" if 2 * sum(choices) > len(choices) else "mean"
-
-
 def _average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return _finite_or_none(float(np.mean(known))) if known else None
 
 
-def make_candidate_record(evaluation: CandidateEvaluation, held_out: HeldOutLikelihoodRecord | None) -> CandidateRecord:
+def make_candidate_record(
+    evaluation: CandidateEvaluation, held_out: records.HeldOutLikelihoodRecord | None
+) -> records.CandidateRecord:
     """Return the record of one evaluated setting."""
-    agreement = evaluation.agreement
-    numbers = (None, None, None) if agreement is None else map(_finite_or_none, agreement[:3])
-    low, high = evaluation.interval
-    return CandidateRecord(
-        setting=SettingRecord(*evaluation.point),
-        agreement=AgreementRecord(*numbers),
+    agreement, evidence, (low, high) = evaluation.agreement, evaluation.evidence, evaluation.interval
+    numbers = [None] * 3 if agreement is None else [_finite_or_none(number) for number in agreement[:3]]
+    by_member, pairwise = np.zeros(0), np.zeros((0, 0))
+    if agreement is not None:
+        by_member, pairwise = agreement.per_member, agreement.pairwise
+    return records.CandidateRecord(
+        setting=records.SettingRecord(*evaluation.point),
+        agreement=records.AgreementRecord(*numbers),
         agreement_between=evaluation.between,
         concordance_interval=(_finite_or_none(low), _finite_or_none(high)),
-        members=MemberCountRecord(evaluation.trained, evaluation.converged),
+        members=records.MemberCountRecord(evaluation.trained, evaluation.converged),
         stable=evaluation.stable,
         why=evaluation.why,
-        by_member=_list_member_concordance(evaluation),
-        pairwise=() if agreement is None else tuple(tuple(map(_finite_or_none, row)) for row in agreement.pairwise),
+        by_member=tuple(map(_finite_or_none, by_member if evidence is None else evidence[:, 0])),
+        pairwise=tuple(tuple(map(_finite_or_none, row)) for row in pairwise),
         held_out=held_out,
     )
-
-
-def _list_member_concordance(evaluation: CandidateEvaluation) -> tuple[float | None, ...]:
-    """Return the concordance by which each member is judged."""
-    if evaluation.agreement is None:
-        return ()
-    evidence = evaluation.evidence
-    return tuple(map(_finite_or_none, evaluation.agreement.per_member if evidence is None else evidence[:, 0]))
 
 
 def _finite_or_none(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
 
 
-def build_model(
-    people: StudyPeople,
-    gathered: dict[GridPoint, list[Member]],
-    choice: SelectionResult,
-    model: ModelConfig,
-    selection: SelectionRecord,
-) -> FittedModel:
-    """Build the consensus model of the agreeing members of the chosen setting.
-
-    gathered: all members by grid point. Returns with the R-indices of the study's own people.
-    """
+def build_model(trained: TrainedSettings, selection: records.SelectionRecord) -> FittedModel:
+    """Build the consensus model of the agreeing members of the chosen setting, with the study's own R-indices."""
+    people, choice = trained.people, trained.choice
     assert choice.best is not None
-    cohort, seed = people.cohort, people.study.run.seed
-    usable = select_usable_members(gathered[choice.evaluations[choice.best].point])
+    cohort, seed = people.cohort, people.study.seed
+    usable = select_usable_members(trained.gathered[choice.evaluations[choice.best].point])
     chosen = [usable[index] for index in choice.agreeing]
     numbers = [member.number for member in chosen]
     orders = tuple(tuple(int(index) for index in order) for order in choice.orders)
     everyone = people.prepare()
-    completed = everyone.complete(by_group=False).X  # groups are compared below
+    completed = everyone.complete(by_group=False)  # groups are compared below
     aligned = np.stack([member.patterns[:, list(order)] for member, order in zip(chosen, orders, strict=True)])
     fitted = FittedModel(
-        people.preprocessing,
+        people.study.preprocessing,
         tuple(member.head for member in chosen),
         orders,
         aligned.mean(axis=0),
-        TrainingDistribution.fit(completed, cohort.people[ID].tolist()),
-        _make_card(cohort, model, seed, selection),
+        TrainingDistribution.fit(completed.X, cohort.people[ID].tolist()),
+        _make_card(people, selection, everyone),
         selection,
         pipelines=tuple(people.pipelines[number] for number in numbers) if people.pipelines else (),
     )
@@ -188,53 +155,45 @@ def build_model(
     before = average_weighted(inferred, unseen.T.astype(float))
     heads, unit = rescale_consensus(fitted.heads, orders, before[cohort.is_patient])
     indices, aligned = before / unit, aligned * unit[:, None]
-    recipe, values = resolve_recipe(model)
-    share = get_study_recipe(recipe).get_subsample_share(values)
+    share = people.recipe.get_subsample_share(people.model.resolve_values())
     errors = compute_standard_error(aligned, share) if len(aligned) > 1 else None
     controls, patients = (
         indices[mask & ~np.isnan(indices).any(axis=1)] for mask in (cohort.is_control, cohort.is_patient)
     )
-    stability = assess_pattern_stability(
-        completed,
-        everyone.y,
-        np.nan_to_num(indices),
-        aligned.mean(axis=0)[-1],
-        seed,
-        learn_weights=get_study_recipe(recipe).learn_weights,
-        reference=everyone.reference,
-        kinds=everyone.kinds,
+    evidence = make_pattern_records(
+        assess_pattern_stability(
+            completed, np.nan_to_num(indices), aligned.mean(axis=0)[-1], people.recipe.learn_weights, seed
+        ),
+        measure_separation(controls, patients, seed),
+        [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen),
+        in_sample=people.seen is None,
     )
-    separation = measure_separation(controls, patients, seed)
-    seed_changes = [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen)
-    records = make_pattern_records(stability, separation, seed_changes, people.seen is None)
     card = replace(
         fitted.card,
-        covariate_ranges=_compute_covariate_ranges(cohort, people.preprocessing),
         pattern_scale=tuple(float(value) for value in unit),
         member_steps=tuple(member.steps for member in chosen),
         interval_over="" if errors is None else "people" if share < 1 else "trainings",
-        pattern_evidence=records,
+        pattern_evidence=evidence,
     )
-    fitted = replace(
-        fitted,
-        heads=heads,
-        patterns=aligned.mean(axis=0),
-        patterns_se=errors,
-        card=card,
-        selection=replace(selection, patterns=records),
-    )
+    patterns, selection = aligned.mean(axis=0), replace(selection, patterns=evidence)
+    fitted = replace(fitted, heads=heads, patterns=patterns, patterns_se=errors, card=card, selection=selection)
     members = [
         MemberControls(head, order, people.prepare(number).complete(by_group=False).X[cohort.is_control])
         for head, order, number in zip(heads, orders, numbers, strict=True)
     ]
-    intervals = calibrate_intervals(members, fitted.patterns, patients, share, seed, average_interaction(fitted))
-    fitted = replace(fitted, intervals=intervals)
-    own = None if people.seen is None else unseen
-    fitted = replace(fitted, indices=fitted.tabulate_own_people(cohort, own))
+    intervals = calibrate_intervals(members, patterns, patients, share, seed, average_interaction(fitted))
+    return _tabulate_people(replace(fitted, intervals=intervals), people, None if people.seen is None else unseen)
+
+
+def _tabulate_people(fitted: FittedModel, people: StudyPeople, unseen: BoolArray | None) -> FittedModel:
+    """Return the model with the R-indices of the study's people, in the order of their table, and of their visits."""
+    cohort = people.cohort
+    ids, indices = people.study.cohort.people[ID].tolist(), fitted.tabulate_own_people(cohort, unseen)
+    fitted = replace(fitted, indices=indices.set_index(ID).loc[ids].reset_index())
     if cohort.visits is None:
         return fitted
     rows = pd.Index(cohort.people[ID]).get_indexer(cohort.visits.people[ID])
-    visits = fitted.tabulate_own_people(cohort.visits, None if own is None else own[:, rows])
+    visits = fitted.tabulate_own_people(cohort.visits, None if unseen is None else unseen[:, rows])
     return replace(fitted, visit_indices=visits)
 
 
@@ -254,23 +213,20 @@ def compute_seed_changes(inferred: FloatArray, unseen: BoolArray) -> list[float 
 
 
 def make_pattern_records(
-    stability: PatternStability,
-    separation: GroupSeparation,
-    seed_changes: Sequence[float | None],
-    in_sample: bool,
-) -> tuple[PatternRecord, ...]:
+    stability: PatternStability, separation: GroupSeparation, seed_changes: Sequence[float | None], in_sample: bool
+) -> tuple[records.PatternRecord, ...]:
     """Return how well each pattern is reproduced in other people, and how it separates patients from controls."""
     return tuple(
-        PatternRecord(
+        records.PatternRecord(
             name=f"r{k + 1}",
             stability=float(stability.stability[:, k].mean()),
             stability_interval=compute_interval(stability.stability[:, k]),
             split_half=float(stability.split_half[:, k].mean()),
             split_half_interval=compute_interval(stability.split_half[:, k]),
             carriers=float(separation.carriers[0, k]),
-            carriers_interval=compute_interval(separation.carriers[1:, k]),
+            carriers_interval=_compute_bootstrap_interval(separation.carriers[1:, k]),
             auc=float(separation.auc[0, k]),
-            auc_interval=compute_interval(separation.auc[1:, k]),
+            auc_interval=_compute_bootstrap_interval(separation.auc[1:, k]),
             seed_change=seed_changes[k],
             in_sample=in_sample,
         )
@@ -278,44 +234,64 @@ def make_pattern_records(
     )
 
 
-def compute_interval(values: FloatArray) -> Interval:
+def compute_interval(values: FloatArray) -> records.Interval:
     """Return the range that holds the middle 95 % of values."""
     return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
 
 
-def _make_card(cohort: Cohort, model: ModelConfig, seed: int, selection: SelectionRecord) -> ModelCard:
+def _compute_bootstrap_interval(values: FloatArray) -> records.Interval | None:
+    """Return the interval of bootstrapped values; None without any, as where people cannot be pooled."""
+    return compute_interval(values) if len(values) else None
+
+
+def _make_card(people: StudyPeople, selection: records.SelectionRecord, everyone: PreparedPeople) -> records.ModelCard:
     """Return what is known of a model before its members are joined."""
-    chosen = selection.chosen
+    cohort, chosen = people.cohort, selection.chosen
     assert chosen is not None
-    return ModelCard(
+    adjusted = [coding.name for coding in people.study.preprocessing.residualiser.codings]
+    numbers = cohort.covariates[adjusted].select_dtypes("number")
+    trained_on = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
+    if cohort.visits is not None and people.visits != "first":
+        trained_on["scans"] = len(cohort.visits)
+    return records.ModelCard(
         unit=cohort.unit,
         source=cohort.source,
-        trained_on={"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients},
+        covariate_ranges={name: round_outwards(numbers[name].min(), numbers[name].max()) for name in numbers},
+        trained_on=trained_on,
         orthogonality=chosen.setting.orthogonality,
         agreement=chosen.agreement,
         agreement_between=chosen.agreement_between,
         concordance_interval=chosen.concordance_interval,
         members_trained=chosen.members,
-        recipe=RecipeRecord(*resolve_recipe(model)),
-        **vars(collect_provenance(cohort, seed)),
+        recipe=records.RecipeRecord(people.model.recipe, people.model.resolve_values()),
+        **vars(collect_provenance(people.study)),
         citation=CITATION,
         number_of_patterns=selection.number_of_patterns,
         finding=selection.finding,
+        reference=_make_reference_record(people.study.reference, everyone),
     )
 
 
-def collect_provenance(cohort: Cohort, seed: int) -> ProvenanceRecord:
+def _make_reference_record(reference: NormalReference | None, people: PreparedPeople) -> records.ReferenceRecord | None:
+    """Return the reference and the weight that it gets among all controls."""
+    if reference is None:
+        return None
+    controls = (people.complete().X[people.y == 0] - CONTROL_MEAN) / CONTROL_SD
+    target = ReferenceTarget.choose(controls, people.reference)
+    assert target is not None
+    return records.ReferenceRecord(reference.name, reference.people, reference.sites, target.weight)
+
+
+def collect_provenance(study: Study) -> records.ProvenanceRecord:
     """Return what the numbers of a study depend on."""
-    return ProvenanceRecord(
+    return make_provenance(study.cohort.fingerprint(), study.seed)
+
+
+def make_provenance(fingerprint: str, seed: int) -> records.ProvenanceRecord:
+    """Return what the numbers of a study depend on, given a fingerprint of its people."""
+    return records.ProvenanceRecord(
         seed=seed,
-        fingerprint=cohort.fingerprint(),
+        fingerprint=fingerprint,
         rindices_version=__version__,
         versions={"python": platform.python_version(), "numpy": version("numpy")},
     )
-
-
-def _compute_covariate_ranges(cohort: Cohort, preprocessing: Preprocessing) -> dict[str, tuple[float, float]]:
-    """Return the range of each numeric covariate that is adjusted for, among all training people, rounded outwards."""
-    adjusted = [coding.name for coding in preprocessing.residualiser.codings]
-    numbers = cohort.covariates[adjusted].select_dtypes("number")
-    return {name: round_outwards(numbers[name].min(), numbers[name].max()) for name in numbers}

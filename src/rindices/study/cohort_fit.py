@@ -1,247 +1,158 @@
-"""Fit the model of a cohort: test, train, choose, build.
+"""Fit the model of a study: test, train, choose, build; and estimate how long that takes.
 
 A study ends with patterns, with one index of the mean difference, or without a detected difference (`Finding`).
 Patterns that are not stable are reported as a mean difference, together with their figures.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.errors import StudyError, format_count, join_names
 from rindices.learners.ensemble import Member, TrainingOutcome, select_usable_members
-from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.model.adjustment import describe_adjustment
 from rindices.model.fitted import FittedModel
-from rindices.model.normal_reference import NormalReference
-from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.model.records import CandidateRecord, SelectionRecord, describe_adjustment
 from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
     GridPoint,
-    SelectionResult,
     choose_grid_point,
     compute_candidate_concordance,
 )
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import (
+    TrainedSettings,
     build_model,
     collect_likelihoods,
     collect_provenance,
     make_candidate_records,
 )
-from rindices.study.config import ModelConfig, StudyConfig
-from rindices.study.engines.base import Engine, StudyObserver, run_plan
-from rindices.study.engines.local import LocalEngine
+from rindices.study.cluster import make_engine
+from rindices.study.config import ModelConfig
+from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, count_processes, run_plan
 from rindices.study.exceptions import NoPatternError
-from rindices.study.group_tests import Finding, make_number_record, run_group_tests
-from rindices.study.people import StudyPeople, resolve_visits
-from rindices.study.plan import MemberSet, make_data_key, make_plan
-from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
+from rindices.study.group_tests import Finding, make_number_record
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
 from rindices.study.store import RunStore
-from rindices.tables.cohort import ID, Cohort
-from rindices.tables.ordering import sort_people
+from rindices.study.study import Study, StudyPeople, check_settings, find_largest_number
 from rindices.threads import limit_blas_threads
 from rindices.wording import get_wording
 
-_NO_OBSERVER = StudyObserver()
+TYPICAL_PATTERNS = (2, 3, 4)
+"""Numbers of patterns whose time is estimated where the tests are to decide."""
 
 
-@dataclass
-class CohortFit:
-    """Fits the model of a cohort: tests, trains what the store lacks, chooses a setting.
+@limit_blas_threads()
+def fit_study(
+    study: Study, store: RunStore, engine: Engine | None = None, observer: StudyObserver = NO_OBSERVER
+) -> FittedModel:
+    """Return the model of the patterns, or of the mean difference where there are none that are stable.
 
-    cohort: its people are put in an order that depends on their values alone (`sort_people`); study: all settings. Of
-    its section ``data``, those of the adjustment and of visits; the rest was read into `cohort`; reference: the
-    reference that the study names (`rindices.study.reference.read_reference`).
+    store: what it lacks is trained; engine: left out, the one that the study names. Raises NoPatternError: if no
+    difference between patients and controls was detected, and no stable patterns were asked for.
     """
-
-    cohort: Cohort
-    study: StudyConfig
-    store: RunStore
-    engine: Engine
-    reference: NormalReference | None
-    observer: StudyObserver = _NO_OBSERVER
-
-    @limit_blas_threads()
-    def __post_init__(self) -> None:
-        if not self.cohort.n_controls or not self.cohort.n_patients:
-            raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
-        self.ids = self.cohort.people[ID].tolist()
-        self.cohort = sort_people(self.cohort, self.study.run.seed)
-        self.model, self.seed, self.visits = self.study.model, self.study.run.seed, self.study.data.visits
-        check_settings(self.cohort, self.model)
-        self.preprocessing = self.study.fit_preprocessing(self.cohort)
-        self.tests = run_group_tests(self.cohort, self.seed, self.study.adjust)
-
-    @limit_blas_threads()
-    def run(self) -> FittedModel:
-        """Return the model of the patterns, or of the mean difference where there are none that are stable.
-
-        Raises NoPatternError: if no difference between patients and controls was detected, and no stable patterns were
-        asked for.
-        """
-        failed: tuple[CandidateRecord, ...] = ()
-        is_forced = self.model.forced is not None
-        has_patterns = self.model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
-        if has_patterns:
-            model = self.model.model_copy(update={"patterns": self._list_numbers()})
-            people, gathered, choice = self._train(model, self.engine, self.observer)
-            if choice.best is not None:
-                return self._build(model, people, gathered, choice, Finding.PATTERNS)
-            failed = make_candidate_records(choice.evaluations, gathered)
-        if self.tests.finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
-            raise self._make_no_pattern_error(failed)
-        model = ModelConfig(patterns=(1,), members=self.model.members, recipe=MEAN_DIFFERENCE)
-        people, gathered, choice = self._train(model, LocalEngine(1), _NO_OBSERVER, min_concordance=0.0)
-        return self._build(model, people, gathered, choice, Finding.MEAN_DIFFERENCE, failed)
-
-    def _get_visits(self, recipe: str) -> str | None:
-        """Return what the study says of visits; the mean difference, with which a study may end, decides by itself."""
-        return self.visits if recipe == self.model.recipe or self.visits != "all" else None
-
-    def _list_numbers(self) -> tuple[int, ...]:
-        """Return the numbers of patterns to try: those that the study names, else those next to the test's."""
-        if self.model.patterns is not None:
-            return self.model.patterns
-        return self.tests.list_numbers_to_try(find_largest_number(self.cohort, self.model.recipe))
-
-    def _train(
-        self,
-        model: ModelConfig,
-        engine: Engine,
-        observer: StudyObserver,
-        min_concordance: float = MIN_STABLE_CONCORDANCE,
-    ) -> tuple[StudyPeople, dict[GridPoint, list[Member]], SelectionResult]:
-        """Train all settings of a model and choose among them."""
-        visits = resolve_visits(self.cohort, self._get_visits(model.recipe), model.recipe)
-        key = make_data_key(self.cohort, self.study, self.reference, visits)
-        plan = make_plan(model, self.seed, key)
-        people = StudyPeople(self.cohort, self.study, self.preprocessing, self.reference).deal_to_members(model)
-        prepare_patients = partial(people.prepare_patients, recipe=model.recipe)
-        watcher = _SettingWatcher(plan, self.store, prepare_patients, observer)
-        prepare_set = partial(people.prepare_set, visits=visits)
-        run_plan(plan, prepare_set, self.store, engine, replace(observer, on_progress=watcher.update))
-        gathered = gather_members(plan, self.store)
-        candidates = [make_candidate(point, members, prepare_patients) for point, members in gathered.items()]
-        return people, gathered, choose_grid_point(candidates, self.seed, min_concordance)
-
-    def _build(
-        self,
-        model: ModelConfig,
-        people: StudyPeople,
-        gathered: dict[GridPoint, list[Member]],
-        choice: SelectionResult,
-        finding: Finding,
-        failed: tuple[CandidateRecord, ...] = (),
-    ) -> FittedModel:
-        assert choice.best is not None
-        has_patterns = finding is Finding.PATTERNS
-        chosen = choice.evaluations[choice.best].point.n_patterns if has_patterns else None
-        grid = make_candidate_records(choice.evaluations, gathered)
-        decided_by = "agreement" if grid[choice.best].held_out is None else "likelihood"
-        selection = SelectionRecord(
-            grid[choice.best],
-            tuple(grid[index].setting for index in choice.ties),
-            grid if has_patterns else failed,
-            number_of_patterns=make_number_record(self.tests, self.model.forced, chosen, decided_by),
-            finding=str(finding),
-            difference=self.tests.make_difference_record(),
-        )
-        fitted = build_model(people, gathered, choice, model, selection)
-        visits = resolve_visits(self.cohort, self._get_visits(model.recipe), model.recipe)
-        scans = {} if self.cohort.visits is None or visits == "first" else {"scans": len(self.cohort.visits)}
-        trained_on = {**fitted.card.trained_on, **scans}
-        card = replace(fitted.card, reference=self._make_reference_record(people.prepare()), trained_on=trained_on)
-        assert fitted.indices is not None
-        indices = fitted.indices.set_index(ID).loc[self.ids].reset_index()
-        return replace(fitted, card=card, indices=indices)
-
-    def _make_reference_record(self, people: PreparedPeople) -> ReferenceRecord | None:
-        """Return the reference and the weight that it gets among all controls."""
-        controls = (people.complete().X[people.y == 0] - CONTROL_MEAN) / CONTROL_SD
-        target = ReferenceTarget.choose(controls, people.reference)
-        if self.reference is None or target is None:
-            return None
-        return ReferenceRecord(self.reference.name, self.reference.people, self.reference.sites, target.weight)
-
-    def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
-        tests, noun = self.tests, get_wording(self.cohort.unit)("region")
-        what = (
-            f"no difference between patients and controls was detected ({tests.describe_p()}); an effect of "
-            f"d = {tests.smallest_effect:.2f} in one {noun} would have been found with a power of {MIN_POWER:.0%}"
-        )
-        selection = SelectionRecord(
-            None,
-            grid=failed,
-            number_of_patterns=make_number_record(tests, self.model.forced, None),
-            made_with=collect_provenance(self.cohort, self.seed),
-            finding=str(Finding.NO_DIFFERENCE),
-            difference=tests.make_difference_record(),
-            adjustment=describe_adjustment(self.preprocessing, self.cohort.unit),
-        )
-        cure = "To train all the same, name one number of patterns (--patterns 2)."
-        if failed:
-            patterns = join_names(format_count(candidate.setting.n_patterns, "pattern") for candidate in failed)
-            cure = f"{patterns}, as asked, gave no stable result, so there is no model."
-        return NoPatternError(f"{what}. {cure}", selection)
+    cohort, model = study.cohort, study.config.model
+    if not cohort.n_controls or not cohort.n_patients:
+        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+    check_settings(cohort, model)
+    _ = study.preprocessing  # people who cannot be adjusted are an error before the tests
+    failed: tuple[CandidateRecord, ...] = ()
+    finding, is_forced = study.tests.finding, model.forced is not None
+    has_patterns = model.recipe != MEAN_DIFFERENCE and (is_forced or finding is Finding.PATTERNS)
+    if has_patterns:
+        numbers = model.patterns or study.tests.list_numbers_to_try(find_largest_number(cohort, model.recipe))
+        people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
+        trained = _train_settings(people, store, engine or make_engine(study.config.run), observer)
+        if trained.choice.best is not None:
+            return _build(trained, Finding.PATTERNS)
+        failed = make_candidate_records(trained)
+    if finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
+        raise _make_no_pattern_error(study, failed)
+    people = StudyPeople(study, ModelConfig(patterns=(1,), members=model.members, recipe=MEAN_DIFFERENCE))
+    trained = _train_settings(people, store, LocalEngine(1), NO_OBSERVER, min_concordance=0.0)
+    return _build(trained, Finding.MEAN_DIFFERENCE, failed)
 
 
-@dataclass
-class _SettingWatcher:
-    """Passes progress on, and announces each setting when all its members are trained."""
+def _train_settings(
+    people: StudyPeople,
+    store: RunStore,
+    engine: Engine,
+    observer: StudyObserver,
+    min_concordance: float = MIN_STABLE_CONCORDANCE,
+) -> TrainedSettings:
+    """Train all settings of a model and choose among them; each is announced when all its members are trained."""
+    plan, announced = people.plan, set[GridPoint]()
 
-    plan: Sequence[MemberSet]
-    store: RunStore
-    prepare_patients: Callable[[int], FloatArray]
-    observer: StudyObserver
-    announced: set[GridPoint] = field(default_factory=set)
-
-    def update(self, done: float, total: int, work: MemberSet | None) -> None:
-        """Take note of a finished member set."""
-        self.observer.on_progress(done, total, work)
-        if work is None or work.point in self.announced:
+    def report_progress(done: float, total: int, work: MemberSet | None) -> None:
+        observer.on_progress(done, total, work)
+        if work is None or work.point in announced:
             return
-        setting = [other for other in self.plan if other.point == work.point]
-        if all(self.store.path(other).is_file() for other in setting):
-            self.announced.add(work.point)
-            members = gather_members(setting, self.store)[work.point]
-            candidate = make_candidate(work.point, members, self.prepare_patients)
-            concordance = compute_candidate_concordance(candidate)
+        setting = [other for other in plan if other.point == work.point]
+        if all(store.path(other).is_file() for other in setting):
+            announced.add(work.point)
+            members = gather_members(setting, store)[work.point]
+            concordance = compute_candidate_concordance(make_candidate(work.point, members, people.prepare_patients))
             if concordance is not None:
-                self.observer.on_setting(work.point, concordance)
+                observer.on_setting(work.point, concordance)
+
+    run_plan(plan, people.prepare_set, store, engine, replace(observer, on_progress=report_progress))
+    gathered = gather_members(plan, store)
+    candidates = [make_candidate(point, members, people.prepare_patients) for point, members in gathered.items()]
+    return TrainedSettings(people, gathered, choose_grid_point(candidates, people.study.seed, min_concordance))
 
 
-def check_settings(cohort: Cohort, model: ModelConfig) -> None:
-    """Refuse settings that cannot succeed, before anything is trained."""
-    wanted = max(model.patterns or (1,))
-    if wanted > 1 and model.recipe == MEAN_DIFFERENCE:
-        raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
-    if wanted > find_largest_number(cohort, model.recipe):
-        least = get_study_recipe(model.recipe).min_patients(wanted)
-        noun = get_wording(cohort.unit)("region")
-        raise StudyError(
-            f"{format_count(wanted, 'pattern needs', 'patterns need')} at least {least} patients and "
-            f"{format_count(wanted, noun)}; there are {cohort.n_patients} and {cohort.n_regions}: "
-            f"{'ask for fewer patterns' if wanted > 1 else 'add people'}."
-        )
-    typical = (1,) if model.recipe == MEAN_DIFFERENCE else (1, 2)
-    one_member = model.model_copy(update={"members": 1, "patterns": model.patterns or typical})
-    n_settings = len(make_plan(one_member, 0, ""))
-    if n_settings > 1 and model.n_members < 2:
-        raise StudyError(f"choosing among {n_settings} settings needs at least 2 members each: raise members.")
+def _build(trained: TrainedSettings, finding: Finding, failed: tuple[CandidateRecord, ...] = ()) -> FittedModel:
+    """Build the model of the chosen setting; ``failed`` are settings that were tried before."""
+    choice, grid = trained.choice, make_candidate_records(trained)
+    assert choice.best is not None
+    has_patterns = finding is Finding.PATTERNS
+    best = grid[choice.best]
+    selection = _make_selection(
+        trained.people.study,
+        finding,
+        best.setting.n_patterns if has_patterns else None,
+        "agreement" if best.held_out is None else "likelihood",
+        chosen=best,
+        ties=tuple(grid[index].setting for index in choice.ties),
+        grid=grid if has_patterns else failed,
+    )
+    return build_model(trained, selection)
 
 
-def find_largest_number(cohort: Cohort, recipe: str) -> int:
-    """Return the largest number of patterns that a recipe can train on these people and regions; 0 if none."""
-    min_patients = get_study_recipe(recipe).min_patients
-    numbers = range(1, cohort.n_regions + 1)
-    return max((number for number in numbers if min_patients(number) <= cohort.n_patients), default=0)
+def _make_selection(
+    study: Study, finding: Finding, n_patterns: int | None, decided_by: str = "agreement", **fields: Any
+) -> SelectionRecord:
+    """Return the record of the tests and of what was chosen."""
+    number = make_number_record(study.tests, study.config.model.forced, n_patterns, decided_by)
+    difference = study.tests.make_difference_record()
+    return SelectionRecord(number_of_patterns=number, finding=str(finding), difference=difference, **fields)
+
+
+def _make_no_pattern_error(study: Study, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
+    tests, unit = study.tests, study.cohort.unit
+    what = (
+        f"no difference between patients and controls was detected ({tests.describe_p()}); an effect of "
+        f"d = {tests.smallest_effect:.2f} in one {get_wording(unit)('region')} would have been found with a power of "
+        f"{MIN_POWER:.0%}"
+    )
+    selection = _make_selection(
+        study,
+        Finding.NO_DIFFERENCE,
+        None,
+        chosen=None,
+        grid=failed,
+        made_with=collect_provenance(study),
+        adjustment=describe_adjustment(study.preprocessing, unit),
+    )
+    cure = "To train all the same, name one number of patterns (--patterns 2)."
+    if failed:
+        patterns = join_names(format_count(candidate.setting.n_patterns, "pattern") for candidate in failed)
+        cure = f"{patterns}, as asked, gave no stable result, so there is no model."
+    return NoPatternError(f"{what}. {cure}", selection)
 
 
 def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
@@ -270,3 +181,37 @@ def make_candidate(
     numbers = tuple(member.number for member in usable)
     converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
     return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), converged)
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """Size of a study and the seconds it still takes, as ``rindices fit --dry-run --json`` prints them."""
+
+    settings: int
+    members: int
+    member_sets: int
+    finished: int
+    workers: int
+    seconds_left: float
+
+
+def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
+    """Return what would run and roughly for how long; ``runs`` has finished member sets, which would not run again."""
+    model = study.config.model
+    people = StudyPeople(study, model.model_copy(update={"patterns": model.patterns or TYPICAL_PATTERNS}))
+    plan, store = people.plan, RunStore(runs) if runs.is_dir() else None
+    missing = [work for work in plan if store is None or store.load(work) is None]
+    n_processes, seconds = count_processes(study.config.run.workers, len(missing)), 0.0
+    if missing:
+        prepared = people.prepare(visits=people.visits)
+        by_number = {work.point.n_patterns: work for work in reversed(missing)}
+        per_member = {number: people.recipe.estimate_seconds(prepared, work) for number, work in by_number.items()}
+        seconds = sum(per_member[work.point.n_patterns] * len(work.numbers) for work in missing) / n_processes
+    return RunEstimate(
+        settings=len({work.point for work in plan}),
+        members=sum(len(work.numbers) for work in plan),
+        member_sets=len(plan),
+        finished=len(plan) - len(missing),
+        workers=n_processes,
+        seconds_left=round(seconds, 1),
+    )

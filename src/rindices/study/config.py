@@ -4,9 +4,9 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from rindices._typing import BoolArray
 from rindices.errors import (
@@ -22,33 +22,42 @@ from rindices.errors import (
 from rindices.learners.prepared_people import round_members
 from rindices.model.normal_reference import MUSE_REFERENCE
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, get_study_recipe
+from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, RecipeValues, StudyRecipe, get_study_recipe
 from rindices.tables.cohort import Cohort
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
 from rindices.tables.validation.ids import has_control_characters
 
-_REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"} | {
-    *("on_missing", "impute_covariates")
-}
+_REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"}
+_REQUEST_OPTIONS |= {"on_missing", "impute_covariates"}
+
+
+def _make_list_of_text(value: Any) -> Any:
+    if value is None:
+        return None
+    items = [value] if isinstance(value, str | int | float) else value
+    return [str(item) if isinstance(item, int | float) else item for item in items]
+
+
+_Texts = Annotated[tuple[str, ...], BeforeValidator(_make_list_of_text)]
 
 
 class _ConfigSection(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = {"frozen": True, "extra": "forbid"}
 
 
 class DataConfig(_ConfigSection):
     """Table, columns and adjustment; see `rindices.read_cohort` and `rindices.Preprocessing.fit`."""
 
-    volumes: tuple[str, ...] = Field(validation_alias=AliasChoices("volumes", "table"))
+    volumes: _Texts = Field(validation_alias=AliasChoices("volumes", "table"))
     participants: str | None = None
     group: str | None = None
-    controls: tuple[str, ...] = ()
-    patients: tuple[str, ...] = ()
-    covariates: tuple[str, ...] | None = None
+    controls: _Texts = ()
+    patients: _Texts = ()
+    covariates: Annotated[tuple[str, ...] | None, BeforeValidator(_make_list_of_text)] = None
     site: str | None = None
-    leave_out_sites: tuple[str, ...] = ()
+    leave_out_sites: _Texts = ()
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
     adjust: Literal["log", "linear", "rank", "none"] | None = None
@@ -57,30 +66,12 @@ class DataConfig(_ConfigSection):
     session: str | None = None
     visits: Literal["first", "mean", "all"] | None = None
     participants_id: str | None = None
-    exclude: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
+    exclude: _Texts = ()
+    include: _Texts = ()
     measure: str | None = None
-    missing_codes: tuple[str, ...] = ()
+    missing_codes: _Texts = ()
     on_missing: Literal["model", "drop", "error"] = "model"
     impute_covariates: bool = False
-
-    @field_validator(
-        "volumes",
-        "controls",
-        "patients",
-        "covariates",
-        "leave_out_sites",
-        "exclude",
-        "include",
-        "missing_codes",
-        mode="before",
-    )
-    @classmethod
-    def _make_list_of_text(cls, value: Any) -> Any:
-        if value is None:
-            return None
-        items = [value] if isinstance(value, str | int | float) else value
-        return [str(item) if isinstance(item, int | float) else item for item in items]
 
     def request(self, folder: Path) -> TableRequest:
         """Return the request to read the table; paths are relative to a folder."""
@@ -112,24 +103,33 @@ class ModelConfig(_ConfigSection):
             raise ValueError(f"there is no such recipe: {did_you_mean(value, list(RECIPES))}")
         return value
 
-    @field_validator("patterns")
+    @field_validator("patterns", "orthogonality")
     @classmethod
-    def _check_patterns(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if value is not None and (not value or min(value) < 1):
-            raise ValueError("give at least one number of patterns, each 1 or more")
+    def _check_list(cls, value: tuple[float, ...] | None, info: Any) -> tuple[float, ...] | None:
+        what, least = ("number of patterns", 1) if info.field_name == "patterns" else ("weight", 0)
+        if value is not None and (not value or min(value) < least):
+            raise ValueError(f"give at least one {what}, each {least} or more")
         return value
 
-    @field_validator("orthogonality")
-    @classmethod
-    def _check_weights(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and (not value or min(value) < 0):
-            raise ValueError("give at least one weight, each 0 or more")
-        return value
+    def get_recipe(self) -> StudyRecipe:
+        """Return the recipe."""
+        return get_study_recipe(self.recipe)
+
+    def resolve_values(self) -> RecipeValues:
+        """Return all values of the recipe."""
+        return self.get_recipe().resolve_values(self.recipe_changes, self.correlated)
+
+    def list_weights(self) -> tuple[float | None, ...]:
+        """Return the weights lambda of the grid: those of the study, else those of the recipe."""
+        weights = self.get_recipe().orthogonality_weights
+        if not weights:
+            return (None,)
+        return weights if self.orthogonality is None else tuple(dict.fromkeys(self.orthogonality))
 
     @property
     def n_members(self) -> int:
         """Number of members, rounded up to whole sets of folds for recipes whose members leave people out."""
-        return round_members(self.members) if get_study_recipe(self.recipe).leaves_people_out else self.members
+        return round_members(self.members) if self.get_recipe().leaves_people_out else self.members
 
     @property
     def forced(self) -> int | None:
@@ -205,7 +205,7 @@ class StudyConfig(_ConfigSection):
     @property
     def adjust(self) -> str | None:
         """Scale of the adjustment that the study or its recipe names."""
-        return self.data.adjust or get_study_recipe(self.model.recipe).adjust
+        return self.data.adjust or self.model.get_recipe().adjust
 
     def fit_preprocessing(self, cohort: Cohort, seen: BoolArray | None = None) -> Preprocessing:
         """Learn the adjustment of a cohort with the settings of this study, from everyone or from the people seen."""
@@ -247,17 +247,13 @@ def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
         raise StudyError([_describe_validation_error(fault, where) for fault in error.errors()]) from error
     except TypeError as error:
         raise StudyError(f"{where}: a study has the tables [data], [model] and [run].") from error
-    if unused := [_describe_unused_setting(name, study.model.recipe, where) for name in _list_unused_settings(study)]:
-        raise StudyError(unused)
-    return study
-
-
-def _list_unused_settings(study: StudyConfig) -> list[str]:
-    """Return the settings that a study names and its recipe does not use."""
     model, data = study.model, study.data
     named = {"orthogonality": model.orthogonality, "correlated": model.correlated, "reference": data.reference}
     named["visits"] = data.visits == "all"
-    return [name for name, value in named.items() if value and name not in get_study_recipe(model.recipe).uses]
+    unused = [name for name, value in named.items() if value and name not in model.get_recipe().uses]
+    if unused:
+        raise StudyError([_describe_unused_setting(name, model.recipe, where) for name in unused])
+    return study
 
 
 def _describe_unused_setting(name: str, recipe: str, where: str) -> Problem:

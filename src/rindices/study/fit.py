@@ -1,25 +1,39 @@
-"""``fit``: from a cohort to a selected model."""
+"""``fit``: from a cohort to a selected model and its files."""
 
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from rindices.errors import Findings, Problem, Severity, join_names, name_arguments, name_problem_arguments
+from rindices.errors import (
+    Findings,
+    Problem,
+    ProblemCode,
+    Severity,
+    join_names,
+    name_arguments,
+    name_problem_arguments,
+)
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
+from rindices.study.checks import check_consensus_scale, check_sample_size, list_doubts
+from rindices.study.cohort_fit import fit_study
 from rindices.study.config import make_study
-from rindices.study.engines.base import Engine, StudyObserver
-from rindices.study.exceptions import StudyWarning
+from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
+from rindices.study.exceptions import NoPatternError, StudyWarning
+from rindices.study.outputs import clear_outputs, write_effects, write_null_result, write_study, write_study_file
 from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
-from rindices.study.run import run_study
+from rindices.study.store import RunStore, explain_write_errors
+from rindices.study.study import Study
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.missing import report_imputed
 from rindices.tables.readers import AnyTable, read_cohort
+from rindices.tables.regions import report_imputed
 
 
 def fit(
@@ -137,23 +151,20 @@ def fit(
     elif reading:
         raise TypeError(f"fit takes {join_names(reading)} with a table, not with a Cohort: give them to read_cohort")
     cohort, problems = keep_training_scans(cohort, [], visits)
-    imputed = Findings()
-    report_imputed(cohort.covariates, cohort.people[ID].tolist(), "covariates", imputed)
-    study = make_study(
-        {"data": data, "model": model, "run": {"seed": int(seed), "workers": workers, "with_ids": with_ids}}, "fit"
-    )
+    imputed = Findings(where="covariates")
+    report_imputed(cohort.covariates, cohort.people[ID].tolist(), imputed)
+    run = {"seed": int(seed), "workers": workers, "with_ids": with_ids}
+    config = make_study({"data": data, "model": model, "run": run}, "fit")
     if isinstance(reference, str | Path):
         reference = load_reference_file(reference)
     with name_arguments():
         return run_study(
-            cohort,
-            study,
+            Study(cohort, config, reference),
             None if out is None else Path(out),
             runs=None if runs is None else Path(runs),
             engine=engine,
             table_problems=[*problems, *imputed],
             observer=StudyObserver(on_problems=_warn_about_problems),
-            reference=reference,
         )
 
 
@@ -162,3 +173,58 @@ def _warn_about_problems(problems: Sequence[Problem]) -> None:
     for problem in problems:
         if problem.severity is Severity.WARNING:
             warnings.warn(str(name_problem_arguments(problem)), StudyWarning, stacklevel=4)
+
+
+def run_study(
+    study: Study,
+    out: Path | None,
+    *,
+    runs: Path | None = None,
+    engine: Engine | None = None,
+    study_file: Path | None = None,
+    table_problems: Sequence[Problem] = (),
+    observer: StudyObserver = NO_OBSERVER,
+) -> FittedModel:
+    """Run a study and write its files; used by `rindices.fit` and by ``rindices fit``.
+
+    out: folder for all files; left out, nothing is written; runs: folder for finished member sets. Left out, ``runs``
+    in ``out``, else a temporary folder; engine: left out, the one that the study names; study_file: file or table that
+    the study was read from. If it is given, the study is written to ``study.toml``, unless that is this very file;
+    table_problems: problems found while reading the table, for ``cohort.json``. Raises NoPatternError: if no difference
+    between patients and controls was detected; all other files are written nevertheless. Raises StudyError: if the
+    study cannot be run as described, or a file cannot be written.
+    """
+    cohort, model_config = study.cohort, study.config.model
+    problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
+    if model_config.n_members != model_config.members:
+        what = (
+            f"{model_config.n_members} members are trained instead of {model_config.members}: whole sets of five folds"
+        )
+        problems.append(Problem(Severity.NOTE, what, code=ProblemCode.MEMBERS_ROUNDED))
+    observer.on_problems(problems)
+    folder = runs or (None if out is None else out / "runs")
+    with (
+        explain_write_errors(f"to {out or folder}", "make room or give another --out"),
+        TemporaryDirectory() if folder is None else nullcontext(folder) as path,
+    ):
+        store = RunStore(Path(path))
+        with store.lock_folder():
+            if out is not None:
+                clear_outputs(out)
+            if out is not None and study_file is not None:
+                write_study_file(out, study.config, study_file)
+            try:
+                model = fit_study(study, store, engine, observer)
+            except NoPatternError as error:
+                if out is not None:
+                    write_null_result(out, error.selection, cohort, [*problems, *study.preprocessing.review(cohort)])
+                    write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
+                    observer.on_written(out)
+                raise
+            doubts = list_doubts(model, cohort)
+            observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
+            if out is not None:
+                write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
+                write_study(out, model, cohort, [*problems, *doubts], study.config.run.with_ids)
+                observer.on_written(out)
+    return model

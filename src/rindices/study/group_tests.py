@@ -9,12 +9,18 @@ from rindices._typing import FloatArray
 from rindices.learners.inference import apply_log_transform
 from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
-from rindices.preprocess.impute import estimate_design_moments, fill_design
-from rindices.preprocess.missing import fill_by_regression
+from rindices.preprocess.missing import estimate_design_moments, fill_by_regression, fill_design
 from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CategoricalCovariate, build_design_matrix, count_columns, derive_codings
-from rindices.selection.adjusted_groups import AdjustedGroups, CovariateColumns, standardise_columns
-from rindices.selection.dimensions import MAX_PATTERNS, SIGNIFICANCE_LEVEL, DimensionEstimate, count_dimensions
+from rindices.selection.dimensions import (
+    MAX_PATTERNS,
+    SIGNIFICANCE_LEVEL,
+    AdjustedGroups,
+    CovariateColumns,
+    DimensionEstimate,
+    count_dimensions,
+    standardise_columns,
+)
 from rindices.selection.group_difference import (
     STATISTICS,
     GroupTest,
@@ -101,12 +107,11 @@ def run_group_tests(
     everyone = _adjust_groups(cohort, adjust)
     sample = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))
     groups = everyone if sample is cohort else _adjust_groups(sample, adjust)
-    people, patient, scheme = groups
-    difference = compare_groups(people.shifts, people.design, patient, scheme, seed)
+    difference = compare_groups(groups, seed)
     max_patterns = MAX_PATTERNS if difference.p <= level else 0
     return GroupTests(
         difference,
-        count_dimensions(people, patient, scheme, seed, level, max_patterns=max_patterns),
+        count_dimensions(groups, seed, level, max_patterns=max_patterns),
         estimate_region_effects(everyone.people.shifts, everyone.people.design, everyone.patient),
         smallest_detectable_effect(cohort.n_controls, cohort.n_patients, cohort.n_regions),
     )
@@ -174,29 +179,19 @@ def make_number_record(
     there is none, or only an index of the mean difference; decided_by: how settings were compared.
     """
     estimate = tests.dimensions
+    errors = [compute_p_error(each.p, each.relabellings) for each in estimate.dimension_tests]
+    curve = [
+        DimensionRecord(each.patterns, each.excess, *each.chance, each.p, each.relabellings, error)
+        for each, error in zip(estimate.dimension_tests, errors, strict=True)
+    ]
     return PatternCountRecord(
         by_agreement=None if forced else chosen,
         by_test=estimate.number,
         forced=forced,
         why="" if chosen is None else explain_disagreement(tests, chosen, forced is not None),
-        test=_make_test_record(estimate),
+        test=PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve)),
         decided_by=decided_by,
     )
-
-
-def _make_test_record(estimate: DimensionEstimate) -> PermutationTestRecord:
-    curve = [
-        DimensionRecord(
-            test.patterns,
-            test.excess,
-            *test.chance,
-            test.p,
-            test.relabellings,
-            compute_p_error(test.p, test.relabellings),
-        )
-        for test in estimate.dimension_tests
-    ]
-    return PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve))
 
 
 def explain_disagreement(tests: GroupTests, chosen: int, is_forced: bool) -> str:

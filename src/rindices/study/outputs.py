@@ -10,13 +10,18 @@ import pandas as pd
 from scipy import stats
 
 from rindices._version import __version__
+from rindices.apply.tables import write_indices
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
-from rindices.model.index_tables import write_indices
-from rindices.model.patterns import PATTERN_COLUMN_DESCRIPTIONS, make_pattern_table
+from rindices.model.pattern_tables import (
+    COURSE_COLUMN_DESCRIPTIONS,
+    PATTERN_COLUMN_DESCRIPTIONS,
+    has_curved_patterns,
+    make_course_table,
+    make_pattern_table,
+)
 from rindices.model.records import CohortRecord, SelectionRecord
-from rindices.model.trajectories import COURSE_COLUMN_DESCRIPTIONS, has_curved_patterns, make_course_table
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
@@ -59,9 +64,7 @@ def write_study(
     problems: for ``cohort.json``; with_ids: also write ``people.npz``, which ``report_with_ids.html`` needs: regions
     and covariates of each person.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
-    write_dataset_description(folder)
     unit = cohort.unit
     write_patterns(folder, model, unit)
     assert model.indices is not None
@@ -100,9 +103,7 @@ def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
 
 def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:
     """Write the files of a study without a pattern: the people and the result of the test."""
-    folder.mkdir(parents=True, exist_ok=True)
     _write_cohort(folder, cohort, problems)
-    write_dataset_description(folder)
     write_selection(folder, selection)
 
 
@@ -116,17 +117,6 @@ def clear_outputs(folder: Path) -> None:
     for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
     delete_temporary_files(folder)
-
-
-def write_dataset_description(folder: Path) -> None:
-    """Write ``dataset_description.json``, by which tools of BIDS recognise derived data."""
-    description = {
-        "Name": "R-indices",
-        "BIDSVersion": "1.10.0",
-        "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "rindices", "Version": __version__}],
-    }
-    write_json(folder / "dataset_description.json", description)
 
 
 def _write_people(path: Path, model: FittedModel, cohort: Cohort) -> None:
@@ -153,7 +143,12 @@ def _write_people(path: Path, model: FittedModel, cohort: Cohort) -> None:
 
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
+    """Write ``cohort.json``, and ``dataset_description.json``, by which tools of BIDS recognise derived data."""
+    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
+    made_by = [{"Name": "rindices", "Version": __version__}]
+    description = {"Name": "R-indices", "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": made_by}
+    write_json(folder / "dataset_description.json", description)
 
 
 def _write_table(path: Path, table: pd.DataFrame, descriptions: Mapping[str, str], unit: str) -> None:

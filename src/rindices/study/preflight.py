@@ -1,17 +1,18 @@
-"""Checks of a study before it is trained: ``rindices check`` runs all that would stop ``rindices fit``."""
+"""Reading of a study: its table, its reference population, and all that would stop ``rindices fit`` before training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rindices.errors import ModelError, PreprocessingError, Problem, ProblemCode, StudyError, TableError
-from rindices.study.cohort_fit import check_settings
-from rindices.study.config import StudyConfig
-from rindices.study.reference import read_reference
-from rindices.study.sample_size import check_sample_size
-from rindices.tables.cohort import Cohort
-from rindices.tables.sessions import attach_visits, keep_first_scans
-from rindices.tables.validate import ValidationResult, validate_table
+from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, load_reference_file
+from rindices.preprocess.measures import DEFAULT_ICV_FOR
+from rindices.study.checks import check_sample_size
+from rindices.study.config import DataConfig, StudyConfig
+from rindices.study.study import check_settings
+from rindices.tables.cohort import Cohort, attach_visits, keep_first_scans
+from rindices.tables.table import NO_COLUMN
+from rindices.tables.validate import TableRequest, ValidationResult, validate_table
 
 
 def keep_training_scans(
@@ -39,7 +40,8 @@ def resolve_study(
     has one scan per person, see `keep_training_scans`; study: with the covariates and the site that are used.
     """
     result = validate_table(replace(study.data.request(folder), on_missing=on_missing or study.data.on_missing))
-    cohort, problems = result.cohort, drop_settled_notes(result.problems, study)
+    settled = ProblemCode.SKEWED_FEATURES if study.data.adjust == "rank" else None  # a note that a setting answers
+    cohort, problems = result.cohort, [problem for problem in result.problems if problem.code is not settled]
     if cohort is not None:
         cohort, problems = keep_training_scans(cohort, problems, study.data.visits)
         if len(cohort) < len(result.cohort or ()):
@@ -49,10 +51,43 @@ def resolve_study(
     return replace(result, cohort=cohort, problems=tuple(problems)), study
 
 
-def drop_settled_notes(problems: Sequence[Problem], study: StudyConfig) -> list[Problem]:
-    """Return the problems of a table without notes that a setting of the study answers."""
-    is_settled = study.data.adjust == "rank"
-    return [problem for problem in problems if problem.code is not ProblemCode.SKEWED_FEATURES or not is_settled]
+def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:
+    """Return the reference that a study names.
+
+    data: its ``reference`` is ``muse``, a file of ``rindices reference``, or a table of healthy people, which is read
+    with the column names of the study's table; folder: folder that paths are relative to. Returns none if the study
+    names none. Raises TableError: if the table cannot be read. Raises ModelError: if the file is not a reference, or
+    too few people are in the table.
+    """
+    if data.reference is None:
+        return None
+    path = folder / data.reference
+    if data.reference == MUSE_REFERENCE or path.suffix == ".safetensors":
+        return load_reference_file(data.reference if data.reference == MUSE_REFERENCE else path)
+    request = replace(data.request(folder), volumes=(path,), participants=None, controls=(), patients=())
+    site = None if request.roles.site == NO_COLUMN else request.roles.site
+    roles = replace(request.roles, group=None, participants_id=None, site=site)
+    request = replace(request, roles=roles, on_missing="drop", impute_covariates=False)
+    return fit_reference(request, data.adjust, is_other_table=True, icv_for=data.icv_for)[0]
+
+
+def fit_reference(
+    request: TableRequest, adjust: str | None = None, is_other_table: bool = False, icv_for: str = DEFAULT_ICV_FOR
+) -> tuple[NormalReference, list[Problem]]:
+    """Learn a reference from a table of healthy people.
+
+    request: with one table. Of people with several scans, the first one is used; adjust: scale of the adjustment for
+    covariates; is_other_table: whether sessions and sites are named for another table. They are left out if there are
+    no such columns here; icv_for: regions that are adjusted for head size in a table with thickness and other measures.
+    Returns reference; problems: notes and warnings about the table.
+    """
+    result = validate_table(request)
+    absent = {problem.subject for problem in result.problems if problem.code is ProblemCode.UNKNOWN_COLUMN}
+    left_out = {name: None for name in ("session", "site") if getattr(request.roles, name) in absent}
+    if is_other_table and left_out:
+        result = validate_table(replace(request, roles=replace(request.roles, **left_out)))
+    cohort, notes = keep_first_scans(result.cohort_or_raise())
+    return NormalReference.fit(cohort, request.volumes[0].name, adjust, icv_for), [*result.problems, *notes]
 
 
 def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path()) -> list[Problem]:

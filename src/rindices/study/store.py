@@ -8,8 +8,8 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -24,12 +24,26 @@ from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcom
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
-from rindices.model.metadata import MAX_DIMENSION
-from rindices.model.safetensors_io import read_arrays, read_header, read_metadata, write_safetensors
-from rindices.study.plan import MemberSet
+from rindices.model.safetensors_io import (
+    MAX_DIMENSION,
+    read_arrays,
+    read_header,
+    read_metadata,
+    write_safetensors,
+)
+from rindices.study.recipes import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
 """Seconds within which a file written on one machine must be visible on another."""
+
+
+@contextmanager
+def explain_write_errors(where: str, cure: str = "make room and run again") -> Iterator[None]:
+    """Turn errors of the file system in a block into one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StudyError(f"cannot write {where} ({describe_os_error(error)}): {cure}.") from error
 
 
 class RunStore:
@@ -40,12 +54,8 @@ class RunStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
+        with explain_write_errors(f"to {folder}", "give another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StudyError(
-                f"cannot write to {folder} ({describe_os_error(error)}): give another folder with --out."
-            ) from error
 
     def path(self, work: MemberSet) -> Path:
         """Return the file of a member set."""
@@ -62,23 +72,13 @@ class RunStore:
             arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{index}.patterns"] = member.patterns
         states = [
-            [
-                member.number,
-                str(member.outcome),
-                member.steps,
-                _replace_nonfinite(member.evidence),
-                None if member.held_out is None else list(member.held_out),
-            ]
-            for member in members
+            [each.number, str(each.outcome), each.steps, _replace_nonfinite(each.evidence), each.held_out]
+            for each in members
         ]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
-        try:
+        with explain_write_errors(str(self.path(work))):
             write_safetensors(self.path(work), arrays, metadata)
-        except OSError as error:
-            raise StudyError(
-                f"cannot write {self.path(work)} ({describe_os_error(error)}): make room and run again."
-            ) from error
         self.checkpoint_path(work).unlink(missing_ok=True)
 
     def load(self, work: MemberSet) -> list[Member] | None:
@@ -97,15 +97,12 @@ class RunStore:
 
     def save_people(self, people: Sequence[PreparedPeople]) -> Path:
         """Write the people of a set of members for the workers; the name of the file depends on its content."""
-        content, fields = io.BytesIO(), [(k, each._asdict()) for k, each in enumerate(people)]
-        np.savez(
-            content, **{f"{k}.{name}": array for k, each in fields for name, array in each.items() if array is not None}
-        )
+        fields = [(f"{k}.{name}", array) for k, each in enumerate(people) for name, array in each._asdict().items()]
+        content = io.BytesIO()
+        np.savez(content, **{name: array for name, array in fields if array is not None})
         path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
-        try:
+        with explain_write_errors(str(path)):
             write_atomically(path, content.getbuffer())
-        except OSError as error:
-            raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room and run again.") from error
         return path
 
     def load_people(self, path: Path) -> list[PreparedPeople]:
@@ -174,9 +171,7 @@ _MemberRecord = tuple[
     TrainingOutcome,
     int,
     tuple[float, float, float | None] | None,
-    tuple[str, float | None, float | None, float | None, bool | None, float | None]
-    | tuple[str, float | None, float | None, float | None]  # before visits were coupled
-    | None,
+    tuple[str, float | None, float | None, float | None, bool | None, float | None] | None,
 ]
 
 

@@ -14,18 +14,31 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, Problem, ProblemCode, TableError, format_count, join_names
-from rindices.tables.io.dialect import Dialect, detect_encoding, sniff_dialect
-from rindices.tables.io.lines import count_lines, explain_read_errors, read_line, split_lines
-from rindices.tables.io.parquet import PARQUET_SUFFIXES, is_parquet, open_parquet, read_batches
+from rindices.tables.io.frames import (
+    LINE,
+    PARQUET_SUFFIXES,
+    is_parquet,
+    open_parquet,
+    read_batches,
+    read_frame,
+    read_lines,
+)
+from rindices.tables.io.lines import (
+    Dialect,
+    count_lines,
+    detect_encoding,
+    explain_read_errors,
+    read_line,
+    sniff_dialect,
+    split_lines,
+)
 from rindices.tables.io.spreadsheet import EXCEL_SUFFIX
-from rindices.tables.io.text import LINE, read_frame, read_lines
-from rindices.tables.layout.formats import find_column
+from rindices.tables.layout.formats import find_column, select_columns
 from rindices.tables.layout.freesurfer import ICV_NAMES
-from rindices.tables.layout.selection import select_columns
 from rindices.tables.regions import exclude_regions, region_sort_key
 from rindices.tables.table import Table, build_chunk_table, build_region_table, drop_counter_column, find_id_columns
 from rindices.tables.validate import KnownSchema, TableRequest, ValidationResult, validate_table
-from rindices.tables.validation.units import Unit
+from rindices.tables.validation.values import Unit
 
 SCHEMA_ROWS = 5_000
 """Rows that decide what the columns of a file are."""
@@ -130,14 +143,14 @@ class OpenedTable:
     @classmethod
     def open(cls, path: Path, request: TableRequest, rows: int = SCHEMA_ROWS) -> "OpenedTable":
         """Read and validate the first rows of a file; raises their errors."""
-        findings = Findings()
+        findings = Findings(where=path.name)
         frame, header = read_frame(path, request.roles.text_columns(), findings, rows + 1)
         is_complete = len(frame) <= rows and not findings.errors()
-        frame, header = drop_counter_column(frame.iloc[:rows], header, path.name, findings)
+        frame, header = drop_counter_column(frame.iloc[:rows], header, findings)
         with explain_read_errors(path):
             dialect = None if is_parquet(path) else sniff_dialect(path, findings)
-        table = build_region_table(frame, header, path.name, request.roles, findings)
-        table = replace(table, layout=select_columns(table.layout, request.selection, path.name, findings))
+        table = build_region_table(frame, header, request.roles, findings)
+        table = replace(table, layout=select_columns(table.layout, request.selection, findings))
         validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
         problems = [*findings, *validation.problems]
         if not is_complete and validation.ok:
@@ -184,9 +197,10 @@ class OpenedTable:
             frames = read_batches(chunk.path, self.columns, groups, rows, regions)
             yield from map(self._validate_rows, frames)
             return
-        findings = Findings()
+        findings = Findings(where=chunk.path.name)
         try:
-            frame = self._read_text(chunk, self.dialect, findings)
+            as_text, content = self.request.roles.text_columns(), _read_bytes(chunk)
+            frame = read_lines(content, chunk.path, chunk.start, self.dialect, as_text, findings)[self.columns]
         except TableError as error:
             yield ValidationResult(error.problems)
             return
@@ -200,7 +214,8 @@ class OpenedTable:
         if self.dialect is None:
             metadata = open_parquet(chunk.path).metadata
             return sum(metadata.row_group(group).num_rows for group in range(chunk.start, chunk.stop))
-        return len(split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, Findings()).rows)
+        findings = Findings(where=chunk.path.name)
+        return len(split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, findings).rows)
 
     def _end(self) -> int:
         """Return where the last chunk stops."""
@@ -208,11 +223,6 @@ class OpenedTable:
             return int(open_parquet(self.path).metadata.num_row_groups)
         with explain_read_errors(self.path):
             return self.path.stat().st_size
-
-    def _read_text(self, chunk: TableChunk, dialect: Dialect, findings: Findings) -> pd.DataFrame:
-        """Return the rows of a text chunk; a frame without rows where all lines are blank."""
-        as_text, content = self.request.roles.text_columns(), _read_bytes(chunk)
-        return read_lines(content, chunk.path, chunk.start, dialect, as_text, findings)[self.columns]
 
     def _validate_rows(self, frame: pd.DataFrame) -> ValidationResult:
         """Validate further rows with the schema of the first ones."""

@@ -1,15 +1,22 @@
-"""A validated cohort: the input of everything else in the package."""
+"""A validated cohort, the order of its people, and several scans of a person."""
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, IntArray
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.errors import Findings, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.row_hashes import hash_rows
+from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
+from rindices.tables.table import Table
+from rindices.tables.validation.groups import CONTROL, PATIENT, normalise_labels
+from rindices.tables.validation.ids import normalise_session
 from rindices.wording import get_wording
 
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
@@ -174,11 +181,8 @@ def _summarise_covariate(values: pd.Series) -> dict[str, Any]:
         statistics = {"mean": values.mean(), "sd": values.std(), "min": values.min(), "max": values.max()}
         return {name: float(value) for name, value in statistics.items()}
     counts = values.value_counts().sort_index()
-    return {"counts": {_format_level(level): int(number) for level, number in counts.items()}}
-
-
-def _format_level(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, int | float) else str(level)
+    names = [f"{level:g}" if isinstance(level, int | float) else str(level) for level in counts.index]
+    return {"counts": dict(zip(names, counts.tolist(), strict=True))}
 
 
 def _count_by_site(cohort: Cohort) -> dict[str, dict[str, int]]:
@@ -187,3 +191,152 @@ def _count_by_site(cohort: Cohort) -> dict[str, dict[str, int]]:
         return {}
     table = pd.crosstab(cohort.people[SITE], cohort.people[GROUP])
     return {str(site): {str(group): int(number) for group, number in row.items()} for site, row in table.iterrows()}
+
+
+def order_people(cohort: Cohort, seed: int) -> IntArray:
+    """Return the positions (N,) of people in the order of a hash of their values and a seed.
+
+    Random draws depend on the order of people. In this order they depend neither on ids nor on the order of rows, so a
+    study with other pseudonyms has the same members, permutations and halves.
+
+    cohort: the volumes of its rows are hashed, in the order of the names of regions, with six significant digits.
+    Returns (N,), people with the same hash are ordered by group, site and covariates; those who are equal in all of
+    these by id.
+    """
+    names = sorted(cohort.volumes.columns)
+    hashes = hash_rows(cohort.volumes[names].to_numpy(dtype=float), str(seed))
+    people = cohort.people.drop(columns=ID)
+    cells = [*list_json_columns(people), *list_json_columns(cohort.covariates)]
+    others = [str(row) for row in zip(*cells, strict=True)] or [""] * len(hashes)
+    ids = cohort.people[ID].astype(str).tolist()
+    keys = list(zip(hashes, others, ids, strict=True))
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+
+
+def sort_people(cohort: Cohort, seed: int) -> Cohort:
+    """Return a cohort with its people, and their visits, in the order of `order_people`."""
+    cohort = _reorder_rows(cohort, order_people(cohort, seed))
+    if cohort.visits is None:
+        return cohort
+    rank = dict(zip(cohort.people[ID], range(len(cohort)), strict=True))
+    order = np.argsort(cohort.visits.people[ID].map(rank).to_numpy(), kind="stable")
+    return replace(cohort, visits=_reorder_rows(cohort.visits, order))
+
+
+def _reorder_rows(cohort: Cohort, positions: IntArray) -> Cohort:
+    frames = (cohort.volumes, cohort.people, cohort.covariates)
+    volumes, people, covariates = (frame.iloc[positions].reset_index(drop=True) for frame in frames)
+    return replace(cohort, volumes=volumes, people=people, covariates=covariates)
+
+
+_AGE_TOLERANCE = 0.05  # years by which an age may fall, because ages are rounded
+_MAX_YEARS_BETWEEN_VISITS = 30
+
+
+def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:
+    """Return the first scan of each person, since scans of the same person are not independent.
+
+    where: the file, for the message. Returns cohort: with one row per person; unchanged if no one has several;
+    problems: a note that names the sessions, the number of people and of rows that are left out; empty if no one has
+    several.
+    """
+    if SESSION not in cohort.people or not cohort.people[ID].duplicated().any():
+        return cohort, []
+    rows = find_first_scans(cohort.people)
+    counts = Counter(str(session) for session in cohort.people[SESSION].iloc[rows])
+    used = join_names(
+        f"{session} ({format_count(number, 'person', 'people')})" for session, number in counts.most_common()
+    )
+    what = (
+        f"{format_count(len(rows), 'person has', 'people have')} {len(cohort):,} scans; fit uses the first session of "
+        f"each person: {used}; {format_count(len(cohort) - len(rows), 'row is', 'rows are')} left out"
+    )
+    cure = "Use apply for the other sessions, or give the rows of another session to fit"
+    return cohort.take(rows), [Problem(Severity.NOTE, what, where, cure, ProblemCode.REPEATED_SCANS)]
+
+
+def find_first_scans(people: pd.DataFrame) -> IntArray:
+    """Return the row of each person's first session, in ascending order."""
+    keys = [make_session_key(str(session)) for session in people[SESSION]]
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+    return np.sort(order[~people[ID].iloc[order].duplicated().to_numpy()])
+
+
+def attach_visits(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:
+    """Return the first scan of each person, with all scans as ``visits``.
+
+    Scans at which a person belongs to another group than at the first one are left out.
+
+    where: the file, for the message. Returns cohort: with one row per person; unchanged if no one has several;
+    problems: a note with the number of people and of scans; empty if no one has several.
+    """
+    first = keep_first_scans(cohort)[0]
+    if first is cohort:
+        return cohort, []
+    visits = cohort
+    if GROUP in cohort.people:
+        groups = cohort.people[ID].map(first.people.set_index(ID)[GROUP])
+        visits = cohort.take((cohort.people[GROUP] == groups).to_numpy(dtype=bool))
+    n_changed = len(cohort) - len(visits)
+    changed = f", without {format_count(n_changed, 'scan')} at which the group has changed" if n_changed else ""
+    what = f"patterns are learnt from {len(visits):,} scans of {format_count(len(first), 'person', 'people')}{changed}"
+    cure = "Use --visits first to learn from the first session of each person alone"
+    return replace(first, visits=visits), [Problem(Severity.NOTE, what, where, cure, ProblemCode.REPEATED_SCANS)]
+
+
+def find_visit_times(visits: Cohort) -> FloatArray:
+    """Return the time of each scan (V,): a covariate that grows from scan to scan in everyone, as age does.
+
+    Without such a covariate, the number of the scan in the order of the sessions.
+    """
+    keys = [make_session_key(str(session)) for session in visits.people[SESSION]]
+    ids = visits.people[ID].to_numpy()
+    order = np.array(sorted(range(len(visits)), key=lambda row: (str(ids[row]), keys[row])), dtype=np.intp)
+    is_same_person = ids[order][1:] == ids[order][:-1]
+    for name in visits.covariates:
+        if pd.api.types.is_numeric_dtype(visits.covariates[name]):
+            times: FloatArray = visits.covariates[name].to_numpy(dtype=float)
+            if (np.diff(times[order])[is_same_person] > 0).all():
+                return times
+    numbers = np.empty(len(visits))
+    numbers[order] = pd.Series(ids[order]).groupby(ids[order]).cumcount().to_numpy()
+    return numbers
+
+
+def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None:
+    """Refuse visits of one id that cannot be of one person: two sexes, ages that fall or are too far apart.
+
+    table: with sessions; people (N, ...): columns about the people.
+    """
+    ids, sessions = table.ids, table.sessions or []
+    if len(set(ids)) == len(ids):
+        return
+    joined = f"{table.session_column or 'COLUMN'},{table.id_column}"
+    cure = f"If they are different people, make the ids unique, e.g. --id {joined} to join columns; else mend the cells"
+    order = sorted(range(len(ids)), key=lambda row: (ids[row], make_session_key(sessions[row])))
+    names = pd.Series([ids[row] for row in order])
+    sex, age = (find_column(people.columns, kinds) for kinds in (SEX_NAMES, AGE_NAMES))
+    if sex is not None:
+        initials = normalise_labels(people[sex].iloc[order]).reset_index(drop=True).str.lower().str[:1]
+        n_sexes = initials.groupby(names).nunique()
+        mixed = [str(name) for name in n_sexes.index[n_sexes > 1]]
+        if mixed:
+            what = f"visits of {format_count(len(mixed), 'id')} have two sexes"
+            findings.error(ProblemCode.CONTRADICTORY_VISITS, what, cure, subject=sex, offenders=mixed)
+    if age is not None:
+        ages = pd.to_numeric(people[age].iloc[order], errors="coerce").reset_index(drop=True)
+        by_person = ages.groupby(names)
+        is_wrong = (by_person.diff().groupby(names).min() < -_AGE_TOLERANCE) | (
+            by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS
+        )
+        wrong = [str(name) for name in is_wrong.index[is_wrong]]
+        if wrong:
+            what = f"ages of {format_count(len(wrong), 'id')} fall from session to session"
+            what += f", or are more than {_MAX_YEARS_BETWEEN_VISITS} years apart"
+            findings.error(ProblemCode.CONTRADICTORY_VISITS, what, cure, subject=age, offenders=wrong)
+
+
+def make_session_key(session: str) -> list[tuple[int, int, str]]:
+    """Return a key by which sessions are sorted with their numbers as numbers: 2 before 10."""
+    words = re.findall(r"\d+|\D+", normalise_session(session))
+    return [(0, int(word), "") if word.isdigit() else (1, 0, word) for word in words]

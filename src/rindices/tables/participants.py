@@ -10,17 +10,8 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, IntArray
-from rindices.errors import (
-    Findings,
-    OffenderKind,
-    ProblemCode,
-    ProblemDetails,
-    capitalise_first,
-    did_you_mean,
-    format_count,
-    join_names,
-)
-from rindices.tables.io.text import MemoryTable, to_text
+from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
+from rindices.tables.io.frames import MemoryTable, to_text
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import Layout
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, read_participants, report_inexact_matches
@@ -60,16 +51,16 @@ class JoinedParticipants:
     rows: IntArray | None = None
     icv_where: str = ""
 
-    def take(self, mask: BoolArray) -> "JoinedParticipants":
-        """Select people by a mask (N,)."""
-        ids = list(compress(self.ids, mask))
-        rows = None if self.rows is None else self.rows[mask]
-        frame = self.frame[mask].reset_index(drop=True)
-        return replace(self, ids=ids, frame=frame, unmatched=self.unmatched[mask], rows=rows)
-
     def locate(self, covariate: str) -> str:
         """Return the file that a covariate is read from, for messages."""
         return self.icv_where if covariate == "icv" and self.icv_where else self.where
+
+    def get_participant_ids(self) -> list[str]:
+        """Return the ids as the participants spell them, where a person has a row there."""
+        if self.rows is None or self.participants is None:
+            return self.ids
+        names = self.participants.table.ids
+        return [names[row] if row >= 0 else name for row, name in zip(self.rows, self.ids, strict=True)]
 
     def find(self, name: str | None) -> str | None:
         """Return the column of this name, in upper or lower case."""
@@ -80,9 +71,8 @@ class JoinedParticipants:
         """Return the column that the user named for a role; a name that does not exist is an error."""
         column = self.find(name)
         if name is not None and column is None:
-            cure = capitalise_first(did_you_mean(name, list(self.frame.columns)))
             what = f"there is no column '{name}' for the {role}"
-            findings.error(ProblemCode.UNKNOWN_COLUMN, what, self.where, cure, subject=name)
+            findings.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, list(self.frame.columns))
         return column
 
 
@@ -121,32 +111,27 @@ def join_participants(
     rows = _match_participant_rows(table, participants, findings, is_first)
     unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
     where = participants.table.where
+    findings = findings.at(where)
     if unused and is_first:
         what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
-        findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, where)
+        findings.note(ProblemCode.UNUSED_PARTICIPANTS, what)
     joined = participants.table.frame.reindex(rows).reset_index(drop=True)
-    _warn_contradictions(table, columns, joined, where, findings)
+    _warn_contradictions(table, columns, joined, findings)
     frame = pd.concat([joined, columns[[name for name in columns if name not in joined]]], axis=1)
     icv_where = table.where if table.layout.icv is not None else where
     return JoinedParticipants(table.ids, frame, rows < 0, where, participants, rows, icv_where)
 
 
-def _warn_contradictions(
-    table: Table, columns: pd.DataFrame, joined: pd.DataFrame, where: str, findings: Findings
-) -> None:
+def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFrame, findings: Findings) -> None:
     """Warn of ages, sexes, groups and sites that differ between the tables: they may be of other people."""
     usual = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES, *formats.SITE_NAMES)
     for name in (name for name in columns if name in joined and formats.find_column([name], usual)):
         here, there = (groups.normalise_labels(frame[name]) for frame in (columns, joined))
-        rows = np.flatnonzero(here.notna() & there.notna() & (here != there))
-        if rows.size:
-            count = format_count(rows.size, "person", "people")
-            what, cure = (
-                f"{name} differs from {table.where} for {count}",
-                "Is it the table of these people? It is used here",
-            )
-            offenders = [table.ids[int(row)] for row in rows]
-            findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, where, cure, subject=name, offenders=offenders)
+        offenders = list(compress(table.ids, here.notna() & there.notna() & (here != there)))
+        if offenders:
+            what = f"{name} differs from {table.where} for {format_count(len(offenders), 'person', 'people')}"
+            cure = "Is it the table of these people? It is used here"
+            findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, cure, subject=name, offenders=offenders)
 
 
 def _match_participant_rows(
@@ -154,22 +139,18 @@ def _match_participant_rows(
 ) -> IntArray:
     """Return for each row of the table (N,) the row of its participant, -1 without one."""
     people = participants.table
-    matches = participants.id_matcher.match(table.ids)
+    findings, matches = findings.at(people.where), participants.id_matcher.match(table.ids)
     report_inexact_matches(matches, table.where, people.where, findings)
     if not matches.pairs and is_first:
-        findings.fatal(
-            ProblemCode.NO_COMMON_IDS,
-            f"none of the ids of {table.where} is in {people.where}",
-            people.where,
-            "Give the participants of these people, or name the id column with --id",
-            offenders=table.ids,
-            listing=f"{join_names(table.ids, 2)} against {join_names(people.ids, 2)}",
-        )
+        what = f"none of the ids of {table.where} is in {people.where}"
+        cure = "Give the participants of these people, or name the id column with --id"
+        listing = f"{join_names(table.ids, 2)} against {join_names(people.ids, 2)}"
+        findings.fatal(ProblemCode.NO_COMMON_IDS, what, cure, offenders=table.ids, listing=listing)
     with_session = table.sessions is not None and people.sessions is not None
     rows = participants.get_rows(with_session)
     if not with_session and len(rows) < len(people.ids):
         what = f"{people.where} has several sessions a person, {table.where} does not say which was measured"
-        findings.fatal(ProblemCode.SESSION_UNCLEAR, what, people.where, "Add session_id to the table of volumes")
+        findings.fatal(ProblemCode.SESSION_UNCLEAR, what, "Add session_id to the table of volumes")
     keys = table.keys(with_session, [matches.pairs.get(name, "") for name in table.ids])
     return np.array([rows.get(key, -1) for key in keys], dtype=np.intp)
 
@@ -180,10 +161,6 @@ class GroupLabels:
 
     labels: pd.Series
     unlabelled: BoolArray
-
-    def take(self, mask: BoolArray) -> "GroupLabels":
-        """Select people by a mask (N,)."""
-        return GroupLabels(self.labels[mask].reset_index(drop=True), self.unlabelled[mask])
 
     def rows(self, name: str) -> BoolArray:
         """Return a mask of the people of a group (N,)."""
@@ -201,15 +178,13 @@ def resolve_roles(
     """Return the roles with the covariates and the site that are recognised by name, where the user named none.
 
     Age, sex and, for measures that depend on it, head size are covariates. A column of sites is used with a note, in a
-    study only if it has several of them.
+    study only if it has several of them. ``findings`` are those of the people.
     """
-    site = roles.site
-    if site is None:
-        site = _recognise_site(people, roles, findings, is_study)
+    site = _recognise_site(people, roles, findings, is_study) if roles.site is None else roles.site
     covariates = roles.covariates
     if covariates is None:
         columns = [formats.find_column(people.frame.columns, names) for names in (formats.AGE_NAMES, formats.SEX_NAMES)]
-        kinds = {layout.measures.get(region, "volume") for region in layout.regions.values()}
+        kinds = set(map(layout.measure_of, layout.regions.values()))
         covariates = tuple(name for name in columns if name and name != roles.group)
         covariates += ("icv",) if has_icv and kinds != {"thickness"} else ()
     return replace(roles, site=site, covariates=covariates)
@@ -221,17 +196,14 @@ def _recognise_site(people: JoinedParticipants, roles: ColumnRoles, findings: Fi
         return NO_COLUMN
     n_sites, n_people = people.frame[column].nunique(), len(people.frame)
     if is_study and n_sites > max(2, n_people // 3):
-        what = (
-            f"column '{column}' has {n_sites:,} values for {format_count(n_people, 'row')} and is not used as the site"
-        )
-        cure = f"If it is the site: --site {column}"
-        findings.note(ProblemCode.SITES_NOT_USED, what, people.where, cure, subject=column)
+        count = f"{n_sites:,} values for {format_count(n_people, 'row')}"
+        what, cure = f"column '{column}' has {count} and is not used as the site", f"If it is the site: --site {column}"
+        findings.note(ProblemCode.SITES_NOT_USED, what, cure, subject=column)
         return NO_COLUMN
     if is_study and n_sites < 2:
         return NO_COLUMN
     what = f"column '{column}' holds {format_count(n_sites, 'site')}, whose effects are removed"
-    cure = "To leave them as they are: --site none"
-    findings.note(ProblemCode.SITES_USED, what, people.where, cure, subject=column)
+    findings.note(ProblemCode.SITES_USED, what, "To leave them as they are: --site none", subject=column)
     return column
 
 
@@ -243,15 +215,17 @@ def read_groups(
     findings: Findings,
     is_surrealgan: bool = False,
 ) -> GroupLabels | None:
-    """Return the groups of people from the column that the user named, or a guessed one; None without groups."""
+    """Return the groups of people from the column that the user named, or a guessed one; None without groups.
+
+    ``findings`` are those of the people.
+    """
     column = people.find_or_report(name, "group", findings)
     if name is None:
         column = _guess_group_column(people, bool(controls or patients), findings, is_surrealgan)
     if column is None:
         return None
-    labels = people.frame[column]
-    where = f"{people.where}, column {column}"
-    assigned = groups.assign_groups(labels, controls, patients, where, findings, is_surrealgan)
+    labels, of_column = people.frame[column], findings.at(f"{people.where}, column {column}")
+    assigned = groups.assign_groups(labels, controls, patients, of_column, is_surrealgan)
     if assigned is None:
         return None
     unlabelled = np.asarray(to_text(labels).isna(), dtype=bool)
@@ -268,19 +242,18 @@ def _guess_group_column(
     guess = next(iter([*clear, *candidates]), None)
     if guess is not None and (has_labels or clear):
         what = f"groups are read from column '{guess}'"
-        findings.note(ProblemCode.GROUP_COLUMN_GUESSED, what, people.where, subject=guess)
+        findings.note(ProblemCode.GROUP_COLUMN_GUESSED, what, subject=guess)
         return guess
     if guess is not None:
         labels = list(groups.normalise_labels(people.frame[guess]).dropna().unique())
         what = f"column '{guess}' may hold the groups: {join_names(labels)}"
         cure = f"If so: --group {guess}. {groups.describe_label_choice(labels)}"
-        findings.note(ProblemCode.GROUP_COLUMN_POSSIBLE, what, people.where, cure, subject=guess)
+        findings.note(ProblemCode.GROUP_COLUMN_POSSIBLE, what, cure, subject=guess)
     elif has_labels:
         what = "labels were given but no column of groups"
-        findings.error(ProblemCode.GROUP_COLUMN_MISSING, what, people.where, "Name it: --group COLUMN")
+        findings.error(ProblemCode.GROUP_COLUMN_MISSING, what, "Name it: --group COLUMN")
     else:
-        what = "no groups are known; fit needs them"
-        findings.note(ProblemCode.NO_GROUPS, what, people.where, "Name the column: --group COLUMN")
+        findings.note(ProblemCode.NO_GROUPS, "no groups are known; fit needs them", "Name the column: --group COLUMN")
     return None
 
 
@@ -289,9 +262,8 @@ def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Finding
     column = None if roles.site == NO_COLUMN else people.find_or_report(roles.site, "site", findings)
     if column is None:
         return None
-    sites = groups.fold_labels(people.frame[column], "site", people.where, findings)
-    names = sorted(sites.dropna().unique())
-    warn_similar_categories("the site", names, people.where, findings, kind=OffenderKind.SITE)
+    sites = groups.fold_labels(people.frame[column], "site", findings)
+    warn_similar_categories("the site", sorted(sites.dropna().unique()), findings, kind=OffenderKind.SITE)
     return sites
 
 
@@ -310,63 +282,56 @@ def read_covariates(
     covariates: dict[str, pd.Series] = {}
     for name in names:
         if name.lower() == "icv" and icv is not None:
-            values = icv.reset_index(drop=True)
-            source = replace(people, where=people.locate("icv"))
-            covariates["icv"] = _convert_covariate("icv", values, source, findings, is_number.get("icv"))
+            values, of_icv = icv.reset_index(drop=True), findings.at(people.locate("icv"))
+            covariates["icv"] = _convert_covariate("icv", values, people.ids, of_icv, is_number.get("icv"))
             continue
         column = people.find_or_report(name, "covariate", findings)
         if column is not None:
-            covariates[name] = _convert_covariate(name, people.frame[column], people, findings, is_number.get(name))
+            values = people.frame[column]
+            covariates[name] = _convert_covariate(name, values, people.ids, findings, is_number.get(name))
     return pd.DataFrame(covariates, index=people.frame.index)
 
 
 def _convert_covariate(
-    name: str, values: pd.Series, people: JoinedParticipants, findings: Findings, is_number: bool | None = None
+    name: str, values: pd.Series, people: Sequence[str], findings: Findings, is_number: bool | None = None
 ) -> pd.Series:
-    """Return one covariate as numbers, or as text if most cells are text or it is a site."""
+    """Return a covariate of people, given by their ids, as numbers; as text if most cells are text or it is a site."""
     if is_number is None:
         is_number = formats.is_mostly_numeric(values) and not formats.find_column([name], formats.SITE_NAMES)
     if not is_number:
-        texts = _to_categories(values, name, people.where, findings)
+        texts = _to_categories(values, name, findings)
         counts = texts.value_counts()
-        _check_covariate_levels(name, sorted(map(str, counts.index)), people.where, findings)
+        levels = sorted(map(str, counts.index))
+        if formats.find_column([name], formats.AGE_NAMES) and levels:
+            what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
+            cure = "Give years as numbers, with a decimal point"
+            findings.error(ProblemCode.COVARIATE_IS_TEXT, what, cure, subject=name)
+        by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
+        warn_similar_categories(name, levels, findings, (lambda level: level[:1].lower()) if by_initial else fold_case)
         _warn_codes(name, texts, _find_rare_codes(name, texts, counts), people, findings)
         if len(counts) > max(10, len(texts) // 3):
             what = f"covariate {name} has {len(counts):,} categories for {format_count(len(texts), 'person', 'people')}"
             cure = "Is it a number written as text, or an id?"
-            findings.warn(ProblemCode.MANY_CATEGORIES, what, people.where, cure, subject=name)
+            findings.warn(ProblemCode.MANY_CATEGORIES, what, cure, subject=name)
         return texts
-    numbers = as_numbers(values.to_frame(name), people.ids, people.where, findings)[name]
+    numbers = as_numbers(values.to_frame(name), people, findings)[name]
     _check_covariate_range(name, numbers, people, findings)
     return numbers
 
 
-def _to_categories(values: pd.Series, name: str, where: str, findings: Findings) -> pd.Series:
+def _to_categories(values: pd.Series, name: str, findings: Findings) -> pd.Series:
     """Return `fold_labels` of labels as categories, in order of appearance; each label is converted once."""
     if not isinstance(values.dtype, pd.StringDtype):
         values = to_text(values)
     codes, labels = pd.factorize(values)
-    category_of_label, categories = pd.factorize(groups.fold_labels(pd.Series(labels), name, where, findings))
+    category_of_label, categories = pd.factorize(groups.fold_labels(pd.Series(labels), name, findings))
     codes = np.append(category_of_label, -1)[codes]  # -1 is the code of a missing label
     return pd.Series(pd.Categorical.from_codes(codes, categories), index=values.index)
-
-
-def _check_covariate_levels(name: str, levels: Sequence[str], where: str, findings: Findings) -> None:
-    """Report categories that look wrong: an age in words, a category in two spellings."""
-    if formats.find_column([name], formats.AGE_NAMES) and levels:
-        what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
-        cure = "Give years as numbers, with a decimal point"
-        findings.error(ProblemCode.COVARIATE_IS_TEXT, what, where, cure, subject=name)
-    by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
-    warn_similar_categories(
-        name, levels, where, findings, (lambda level: level[:1].lower()) if by_initial else fold_case
-    )
 
 
 def warn_similar_categories(
     name: str,
     levels: Sequence[str],
-    where: str,
     findings: Findings,
     normalise: Callable[[str], str] = fold_case,
     kind: OffenderKind = OffenderKind.LABEL,
@@ -377,7 +342,7 @@ def warn_similar_categories(
     if similar:
         what, cure = f"categories of {name} look like the same ones spelt twice", "Spell them alike"
         labels: ProblemDetails = {"subject": name, "offenders": similar, "offender_kind": kind}
-        findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, where, cure, **labels)
+        findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, cure, **labels)
 
 
 def _find_rare_codes(name: str, values: pd.Series, counts: pd.Series) -> BoolArray:
@@ -391,14 +356,14 @@ def _find_rare_codes(name: str, values: pd.Series, counts: pd.Series) -> BoolArr
     return np.asarray(values.isin(codes), dtype=bool)
 
 
-def _warn_codes(name: str, values: pd.Series, codes: BoolArray, people: JoinedParticipants, findings: Findings) -> None:
+def _warn_codes(name: str, values: pd.Series, codes: BoolArray, people: Sequence[str], findings: Findings) -> None:
     if codes.any():
         what = f"{format_count(int(codes.sum()), 'cell')} of covariate {name} may hold codes for missing"
         cells, cure = _name_cells(name, values, codes, people), f"If so: --missing-codes {_join_codes(values[codes])}"
-        findings.warn(ProblemCode.CODES_FOR_MISSING, what, people.where, cure, **cells)
+        findings.warn(ProblemCode.CODES_FOR_MISSING, what, cure, **cells)
 
 
-def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticipants, findings: Findings) -> None:
+def _check_covariate_range(name: str, numbers: pd.Series, people: Sequence[str], findings: Findings) -> None:
     """Report impossible numbers: infinite ones, impossible ages and head sizes, codes for missing."""
     values = numbers.to_numpy(dtype=float)
     is_finite = np.isfinite(values)
@@ -411,10 +376,9 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: JoinedParticip
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
         cells = _name_cells(name, numbers, wrong, people)
-        what = f"covariate {name} cannot be"
         codes_text = _join_codes(numbers[wrong & [looks_like_code(value) for value in values]])
         cure = f"Mend these cells{'; if they stand for missing: --missing-codes ' if codes_text else ''}{codes_text}"
-        findings.error(ProblemCode.IMPOSSIBLE_VALUES, what, people.where, cure, **cells)
+        findings.error(ProblemCode.IMPOSSIBLE_VALUES, f"covariate {name} cannot be", cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)
     if codes.any():
@@ -432,17 +396,12 @@ def _join_codes(values: pd.Series) -> str:
     return ",".join(code if isinstance(code, str) else np.format_float_positional(code, trim="-") for code in codes)
 
 
-def _name_cells(name: str, values: pd.Series, cells: BoolArray, people: JoinedParticipants) -> ProblemDetails:
+def _name_cells(name: str, values: pd.Series, cells: BoolArray, people: Sequence[str]) -> ProblemDetails:
     """Return the details of a problem of a covariate: its people and their values, by a mask of cells (N,)."""
-    rows = [int(row) for row in np.flatnonzero(cells)]
-    texts = [value if isinstance(value, str) else f"{value:g}" for value in values.iloc[rows]]
-    listing = join_names(f"{text} for {people.ids[row]}" for text, row in zip(texts, rows, strict=True))
-    return {"subject": name, "offenders": [people.ids[row] for row in rows], "listing": listing}
-
-
-def describe_covariate(values: pd.Series) -> str:
-    """Return whether a covariate is a number or has categories, in words."""
-    return "number" if pd.api.types.is_numeric_dtype(values) else f"{values.nunique()} categories"
+    offenders = list(compress(people, cells))
+    texts = [value if isinstance(value, str) else f"{value:g}" for value in values[cells]]
+    listing = join_names(f"{text} for {person}" for text, person in zip(texts, offenders, strict=True))
+    return {"subject": name, "offenders": offenders, "listing": listing}
 
 
 def check_sexes(
@@ -462,12 +421,11 @@ def check_sexes(
     counts = np.array([[int((group == level).sum()) for level in levels] for group in groups_of_sexes])
     if counts.sum(axis=1).all() and fisher_exact(counts).pvalue < MAX_CHANCE:
         shares = counts[:, 0] / counts.sum(axis=1)
-        what = (
-            f"sexes are unequal: {column} is {levels[0]} in {shares[0]:.0%} of controls and {shares[1]:.0%} of patients"
-        )
+        levels_by_group = f"{levels[0]} in {shares[0]:.0%} of controls and {shares[1]:.0%} of patients"
         is_adjusted = any(formats.find_column([name], formats.SEX_NAMES) for name in roles.covariates or ())
         cure = "It is adjusted for; effects that differ between sexes are not" if is_adjusted else "Adjust for it"
-        findings.warn(ProblemCode.UNEQUAL_SEXES, what, people.where, cure, subject=column)
+        what = f"sexes are unequal: {column} is {levels_by_group}"
+        findings.warn(ProblemCode.UNEQUAL_SEXES, what, cure, subject=column)
 
 
 def check_shared_sites(
@@ -489,12 +447,10 @@ def check_shared_sites(
         return
     details: ProblemDetails = {"offenders": [*controls, *patients], "offender_kind": OffenderKind.SITE}
     details["listing"] = f"controls are of {join_names(controls)}, patients of {join_names(patients)}"
-    what, code = (
-        "controls and patients share no site, so a difference of sites would pass as disease",
-        ProblemCode.SITE_SEPARATES_GROUPS,
-    )
+    what = "controls and patients share no site, so a difference of sites would pass as disease"
+    cure = "Give controls of the patients' sites"
     if is_unwanted:
-        findings.warn(code, what, people.where, "Give controls of the patients' sites", **details)
+        findings.warn(ProblemCode.SITE_SEPARATES_GROUPS, what, cure, **details)
     else:
-        cure = "Give controls of the patients' sites. To compare all the same: --site none"
-        findings.error(code, what, people.where, cure, **details)
+        cure += ". To compare all the same: --site none"
+        findings.error(ProblemCode.SITE_SEPARATES_GROUPS, what, cure, **details)

@@ -1,18 +1,83 @@
-"""`read_cohort`: read a table into a validated cohort, or raise one error with all its problems."""
+"""Read a table into a validated cohort, R-indices, and another table of the same people."""
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 
-from rindices.errors import ProblemCode, Severity, name_arguments, name_problem_arguments
-from rindices.tables.cohort import Cohort
-from rindices.tables.io.text import MemoryTable
-from rindices.tables.table import ColumnRoles
+from rindices.errors import Findings, ProblemCode, Severity, format_count, name_arguments, name_problem_arguments
+from rindices.tables.cohort import ID, SESSION, Cohort
+from rindices.tables.io.frames import MemoryTable, to_text
+from rindices.tables.layout import formats
+from rindices.tables.participants import join_participants
+from rindices.tables.table import ColumnRoles, Table, read_participants
 from rindices.tables.validate import TableRequest, validate_table
+from rindices.tables.validation.values import as_numbers
+
+
+def read_indices(path: Path, findings: Findings) -> pd.DataFrame:
+    """Read ``r_indices.tsv``: ``participant_id``, ``session_id`` if there are sessions, r1, r2, ...
+
+    People without any R-index are left out, with a note.
+    """
+    table = read_participants(path, ColumnRoles(), [], findings)
+    findings = findings.at(table.where)
+    indices = _prepend_ids(table, table.frame, findings)
+    return indices[_have_index(indices, findings)].reset_index(drop=True)
+
+
+def read_indices_with_variables(
+    path: Path, other: Path, roles: ColumnRoles, findings: Findings
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read R-indices and a table of the same people.
+
+    path: the R-indices; other: clinical or other variables; ids may differ a little in spelling; roles: columns of id
+    and session in the other table, if they have unusual names; findings: takes the problems. Returns indices,
+    variables: same people in the same order, without those who have no R-index. In a column of mostly numbers, other
+    cells are missing, with a warning.
+    """
+    table = read_participants(path, ColumnRoles(), [], findings)
+    people = join_participants(table, other, roles, findings)
+    unusual = [name for name in (roles.id, roles.session) if name]
+    variables = _prepend_ids(table, people.frame, findings.at(people.where), unusual)
+    indices = _prepend_ids(table, table.frame, findings.at(table.where))
+    rows = _have_index(indices, findings.at(table.where))
+    return indices[rows].reset_index(drop=True), variables[rows].reset_index(drop=True)
+
+
+def _have_index(indices: pd.DataFrame, findings: Findings) -> pd.Series:
+    """Return who has an R-index (N,), and note the others."""
+    values = indices.filter(regex=r"^r\d+$")
+    rows = values.notna().any(axis=1) if values.shape[1] else pd.Series(True, indices.index)
+    if not rows.all():
+        what = f"{format_count(int((~rows).sum()), 'person has', 'people have')} no R-index; left out"
+        findings.note(ProblemCode.PEOPLE_WITHOUT_INDEX, what)
+    return rows
+
+
+def _prepend_ids(table: Table, frame: pd.DataFrame, findings: Findings, id_names: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the columns of a frame after the ids of a table, without the frame's columns of ids."""
+    id_names = (*formats.ID_NAMES, *formats.SESSION_NAMES, *id_names)
+    frame = frame[[name for name in frame.columns if not formats.find_column([name], id_names)]]
+    keys = {ID: table.ids} | ({} if table.sessions is None else {SESSION: table.sessions})
+    columns = [_convert_column(frame[name], table.ids, findings) for name in frame.columns]
+    return pd.concat([pd.DataFrame(keys), *(column.reset_index(drop=True) for column in columns)], axis=1)
+
+
+def _convert_column(values: pd.Series, ids: list[str], findings: Findings) -> pd.Series:
+    """Return a column of mostly numbers as numbers, any other as text."""
+    if not formats.is_mostly_numeric(values):
+        return to_text(values).rename(values.name)
+    errors = Findings(where=findings.where)
+    numbers = as_numbers(values.to_frame(), ids, errors).iloc[:, 0]
+    cure = "These cells count as missing"
+    findings.problems += [replace(problem, severity=Severity.WARNING, cure=cure) for problem in errors]
+    return numbers
+
 
 AnyTable: TypeAlias = str | PathLike[str] | pd.DataFrame
 Labels = str | int | Sequence[str | int]

@@ -1,18 +1,35 @@
-"""Read the regions of a table as numbers in a fixed order, and its intracranial volume."""
+"""Regions of a table as numbers, its intracranial volume, and people who lack values."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import compress
 
 import numpy as np
 import pandas as pd
 
-from rindices._typing import FloatArray
-from rindices.errors import Findings, OffenderKind, ProblemCode, capitalise_first, did_you_mean, format_count
-from rindices.tables.io.text import find_duplicates
+from rindices._typing import BoolArray, FloatArray
+from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
+from rindices.tables.io.frames import find_duplicates
 from rindices.tables.layout import formats, freesurfer
-from rindices.tables.layout.muse import find_muse_region, region_label
-from rindices.tables.participants import JoinedParticipants
-from rindices.tables.table import Table
-from rindices.tables.validation.values import as_numbers
+from rindices.tables.layout.muse import find_muse_region
+from rindices.tables.participants import MAX_CHANCE, GroupLabels, JoinedParticipants
+from rindices.tables.table import Table, take_people
+from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.values import ColumnRanges, as_numbers, compute_column_ranges
+from rindices.wording import Wording
+
+MAX_MISSING_SHARE = 0.3
+"""Largest share of missing cells in the table of a study whose measured cells are used."""
+MIN_MEASURED_SHARE = 0.5
+"""Share of the regions that a person of a study must have."""
+_DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
+_COVARIATE_HINT = 'Mend them, set on_missing = "drop" (--on-missing drop), or impute them (--impute-covariates)'
+_N_NAMED_REGIONS = 3
+_SUM_OF_REGIONS = "the sum of their regions"
+_DOUBTFUL_SHARE = 0.05  # of people below, above which a head size is not used unless it is named
+_UNIT_SHARE = 0.5  # of people below, above which the unit is doubted and not single segmentations
 
 
 def read_region_values(table: Table, exclude: Sequence[str], findings: Findings) -> pd.DataFrame:
@@ -20,24 +37,23 @@ def read_region_values(table: Table, exclude: Sequence[str], findings: Findings)
     names = exclude_regions(table.layout.regions, exclude)
     for name in exclude:
         if _find_excluded_column(name, table.layout.regions) is None:
-            cure = capitalise_first(did_you_mean(name, list(table.layout.regions)))
             what = f"there is no region '{name}' to exclude"
-            findings.error(ProblemCode.UNKNOWN_REGION, what, table.where, cure, subject=name)
+            findings.misspelt(ProblemCode.UNKNOWN_REGION, what, name, list(table.layout.regions))
     if len(names) < 2:
         what = "only one region was found" if names else "no regions were found"
-        findings.fatal(ProblemCode.NO_REGIONS, what, table.where, _suggest_regions(table))
+        findings.fatal(ProblemCode.NO_REGIONS, what, _suggest_regions(table))
     duplicates = find_duplicates(names.values())
     if duplicates:
         columns = [column for column, region in names.items() if region == duplicates[0]]
         what = f"{format_count(len(duplicates), 'region stands', 'regions stand')} in two columns"
         cure = "Keep one of each (raw or harmonised): remove the others or --exclude them"
         kind = OffenderKind.COLUMN
-        findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, table.where, cure, offenders=columns, offender_kind=kind)
+        findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, cure, offenders=columns, offender_kind=kind)
     ordered = sorted(names, key=lambda column: region_sort_key(names[column]))
     first = table.frame.columns.get_loc(ordered[0])
     adjacent = table.frame.iloc[:, first : first + len(ordered)]  # columns of a chunk are in order: no copy
     values = adjacent if adjacent.columns.tolist() == ordered else table.frame[ordered]
-    numbers = as_numbers(values, table.ids, table.where, findings).reset_index(drop=True)
+    numbers = as_numbers(values, table.ids, findings).reset_index(drop=True)
     numbers.columns = pd.Index([names[column] for column in ordered])
     return _empty_zeros(numbers, table, findings) if table.layout.zero_is_missing else numbers
 
@@ -50,8 +66,7 @@ def _empty_zeros(numbers: pd.DataFrame, table: Table, findings: Findings) -> pd.
         return numbers
     count = f"{format_count(n_zeros, 'cell')} of 0 in {format_count(int(zero.any().sum()), 'region')}"
     what = f"{count} {'is' if n_zeros == 1 else 'are'} missing: FreeSurfer writes 0 for what it did not find"
-    people = [table.ids[row] for row in zero.any(axis=1).to_numpy().nonzero()[0].tolist()]
-    findings.note(ProblemCode.ZERO_VOLUMES, what, table.where, offenders=people)
+    findings.note(ProblemCode.ZERO_VOLUMES, what, offenders=compress(table.ids, zero.any(axis=1)))
     return numbers.mask(zero)
 
 
@@ -75,10 +90,7 @@ def exclude_regions(regions: Mapping[str, str], exclude: Sequence[str]) -> dict[
 
 def _find_excluded_column(name: str, columns: Mapping[str, str]) -> str | None:
     """Return the column that a column name, region name or MUSE label means, in upper or lower case."""
-    for column, region in columns.items():
-        if name.lower() in {column.lower(), region.lower(), region_label(region).lower()}:
-            return column
-    return None
+    return next((c for c, region in columns.items() if name.lower() in formats.list_spellings(c, region)), None)
 
 
 def region_sort_key(region: str) -> tuple[int, str]:
@@ -94,11 +106,6 @@ def select_icv(table: Table, people: JoinedParticipants) -> pd.Series | None:
         return values.where(values != 0) if table.layout.zero_is_missing else values
     column = formats.find_column(people.frame.columns, freesurfer.ICV_NAMES)
     return people.frame[column] if column else None
-
-
-_SUM_OF_REGIONS = "the sum of their regions"
-_DOUBTFUL_SHARE = 0.05  # of people below, above which a head size is not used unless it is named
-_UNIT_SHARE = 0.5  # of people below, above which the unit is doubted and not single segmentations
 
 
 def check_head_sizes(
@@ -117,22 +124,21 @@ def check_head_sizes(
     worst = max(below, key=lambda name: int(below[name].sum()), default=None)
     if worst is None or not below[worst].any():
         return
-    rows = np.flatnonzero(below[worst])
-    cure = "Look at the segmentations of these people"
-    if worst != _SUM_OF_REGIONS:
+    n_below, n_people = int(below[worst].sum()), len(head_sizes)
+    is_unit = n_below > _UNIT_SHARE * n_people
+    cure = "Check its unit" if is_unit else "Look at the segmentations of these people"
+    if worst != _SUM_OF_REGIONS and not is_unit:
         cure += f", or adjust for another head size: --covariates {worst}"
-    if len(rows) > _UNIT_SHARE * len(head_sizes):
-        cure = "Check its unit"
-    what = f"{len(rows):,} of {format_count(len(head_sizes), 'person has', 'people have')} an ICV below {worst}"
+    what = f"{n_below:,} of {format_count(n_people, 'person has', 'people have')} an ICV below {worst}"
     report = findings.warn
-    if others is not None and len(rows) > _DOUBTFUL_SHARE * len(head_sizes):
+    if others is not None and n_below > _DOUBTFUL_SHARE * n_people:
         report = findings.error
-        doubt = "Check its unit" if len(rows) > _UNIT_SHARE * len(head_sizes) else "Look at the segmentations"
+        doubt = "Check its unit" if is_unit else "Look at the segmentations"
         another = f"--covariates {','.join([*others, worst])}, " if worst != _SUM_OF_REGIONS else ""
         without = f"--covariates {','.join(others) or 'none'}"
         cure = f"{doubt}, and say which head size to adjust for: {another}{without} "
         cure += f"or --covariates {','.join([*others, 'icv'])}"
-    report(ProblemCode.SMALL_HEAD_SIZES, what, table.where, cure, offenders=[table.ids[int(row)] for row in rows])
+    report(ProblemCode.SMALL_HEAD_SIZES, what, cure, offenders=compress(table.ids, below[worst]))
 
 
 def _collect_parts(table: Table, regions: pd.DataFrame) -> dict[str, FloatArray]:
@@ -142,7 +148,187 @@ def _collect_parts(table: Table, regions: pd.DataFrame) -> dict[str, FloatArray]
     columns = [name for name in composites if freesurfer.is_brain_volume(layout.aside_names.get(name, name))]
     columns = [name for name in columns if name in table.frame]  # a column of two tables is kept once
     parts = {name: pd.to_numeric(table.frame[name], errors="coerce").to_numpy(dtype=float) for name in columns}
-    volumes = [name for name in regions.columns if layout.measures.get(name, "volume") == "volume"]
+    volumes = [name for name in regions.columns if layout.measure_of(name) == "volume"]
     if layout.format != "table" and volumes:
         parts[_SUM_OF_REGIONS] = regions[volumes].to_numpy().sum(axis=1)
     return parts
+
+
+@dataclass(frozen=True)
+class UnfilteredCohort:
+    """Content of the tables before people are left out; all parts have the N rows of the table of regions."""
+
+    table: Table
+    people: JoinedParticipants
+    regions: pd.DataFrame
+    covariates: pd.DataFrame
+    groups: GroupLabels | None
+    sites: pd.Series | None
+    icv: pd.Series | None
+
+    @cached_property
+    def ranges(self) -> ColumnRanges:
+        """Ranges of the regions."""
+        return compute_column_ranges(self.regions)
+
+    def take(self, rows: BoolArray) -> "UnfilteredCohort":
+        """Select people by a mask (N,)."""
+        selected: UnfilteredCohort = self if rows.all() else take_people(self, rows)
+        return selected
+
+
+class OnMissing(StrEnum):
+    """What to do with people who lack a value.
+
+    ``model``: use the regions that they have; a missing covariate is an error. ``error``: stop. ``drop``: leave them
+    out. ``report`` (of ``check``): as ``model``, but errors are only reported.
+    """
+
+    MODEL = "model"
+    ERROR = "error"
+    DROP = "drop"
+    REPORT = "report"
+
+    @property
+    def uses_measured_cells(self) -> bool:
+        """Whether people who lack a region are kept."""
+        return self in (OnMissing.MODEL, OnMissing.REPORT)
+
+
+def find_incomplete_rows(
+    parts: UnfilteredCohort, policy: OnMissing, impute: bool, findings: Findings, is_first: bool, word: Wording
+) -> tuple[BoolArray, BoolArray]:
+    """Report people who lack a value; return those who cannot be used (N,), and those of them with too few regions.
+
+    impute: whether missing covariates are imputed; findings: takes the problems; is_first: whether this is the first
+    chunk of a table. Regions without any value are then reported apart, once for the table, and left out of this; word:
+    words for regions (`rindices.wording`).
+    """
+    people, of_table = parts.people, findings.at(parts.table.where)
+    lacking, unusable = people.unmatched.copy(), np.zeros(len(people.ids), dtype=bool)
+
+    def report(rows: BoolArray, gap: str, where: str, cure: str = _DROP_HINT) -> None:
+        """Report people who have a row among the participants and a ``gap``."""
+        _report_missing(rows & ~people.unmatched, people.ids, gap, policy, findings.at(where), cure)
+        lacking[rows] = True
+
+    if parts.ranges.not_finite.any():
+        missing = parts.regions.isna()
+        missing = missing.loc[:, ~(missing.all() & is_first)]
+        if parts.groups is not None and is_first:
+            first = ~pd.Series(people.ids).duplicated().to_numpy()
+            warn_missing_by_group(missing[first], take_people(parts.groups, first), of_table, word)
+        if policy.uses_measured_cells:
+            if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
+                unusable = _find_unusable_rows(missing, people.ids, of_table, word)
+            _report_missing_cells(missing[~unusable], list(compress(people.ids, ~unusable)), of_table, word)
+    _report_missing(people.unmatched, people.ids, "no row among the participants", policy, findings.at(people.where))
+    if parts.ranges.not_finite.any() and not policy.uses_measured_cells:
+        gap = f"{word('a missing region')} ({_describe_worst_regions(missing)})"
+        report(missing.any(axis=1).to_numpy(), gap, parts.table.where)
+    if parts.sites is not None:
+        report(parts.sites.isna().to_numpy(), "no site", people.where)
+    if parts.groups is not None:
+        report(parts.groups.unlabelled, "no group", people.where)
+    if impute:
+        report_imputed(parts.covariates[~people.unmatched], people.ids, findings.at(people.where))
+        return lacking | unusable, unusable
+    for name in parts.covariates:
+        rows = parts.covariates[name].isna().to_numpy() & ~people.unmatched
+        report(rows, f"no {name}", people.locate(name), _COVARIATE_HINT)
+    return lacking | unusable, unusable
+
+
+def _report_missing(
+    lacking: BoolArray, ids: Sequence[str], gap: str, policy: OnMissing, findings: Findings, cure: str = _DROP_HINT
+) -> None:
+    """Report people (N,) who have a ``gap``, such as "no age", as an error or a note."""
+    if not lacking.any():
+        return
+    offenders = list(compress(ids, lacking))
+    code, text = ProblemCode.MISSING_VALUES, f"{format_count(len(offenders), 'person has', 'people have')} {gap}"
+    if policy in (OnMissing.ERROR, OnMissing.MODEL):
+        findings.error(code, text, cure, offenders=offenders)
+    elif policy is OnMissing.DROP:
+        findings.note(code, text, offenders=offenders, ending="; left out")
+    else:
+        ending = "; fit stops here unless told to leave them out"
+        findings.note(code, text, cure, offenders=offenders, ending=ending)
+
+
+def _describe_worst_regions(missing: pd.DataFrame) -> str:
+    """Return the regions that are missing most often, from a mask of missing cells (N, R)."""
+    counts = missing.sum().sort_values(ascending=False, kind="stable").head(_N_NAMED_REGIONS)
+    return join_names(f"{region} {count:,} times" for region, count in counts.items() if count)
+
+
+def _report_missing_cells(missing: pd.DataFrame, ids: Sequence[str], findings: Findings, word: Wording) -> None:
+    """Report people whose other regions are used, from a mask of missing cells (N, R)."""
+    lacking = missing.any(axis=1).to_numpy()
+    if lacking.any():
+        cells = f"{int(missing.to_numpy().sum()):,} of {missing.size:,} cells are missing"
+        people = f"{format_count(int(lacking.sum()), 'person has', 'people have')} {word('a missing region')}"
+        what, ending = f"{people}, {cells} ({_describe_worst_regions(missing)})", word("; their other regions are used")
+        findings.note(ProblemCode.MISSING_VALUES, what, offenders=compress(ids, lacking), ending=ending)
+
+
+def _find_unusable_rows(missing: pd.DataFrame, ids: Sequence[str], findings: Findings, word: Wording) -> BoolArray:
+    """Report the people of a study who have too few regions, and return them (N,); a table with too few is an error.
+
+    missing (N, R): mask of missing cells; findings: takes the problems; word: words for regions.
+    """
+    cells = missing.to_numpy()
+    unusable = np.asarray(cells.mean(axis=1) > 1.0 - MIN_MEASURED_SHARE)
+    if unusable.any():
+        count = format_count(int(unusable.sum()), "person has", "people have")
+        what = f"{count} {word('fewer than half of the regions')}"
+        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=compress(ids, unusable), ending="; left out")
+    if not unusable.all() and cells[~unusable].mean() > MAX_MISSING_SHARE:
+        what = f"{cells[~unusable].mean():.0%} of the cells are missing ({_describe_worst_regions(missing)})"
+        cure = f"At most {MAX_MISSING_SHARE:.0%} may be: {word('leave out regions')} (--exclude) or people"
+        findings.error(ProblemCode.MISSING_VALUES, what, cure)
+    return unusable
+
+
+def warn_missing_by_group(missing: pd.DataFrame, groups: GroupLabels, findings: Findings, word: Wording) -> None:
+    """Warn of missing cells (N, R) that depend on the group, by region (exact test, Bonferroni) or by person."""
+    cells = missing.to_numpy()
+    by_group = [cells[groups.rows(name)] for name in (CONTROL, PATIENT)]
+    n_controls, n_patients = map(len, by_group)
+    if not n_controls or not n_patients:
+        return
+    counts = np.array([group.sum(axis=0) for group in by_group])
+    totals = counts.sum(axis=0)
+    from scipy.stats import hypergeom, mannwhitneyu  # applying a model needs numpy and pandas alone
+
+    tails = [hypergeom.cdf(counts[1], n_controls + n_patients, totals, n_patients)]
+    tails.append(hypergeom.sf(counts[1] - 1, n_controls + n_patients, totals, n_patients))
+    p_region = np.minimum(1.0, 2.0 * np.minimum(*tails))
+    worst = int(p_region.argmin())
+    n_tested = int(((totals > 0) & (totals < n_controls + n_patients)).sum())
+    p_person = mannwhitneyu(*(group.sum(axis=1) for group in by_group)).pvalue
+    is_region = p_region[worst] * n_tested < MAX_CHANCE
+    if not is_region and not p_person < MAX_CHANCE:
+        return
+    shares = [group.mean() for group in by_group]
+    what = f"missing cells depend on the group: {shares[0]:.1%} of the cells of controls, {shares[1]:.1%} of patients"
+    if is_region:
+        rates = counts[:, worst] / (n_controls, n_patients)
+        what += f"; {missing.columns[worst]} is missing in {rates[0]:.0%} of controls and {rates[1]:.0%} of patients"
+    cure = f"What is missing can look like disease: find out why, {word('leave out regions')} (--exclude) or people"
+    findings.warn(ProblemCode.MISSING_BY_GROUP, what, cure)
+
+
+def report_imputed(covariates: pd.DataFrame, ids: Sequence[str], findings: Findings) -> None:
+    """Warn of people who lack a covariate, by name; the preprocessing predicts it from their others.
+
+    covariates (N, C): its index holds the positions of the people in ``ids``; findings: takes the warnings.
+    """
+    for name in covariates:
+        offenders = [ids[int(row)] for row in covariates.index[covariates[name].isna()]]
+        if offenders:
+            what, ending = (
+                f"{format_count(len(offenders), 'person has', 'people have')} no {name}",
+                "; it is imputed from controls",
+            )
+            findings.warn(ProblemCode.MISSING_VALUES, what, subject=str(name), offenders=offenders, ending=ending)

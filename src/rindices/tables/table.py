@@ -1,40 +1,27 @@
 """Read files or folders of regions into tables with ids, and join several tables by id."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial, reduce
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray
-from rindices.errors import (
-    Findings,
-    OffenderKind,
-    ProblemCode,
-    capitalise_first,
-    did_you_mean,
-    format_count,
-    join_names,
-)
-from rindices.tables.io.text import MemoryTable, find_duplicates, read_frame, to_text
-from rindices.tables.layout import formats, freesurfer_subjects
+from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
+from rindices.tables.io.frames import MemoryTable, find_duplicates, read_frame, to_text
+from rindices.tables.layout import formats, freesurfer
 from rindices.tables.layout.formats import Layout
-from rindices.tables.validation.ids import (
-    MAX_ID_LENGTH,
-    IdMatches,
-    is_row_counter,
-    mark_unprintable_ids,
-    match_ids,
-    normalise_session,
-    split_bids_ids,
-)
+from rindices.tables.validation import ids as id_rules
 
 NO_COLUMN = "none"
 """Word for no column, where one would be recognised otherwise."""
 _MIN_SHARE_OF_IDS = 0.5
 """Share of the ids that a column of participants must hold to be taken as their id column."""
+_UNPRINTABLE = f"with an id that holds a control character or is longer than {id_rules.MAX_ID_LENGTH:,} characters"
 
 
 @dataclass(frozen=True)
@@ -85,12 +72,6 @@ class Table:
     id_column: str | None = None
     session_column: str | None = None
 
-    def take(self, mask: BoolArray) -> "Table":
-        """Select rows by a mask (N,)."""
-        sessions = None if self.sessions is None else list(compress(self.sessions, mask))
-        frame = self.frame[mask].reset_index(drop=True)
-        return replace(self, ids=list(compress(self.ids, mask)), sessions=sessions, frame=frame)
-
     def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
         """Return the key of each row: the id, and the session if wanted.
 
@@ -99,92 +80,105 @@ class Table:
         return make_row_keys(self.ids if ids is None else list(ids), self.sessions if with_session else None)
 
 
+def take_people(value: Any, mask: BoolArray) -> Any:
+    """Select people by a mask (N,) from an array, frame or list, or from a record that holds such; keep all else."""
+    if isinstance(value, pd.DataFrame | pd.Series):
+        return value[mask].reset_index(drop=True)
+    if isinstance(value, np.ndarray):
+        return value[mask]
+    if isinstance(value, list):
+        return list(compress(value, mask))
+    if is_dataclass(value) and not isinstance(value, type | Layout):
+        return replace(value, **{each.name: take_people(getattr(value, each.name), mask) for each in fields(value)})
+    return value
+
+
 def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:
     """Return the key of each row: the id, and the session if there are sessions."""
     if sessions is None:
         return ids
-    return [f"{name} {normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
+    return [f"{name} {id_rules.normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, findings: Findings) -> Table:
     """Read tables of regions and join them by id: two hemispheres, or aparc and aseg."""
     tables = [_read_region_table(path, roles, findings) for path in paths]
-    joined = tables[0]
-    for table in tables[1:]:
-        joined = _join_tables(joined, table, findings)
-    _check_hemispheres(joined, findings)
+    joined = reduce(partial(_join_tables, findings=findings), tables)
+    sides = {name[:2] for name in joined.layout.regions if name[:3] in {"lh_", "rh_"}}
+    if joined.layout.format == "aparc" and len(sides) == 1:
+        what = f"only the {'left' if sides == {'lh'} else 'right'} hemisphere is here"
+        cure = "Give both tables: TABLE_lh TABLE_rh side by side"
+        findings.at(joined.where).warn(ProblemCode.ONE_HEMISPHERE, what, cure)
     return joined
 
 
 def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
     """Read a table of participants; of several id columns, the one with most of ``ids`` is used."""
-    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
-    column = _choose_participants_id(frame, roles, ids, path.name, findings)
-    frame = _drop_unmatched_duplicates(frame, column, ids, path.name, findings)
-    return _build_table(frame, header, path.name, replace(roles, id=column), Layout("people", {}), findings)
+    findings = findings.at(path.name)
+    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
+    column = _choose_participants_id(frame, roles, ids, findings)
+    frame = _drop_unmatched_duplicates(frame, column, ids, findings)
+    return _build_table(frame, header, replace(roles, id=column), Layout("people", {}), findings)
 
 
 def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
+    findings = findings.at(path.name)
     if isinstance(path, Path) and path.is_dir():
-        frame = freesurfer_subjects.read_subject_folders(path, findings)
-        table = build_region_table(frame, [str(name) for name in frame.columns], path.name, roles, findings)
+        frame = freesurfer.read_subject_folders(path, findings)
+        table = build_region_table(frame, [str(name) for name in frame.columns], roles, findings)
         return replace(table, layout=replace(table.layout, format="fastsurfer"))
-    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), path.name, findings)
-    return build_region_table(frame, header, path.name, roles, findings)
+    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
+    return build_region_table(frame, header, roles, findings)
 
 
-def build_region_table(
-    frame: pd.DataFrame, header: list[str], where: str, roles: ColumnRoles, findings: Findings
-) -> Table:
-    """Detect the layout of a frame with regions and its ids."""
-    id_column = _find_id_column(frame, header, roles, where, findings)
+def build_region_table(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, findings: Findings) -> Table:
+    """Detect the layout of a frame with regions and its ids; ``findings`` are those of its file."""
+    id_column = _find_id_column(frame, header, roles, findings)
     session = _find_session_column(frame, roles)
     named = {name.lower() for name in roles.named()}
     columns = {name for name in frame.columns if name.lower() in named or name == session} - {id_column}
     layout = formats.detect_layout(header, frame, {id_column, *columns})
     layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(columns)))
-    return _build_table(frame, header, where, replace(roles, id=id_column), layout, findings)
+    return _build_table(frame, header, replace(roles, id=id_column), layout, findings)
 
 
 def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
     """Return a chunk of a table with the layout of the first chunk."""
     roles = ColumnRoles(first.id_column, first.session_column)
-    return _build_table(frame, list(frame.columns), first.where, roles, first.layout, findings, first)
+    return _build_table(frame, list(frame.columns), roles, first.layout, findings.at(first.where), first)
 
 
 def _build_table(
     frame: pd.DataFrame,
     header: list[str],
-    where: str,
     roles: ColumnRoles,
     layout: Layout,
     findings: Findings,
     first: Table | None = None,
 ) -> Table:
-    id_column = _find_id_column(frame, header, roles, where, findings)
+    id_column = _find_id_column(frame, header, roles, findings)
     # Chunks are checked to the end, so that all problems of a table are reported at once.
     report = findings.fatal if first is None else findings.error
-    frame, ids = _read_ids(frame, id_column, where, report)
+    frame, ids = _read_ids(frame, id_column, report)
     session = _find_session_column(frame, roles) if first is None else first.session_column
     sessions = [str(s) if s is not None else "" for s in to_text(frame[session])] if session else None
     may_hold_session = sessions is None and (first is None or first.sessions is not None)
-    bids = split_bids_ids(ids) if may_hold_session else None
+    bids = id_rules.split_bids_ids(ids) if may_hold_session else None
     if bids:
         if first is None:
             example = f"{ids[0]} is {bids[0][0]}, {bids[1][0]}"
-            what = "ids hold person and session"
-            findings.note(ProblemCode.SESSION_IN_ID, what, where, offenders=ids[:1], listing=example)
+            findings.note(ProblemCode.SESSION_IN_ID, "ids hold person and session", offenders=ids[:1], listing=example)
         ids, sessions = bids
     elif may_hold_session and first is not None and not ids:
         sessions = []
     elif may_hold_session and first is not None:
         what = "ids hold person and session in the first rows, not here"
-        findings.fatal(ProblemCode.SESSION_IN_ID, what, where, "Spell them alike", offenders=ids[:1])
-    table = Table(ids, sessions, frame, layout, where, id_column, session)
+        findings.fatal(ProblemCode.SESSION_IN_ID, what, "Spell them alike", offenders=ids[:1])
+    table = Table(ids, sessions, frame, layout, findings.where, id_column, session)
     duplicates = find_duplicates(table.keys())
     if duplicates:
         what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
-        report(ProblemCode.DUPLICATE_IDS, what, where, _suggest_unique_ids(table), offenders=duplicates)
+        report(ProblemCode.DUPLICATE_IDS, what, _suggest_unique_ids(table), offenders=duplicates)
     return table
 
 
@@ -223,34 +217,27 @@ def _suggest_unique_ids(table: Table) -> str:
     return f"If they are different people, {people}. If they are visits of one person, name the session: {visits}"
 
 
-def _read_ids(
-    frame: pd.DataFrame, id_column: str, where: str, report: Callable[..., None]
-) -> tuple[pd.DataFrame, list[str]]:
+def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows with an id, and the ids; rows without an id or with one that is not printable are reported."""
     names = _get_id_cells(frame, id_column).to_numpy(dtype=object)
     nameless = pd.isna(names)
     unprintable = np.zeros_like(nameless)
-    unprintable[~nameless] = mark_unprintable_ids(names[~nameless].tolist())
-    checks = {
-        ProblemCode.MISSING_IDS: (nameless, "without an id", "Fill the id or delete the row"),
-        ProblemCode.UNPRINTABLE_IDS: (
-            unprintable,
-            f"with an id that holds a control character or is longer than {MAX_ID_LENGTH:,} characters",
-            "Write the id again",
-        ),
-    }
-    for code, (rows, what, cure) in checks.items():
+    unprintable[~nameless] = id_rules.mark_unprintable_ids(names[~nameless].tolist())
+    for code, rows, what, cure in (
+        (ProblemCode.MISSING_IDS, nameless, "without an id", "Fill the id or delete the row"),
+        (ProblemCode.UNPRINTABLE_IDS, unprintable, _UNPRINTABLE, "Write the id again"),
+    ):
         if rows.any():
-            unit, numbers = frame.index.name or "row", [str(number + 1) for number in frame.index[rows]]
-            count = format_count(len(numbers), "row")
-            kind, listing = OffenderKind.ROW, f"{unit} {join_names(numbers)}"
-            report(code, f"{count} {what}", where, cure, offenders=numbers, offender_kind=kind, listing=listing)
+            numbers = [str(number + 1) for number in frame.index[rows]]
+            kind, listing = OffenderKind.ROW, f"{frame.index.name or 'row'} {join_names(numbers)}"
+            what = f"{format_count(len(numbers), 'row')} {what}"
+            report(code, what, cure, offenders=numbers, offender_kind=kind, listing=listing)
     is_valid = ~(nameless | unprintable)
     frame = frame if is_valid.all() else frame[is_valid]
     return frame.reset_index(drop=True), names[is_valid].tolist()
 
 
-def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, where: str, findings: Findings) -> str:
+def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, findings: Findings) -> str:
     """Return the column of ids: the one that the user named, one with a usual name, or the first column."""
     if roles.id and find_id_columns(frame, roles.id):
         return roles.id
@@ -263,10 +250,10 @@ def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, 
         return first
     if not pd.api.types.is_numeric_dtype(frame[first]) and frame[first].is_unique:
         what = f"the first column, '{first}', is taken as the id"
-        findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, "If not: --id COLUMN", subject=first)
+        findings.note(ProblemCode.ID_COLUMN_GUESSED, what, "If not: --id COLUMN", subject=first)
         return first
     cure = f"Name it: --id COLUMN (there is: {join_names(frame.columns)})"
-    return findings.fatal(ProblemCode.NO_ID_COLUMN, "no column of ids was found", where, cure)
+    return findings.fatal(ProblemCode.NO_ID_COLUMN, "no column of ids was found", cure)
 
 
 def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
@@ -275,33 +262,31 @@ def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
     return formats.find_column(frame.columns, formats.SESSION_NAMES)
 
 
-def drop_counter_column(
-    frame: pd.DataFrame, header: list[str], where: str, findings: Findings
-) -> tuple[pd.DataFrame, list[str]]:
+def drop_counter_column(frame: pd.DataFrame, header: list[str], findings: Findings) -> tuple[pd.DataFrame, list[str]]:
     """Drop a first column without name that counts the rows, as pandas and R write it."""
     first = str(frame.columns[0])
     nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
-    if not nameless or not is_row_counter(to_text(frame[first]).tolist()):
+    if not nameless or not id_rules.is_row_counter(to_text(frame[first]).tolist()):
         return frame, header
     what = "the nameless first column only counts the rows; it is not used"
-    findings.note(ProblemCode.ROW_COUNTER_DROPPED, what, where)
+    findings.note(ProblemCode.ROW_COUNTER_DROPPED, what)
     return frame.drop(columns=first), header[1:]
 
 
 def _choose_participants_id(
-    frame: pd.DataFrame, roles: ColumnRoles, ids: Sequence[str], where: str, findings: Findings
+    frame: pd.DataFrame, roles: ColumnRoles, ids: Sequence[str], findings: Findings
 ) -> str | None:
     """Return the id column of a table of participants: the named one, a usual one, or the one that holds the ids."""
     if roles.participants_id is not None:
         if not find_id_columns(frame, roles.participants_id):
-            cure = capitalise_first(did_you_mean(roles.participants_id, list(frame.columns)))
             what = f"there is no column '{roles.participants_id}' for --participants-id"
-            findings.fatal(ProblemCode.UNKNOWN_COLUMN, what, where, cure, subject=roles.participants_id)
+            findings.misspelt(ProblemCode.UNKNOWN_COLUMN, what, roles.participants_id, list(frame.columns))
+            findings.raise_errors()
         return roles.participants_id
     if find_id_columns(frame, roles.id):
         return roles.id
     n_problems = len(findings.problems)
-    column = _choose_id_column(frame, ids, where, findings)
+    column = _choose_id_column(frame, ids, findings)
     if not ids or (column is not None and _match_rows(ids, to_text(frame[column]).tolist())):
         return column
     texts = {name: to_text(frame[name]).tolist() for name in frame.columns if name != column}
@@ -311,29 +296,29 @@ def _choose_participants_id(
         return column
     del findings.problems[n_problems:]  # the note about a column that is not used
     what = f"column '{best}' holds the ids of the table of regions and is taken as the id"
-    findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, "If not: --participants-id COLUMN", subject=str(best))
+    findings.note(ProblemCode.ID_COLUMN_GUESSED, what, "If not: --participants-id COLUMN", subject=str(best))
     return str(best)
 
 
 def _drop_unmatched_duplicates(
-    frame: pd.DataFrame, column: str | None, ids: Sequence[str], where: str, findings: Findings
+    frame: pd.DataFrame, column: str | None, ids: Sequence[str], findings: Findings
 ) -> pd.DataFrame:
     """Drop participants whose id stands more than once and is of no one in ``ids``, such as ``no_filename``."""
     if column is None or not ids or _find_session_column(frame, ColumnRoles()):
         return frame
     texts = _get_id_cells(frame, column)
     repeated = sorted(texts[texts.duplicated() & texts.notna()].unique())
-    strangers = set(repeated) - set(match_ids(repeated, ids).pairs) if repeated else set()
+    strangers = set(repeated) - set(id_rules.match_ids(repeated, ids).pairs) if repeated else set()
     if not strangers:
         return frame
     rows = texts.isin(strangers)
     count = format_count(int(rows.sum()), "row has", "rows have")
     what = f"{count} an id that stands more than once and is of no one here"
-    findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, where, offenders=sorted(strangers), ending="; not read")
+    findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, offenders=sorted(strangers), ending="; not read")
     return frame[~rows]
 
 
-def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> str | None:
+def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], findings: Findings) -> str | None:
     """Return the column with a name for ids that has most of ``ids``; two that mean different people are an error."""
     candidates = [name for name in frame.columns if formats.find_column([name], formats.ID_NAMES)]
     if len(candidates) < 2:
@@ -343,28 +328,29 @@ def _choose_id_column(frame: pd.DataFrame, ids: Sequence[str], where: str, findi
     rivals = [name for name in candidates if 2 * len(rows[name]) > len(rows[best]) and rows[name] != rows[best]]
     if rivals:
         what = f"columns {join_names([best, *rivals])} all look like ids and mean different people"
-        findings.fatal(ProblemCode.ID_COLUMN_UNCLEAR, what, where, "Name one: --id COLUMN")
+        findings.fatal(ProblemCode.ID_COLUMN_UNCLEAR, what, "Name one: --id COLUMN")
     what = f"of the columns {join_names(candidates)}, '{best}' is taken as the id"
-    findings.note(ProblemCode.ID_COLUMN_GUESSED, what, where, subject=best)
+    findings.note(ProblemCode.ID_COLUMN_GUESSED, what, subject=best)
     return str(best)
 
 
 def _match_rows(ids: Sequence[str], column: Sequence[str | None]) -> dict[str, int]:
     """Return the row of each id that matches a cell of a column."""
     rows = {name: row for row, name in enumerate(column) if name is not None}
-    return {left: rows[right] for left, right in match_ids(ids, rows).pairs.items()}
+    return {left: rows[right] for left, right in id_rules.match_ids(ids, rows).pairs.items()}
 
 
 def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     """Add the columns of a second table to the rows of the first, by id."""
+    findings = findings.at(right.where)
     same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
     if same:
         what = f"{format_count(len(same), 'region stands', 'regions stand')} in {left.where} as well"
         cure = "Give each region once (one lh and one rh table, not the same twice)"
         kind = OffenderKind.REGION
-        findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, right.where, cure, offenders=same, offender_kind=kind)
+        findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, cure, offenders=same, offender_kind=kind)
     with_session = left.sessions is not None and right.sessions is not None
-    matches = match_ids(left.ids, right.ids)
+    matches = id_rules.match_ids(left.ids, right.ids)
     report_inexact_matches(matches, left.where, right.where, findings)
     row_of_key = {key: row for row, key in enumerate(right.keys(with_session))}
     keys = left.keys(with_session, [matches.pairs.get(name, "") for name in left.ids])
@@ -374,7 +360,7 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     if lacking or extra:
         what = f"{extra:,} people are only here, {len(lacking):,} people of {left.where} are not here"
         cure = "Their regions count as missing; people who are only in the second table are not read"
-        findings.warn(ProblemCode.UNMATCHED_IDS, what, right.where, cure, offenders=lacking)
+        findings.warn(ProblemCode.UNMATCHED_IDS, what, cure, offenders=lacking)
     columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
     columns = [column for column in columns if column not in left.frame]
     added = right.frame[columns].reset_index(drop=True).reindex(rows).reset_index(drop=True)
@@ -384,23 +370,22 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     )
 
 
-def report_inexact_matches(matches: IdMatches, left: str, right: str, findings: Findings) -> None:
+def report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, findings: Findings) -> None:
     """Report ids that were matched though spelt differently, and ids that fit several people."""
-    where = f"{left}, {right}"
+    findings = findings.at(f"{left}, {right}")
     if matches.inexact:
         example = " = ".join(matches.inexact[0])
         matched = [pair[0] for pair in matches.inexact]
-        if is_row_counter(matched) or is_row_counter([pair[1] for pair in matches.inexact]):
+        if id_rules.is_row_counter(matched) or id_rules.is_row_counter([pair[1] for pair in matches.inexact]):
             what, cure = "the ids of one table only count 1, 2, 3, ...", "Make sure that they are not row numbers"
             listing = f"matched as {example}"
-            findings.warn(ProblemCode.ROW_COUNTER_IDS, what, where, cure, offenders=matched, listing=listing)
+            findings.warn(ProblemCode.ROW_COUNTER_IDS, what, cure, offenders=matched, listing=listing)
         count = format_count(len(matched), "id was", "ids were")
         what = f"{count} matched one to one though spelt differently (prefix, suffix, path or zeros)"
-        findings.note(ProblemCode.INEXACT_IDS, what, where, offenders=matched, listing=example)
+        findings.note(ProblemCode.INEXACT_IDS, what, offenders=matched, listing=example)
     if matches.ambiguous:
         what = f"{format_count(len(matches.ambiguous), 'id fits', 'ids fit')} more than one person"
-        cure = "Spell ids alike in both tables"
-        findings.error(ProblemCode.AMBIGUOUS_IDS, what, where, cure, offenders=matches.ambiguous)
+        findings.error(ProblemCode.AMBIGUOUS_IDS, what, "Spell ids alike in both tables", offenders=matches.ambiguous)
 
 
 def _merge_layouts(left: Layout, right: Layout) -> Layout:
@@ -414,11 +399,3 @@ def _merge_layouts(left: Layout, right: Layout) -> Layout:
         {**left.measures, **right.measures},
         {**left.aside_names, **right.aside_names},
     )
-
-
-def _check_hemispheres(table: Table, findings: Findings) -> None:
-    sides = {name[:2] for name in table.layout.regions if name[:3] in {"lh_", "rh_"}}
-    if table.layout.format == "aparc" and len(sides) == 1:
-        what = f"only the {'left' if sides == {'lh'} else 'right'} hemisphere is here"
-        cure = "Give both tables: TABLE_lh TABLE_rh side by side"
-        findings.warn(ProblemCode.ONE_HEMISPHERE, what, table.where, cure)

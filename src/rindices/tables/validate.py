@@ -1,5 +1,6 @@
 """Read and validate tables, once and in one pass; the rest of the package trusts the cohort."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import gt
@@ -20,43 +21,18 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
-from rindices.tables.io.text import MemoryTable
+from rindices.tables import participants, regions
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits
+from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
-from rindices.tables.layout.selection import ColumnSelection, count_measures, holds_features, select_columns
-from rindices.tables.missing import OnMissing, UnfilteredCohort, find_incomplete_rows
-from rindices.tables.participants import (
-    ParticipantTable,
-    check_sexes,
-    check_shared_sites,
-    describe_covariate,
-    join_participants,
-    read_covariates,
-    read_groups,
-    read_sites,
-    resolve_roles,
-)
-from rindices.tables.regions import check_head_sizes, read_region_values, select_icv
-from rindices.tables.sessions import check_visits, warn_repeated_scans
+from rindices.tables.layout.formats import ColumnSelection, holds_features, select_columns
+from rindices.tables.participants import ParticipantTable
+from rindices.tables.regions import OnMissing, UnfilteredCohort
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
+from rindices.tables.validation import values
 from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.missing_codes import (
-    NO_CODES,
-    mask_missing_codes,
-    may_hold_codes,
-    report_region_codes,
-)
-from rindices.tables.validation.units import Unit, combine_units
-from rindices.tables.validation.values import (
-    ALL_MEASURES,
-    MEASURES,
-    check_cells,
-    check_constant,
-    check_features,
-    check_measures,
-    check_regions,
-    warn_equal_rows,
-)
+from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_codes, may_hold_codes, report_codes
+from rindices.tables.validation.values import ALL_MEASURES, MEASURES, Unit
 from rindices.wording import get_wording
 
 
@@ -153,59 +129,62 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     """
     findings = Findings()
     try:
-        policy = OnMissing(_check_option(request.on_missing, list(OnMissing), "on_missing", findings))
-        if request.measure is not None:
-            _check_option(request.measure, (*MEASURES, ALL_MEASURES), "measure", findings)
+        for name, value, options in (
+            ("on_missing", request.on_missing, list(OnMissing)),
+            ("measure", request.measure, (*MEASURES, ALL_MEASURES)),
+        ):
+            if value is not None and value not in options:
+                cure = capitalise_first(did_you_mean(value, options))
+                findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", cure, subject=name)
         parts, roles = _read_unfiltered_cohort(request, findings, chunk)
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
-    rows = len(parts.table.ids)
+    of_table, of_people = findings.at(parts.table.where), findings.at(parts.people.where)
+    policy, rows = OnMissing(request.on_missing), len(parts.table.ids)
     if request.leave_out_sites:
-        parts = parts.take(_find_other_sites(parts, request.leave_out_sites, findings))
+        parts = parts.take(_find_other_sites(parts, request.leave_out_sites, of_people))
     if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     unit = None if chunk is None else chunk.unit
     is_first = unit is None
     word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
-    lacking, unusable = find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
-    parts = _empty_region_codes(parts, request.missing_codes, findings)
+    lacking, unusable = regions.find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
+    suspects = may_hold_codes(parts.ranges.low, parts.ranges.high)
+    if tuple(request.missing_codes) != NO_CODES and suspects.any():
+        emptied = report_codes(parts.regions.loc[:, suspects], of_table)
+        parts = replace(parts, regions=parts.regions.assign(**emptied)) if emptied else parts
     units: dict[str, Unit] = {}
     if unit is None:
-        units = _check_values(parts, request.measure, findings)
-        unit = combine_units(units)
-        if request.roles.covariates is None:
-            parts = _settle_covariates(parts, unit, findings)
-        if unit is Unit.STANDARDISED and len(parts.covariates.columns):
-            _note_second_adjustment(parts, findings)
-        if parts.icv is not None and (request.find_groups or "icv" in parts.covariates):
-            others = None
-            if request.roles.covariates is None and "icv" in parts.covariates:
-                others = [name for name in parts.covariates if name != "icv"]
-            check_head_sizes(parts.icv, parts.table, parts.regions, findings, others)
+        units = _check_values(parts, request.measure, of_table)
+        unit = values.combine_units(units)
+        parts = _check_adjustment(parts, request, unit, findings)
     else:
-        check_cells(parts.regions, parts.ranges, parts.people.ids, unit, parts.table.where, findings)
+        values.check_cells(parts.regions, parts.ranges, parts.people.ids, unit, of_table)
     keep = ~lacking if policy in (OnMissing.DROP, OnMissing.MODEL) else ~unusable
     if parts.table.sessions is not None:
-        warn_repeated_scans(parts.people.ids, parts.table.where, findings)
-    if parts.table.sessions is not None and request.find_groups:
-        if len(set(parts.people.ids)) < len(parts.people.ids) and request.roles.session is None:
-            what = f"visits of a person are told apart by {parts.table.session_column or 'the id'}"
-            findings.note(ProblemCode.SESSIONS_USED, what, parts.table.where, "If not: --session COLUMN")
-        check_visits(parts.table, parts.people.frame, findings)
+        _check_sessions(parts, request, of_table)
     if chunk is None:  # for all chunks together this is done in the end
-        warn_equal_rows(parts.regions, parts.table.keys(), parts.table.where, findings)
+        values.warn_equal_rows(parts.regions, parts.table.keys(), of_table)
+    clean = keep & ~lacking
     if parts.groups is not None:
-        _check_groups(parts, keep & ~lacking, unit, findings)
+        _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
-        check_sexes(parts.people, parts.groups, keep & ~lacking, roles, findings)
-        check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN, findings)
-    if not (keep & ~lacking).any() and is_first:
-        cure = "The notes say who was left out and why"
-        findings.error(ProblemCode.NO_ONE_LEFT, "no one is left", parts.table.where, cure)
-    result = _build_result(parts, keep, keep & ~lacking, unit, findings, sort=chunk is None)
-    result = replace(result, roles=replace(roles, covariates=tuple(parts.covariates)))
-    left_out = rows - len(keep) + int(lacking.sum())
-    return replace(result, rows=rows, left_out=left_out, units={kind: str(each) for kind, each in units.items()})
+        participants.check_sexes(parts.people, parts.groups, clean, roles, of_people)
+        participants.check_shared_sites(
+            parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN, of_people
+        )
+    if not clean.any() and is_first:
+        of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
+    cohort = None if findings.errors() else _build_cohort(parts, clean, unit, sort=chunk is None)
+    return replace(
+        _describe_parts(parts, keep, unit),
+        problems=tuple(findings),
+        cohort=cohort,
+        roles=replace(roles, covariates=tuple(parts.covariates)),
+        units={kind: str(each) for kind, each in units.items()},
+        rows=rows,
+        left_out=rows - len(keep) + int(lacking.sum()),
+    )
 
 
 def _read_unfiltered_cohort(
@@ -214,40 +193,41 @@ def _read_unfiltered_cohort(
     """Return the content of the tables, and the columns as they were named or recognised."""
     if chunk is None:
         table = read_region_tables(request.volumes, request.roles, findings)
-        table = replace(table, layout=select_columns(table.layout, request.selection, table.where, findings))
+        layout = select_columns(table.layout, request.selection, findings.at(table.where))
+        table = replace(table, layout=layout)
     else:
         table = chunk.table
     codes, names = request.missing_codes, (*find_id_columns(table.frame, table.id_column), table.session_column)
     positive = [name for name in table.frame.columns if formats.is_positive_covariate(name)]
     positive += [*table.layout.regions, *([table.layout.icv] if table.layout.icv else [])]
     table = replace(table, frame=mask_missing_codes(table.frame, codes, names, positive))
-    participants = None if chunk is None else chunk.participants
-    people = join_participants(table, request.participants, request.roles, findings, participants)
+    participant_table = None if chunk is None else chunk.participants
+    people = participants.join_participants(table, request.participants, request.roles, findings, participant_table)
     positive = [name for name in people.frame.columns if formats.is_positive_covariate(name)]
     people = replace(people, frame=mask_missing_codes(people.frame, codes, zero_columns=positive))
+    of_table, of_people = findings.at(table.where), findings.at(people.where)
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
         if name and not find_id_columns(table.frame, name) and not find_id_columns(people.frame, name):
-            cure = capitalise_first(did_you_mean(name, [*people.frame.columns, *table.frame.columns]))
+            columns = [*people.frame.columns, *table.frame.columns]
             what = f"there is no column '{name}' for --{option}"
-            findings.error(ProblemCode.UNKNOWN_COLUMN, what, table.where, cure, subject=name)
-    regions = read_region_values(table, request.exclude, findings)
-    icv = select_icv(table, people)
-    kinds = None if chunk is None else chunk.kinds
-    is_head_size_known = (
-        icv is not None and request.measure != "thickness" and not holds_features(table.layout, request.measure)
+            of_table.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, columns)
+    numbers = regions.read_region_values(table, request.exclude, of_table)
+    icv, roles, is_features = (
+        regions.select_icv(table, people),
+        request.roles,
+        holds_features(table.layout, request.measure),
     )
-    roles = request.roles
     if None in (roles.site, roles.covariates):
-        is_study = not request.model_regions
-        roles = resolve_roles(people, roles, table.layout, is_head_size_known, findings, is_study)
-    covariates = read_covariates(people, roles.covariates or (), icv, findings, kinds)
+        has_icv = icv is not None and request.measure != "thickness" and not is_features
+        roles = participants.resolve_roles(people, roles, table.layout, has_icv, of_people, not request.model_regions)
+    kinds = None if chunk is None else chunk.kinds
+    covariates = participants.read_covariates(people, roles.covariates or (), icv, of_people, kinds)
     groups = None
     if request.find_groups:
-        labels = (request.controls, request.patients)
-        is_surrealgan = table.layout.format == "surrealgan"
-        groups = read_groups(people, request.roles.group, *labels, findings, is_surrealgan)
-    sites = read_sites(people, roles, findings)
-    return UnfilteredCohort(table, people, regions, covariates, groups, sites, icv), roles
+        labels, is_surrealgan = (request.controls, request.patients), table.layout.format == "surrealgan"
+        groups = participants.read_groups(people, request.roles.group, *labels, of_people, is_surrealgan)
+    sites = participants.read_sites(people, roles, of_people)
+    return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv), roles
 
 
 def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], findings: Findings) -> BoolArray:
@@ -256,100 +236,101 @@ def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], findings: F
     present = sorted(sites.dropna().unique())
     unknown = [name for name in names if name not in present]
     if unknown:
-        what = f"there is no site '{unknown[0]}' to leave out"
-        cure = capitalise_first(did_you_mean(unknown[0], present)) if present else "Name the column: --site COLUMN"
-        findings.error(ProblemCode.UNKNOWN_SITE, what, parts.people.where, cure, subject=unknown[0])
+        what, name = f"there is no site '{unknown[0]}' to leave out", unknown[0]
+        if present:
+            findings.misspelt(ProblemCode.UNKNOWN_SITE, what, name, present)
+        else:
+            findings.error(ProblemCode.UNKNOWN_SITE, what, "Name the column: --site COLUMN", subject=name)
     is_left_out: BoolArray = sites.isin(names).to_numpy(dtype=bool)
     what = f"{format_count(int(is_left_out.sum()), 'person', 'people')} of {format_count(len(names), 'site')} left out"
-    findings.note(
-        ProblemCode.SITES_LEFT_OUT, what, parts.people.where, offenders=names, offender_kind=OffenderKind.SITE
-    )
+    findings.note(ProblemCode.SITES_LEFT_OUT, what, offenders=names, offender_kind=OffenderKind.SITE)
     return ~is_left_out
-
-
-def _empty_region_codes(parts: UnfilteredCohort, codes: Sequence[str], findings: Findings) -> UnfilteredCohort:
-    """Report regions with codes for missing, unless the user says that there are none, and empty these cells."""
-    suspects = may_hold_codes(parts.ranges.low, parts.ranges.high)
-    if tuple(codes) == NO_CODES or not suspects.any():
-        return parts
-    return replace(parts, regions=report_region_codes(parts.regions, suspects, parts.table.where, findings))
 
 
 def _check_values(parts: UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
     """Check the values of the regions, and return the unit of each kind of measure."""
-    where, names = parts.table.where, list(parts.regions.columns)
-    if holds_features(parts.table.layout, measure):
-        return check_features(parts.regions, parts.ranges, where, findings)
-    measures = check_measures(names, parts.table.layout.measures, measure, where, findings)
-    return check_regions(parts.regions, parts.ranges, parts.people.ids, measures, where, findings)
+    layout = parts.table.layout
+    if holds_features(layout, measure):
+        return values.check_features(parts.regions, parts.ranges, findings)
+    kinds = {name: layout.measure_of(name) for name in parts.regions.columns}
+    measures = values.check_measures(kinds, measure, findings)
+    return values.check_regions(parts.regions, parts.ranges, parts.people.ids, measures, findings)
 
 
-def _settle_covariates(parts: UnfilteredCohort, unit: Unit, findings: Findings) -> UnfilteredCohort:
+def _check_sessions(parts: UnfilteredCohort, request: TableRequest, findings: Findings) -> None:
+    """Warn of people with several scans, and check whether they can be of one person."""
+    n_people, n_scans = len(set(parts.people.ids)), len(parts.people.ids)
+    if n_people < n_scans:
+        what = f"{n_people:,} people have {n_scans:,} scans: repeated scans of a person are not independent"
+        findings.warn(ProblemCode.REPEATED_SCANS, what, "For training keep one scan a person")
+    if request.find_groups:
+        if n_people < n_scans and request.roles.session is None:
+            what = f"visits of a person are told apart by {parts.table.session_column or 'the id'}"
+            findings.note(ProblemCode.SESSIONS_USED, what, "If not: --session COLUMN")
+        check_visits(parts.table, parts.people.frame, findings)
+
+
+def _check_adjustment(
+    parts: UnfilteredCohort, request: TableRequest, unit: Unit, findings: Findings
+) -> UnfilteredCohort:
     """Say which recognised covariates are adjusted for; not head size, if the values are divided by it."""
-    covariates = parts.covariates
-    if unit is Unit.NORMALISED and "icv" in covariates:
-        covariates = covariates.drop(columns="icv")
-    what = f"adjusted for {join_names(covariates.columns)}, recognised by name"
-    cure = "To choose: --covariates NAMES, or --covariates none"
-    if not len(covariates.columns):
-        what = "nothing is adjusted for: no column of age, sex or head size was recognised"
-        cure = "To adjust: --covariates NAMES"
-    findings.note(ProblemCode.COVARIATES_USED, what, parts.people.where, cure)
+    covariates, others = parts.covariates, None
+    if request.roles.covariates is None:
+        if unit is Unit.NORMALISED and "icv" in covariates:
+            covariates = covariates.drop(columns="icv")
+        what = f"adjusted for {join_names(covariates.columns)}, recognised by name"
+        cure = "To choose: --covariates NAMES, or --covariates none"
+        if not len(covariates.columns):
+            what = "nothing is adjusted for: no column of age, sex or head size was recognised"
+            cure = "To adjust: --covariates NAMES"
+        findings.at(parts.people.where).note(ProblemCode.COVARIATES_USED, what, cure)
+        others = [name for name in covariates if name != "icv"] if "icv" in covariates else None
+    of_table = findings.at(parts.table.where)
+    if unit is Unit.STANDARDISED and len(covariates.columns):
+        what = f"standardised values are adjusted for {join_names(covariates.columns)}"
+        cure = "If a normative model has removed this already: --covariates none"
+        of_table.note(ProblemCode.ADJUSTED_TWICE, what, cure)
+    if parts.icv is not None and (request.find_groups or "icv" in covariates):
+        regions.check_head_sizes(parts.icv, parts.table, parts.regions, of_table, others)
     return replace(parts, covariates=covariates)
-
-
-def _note_second_adjustment(parts: UnfilteredCohort, findings: Findings) -> None:
-    """Say that standardised values are adjusted again, which is not needed after a normative model."""
-    what = f"standardised values are adjusted for {join_names(parts.covariates.columns)}"
-    cure = "If a normative model has removed this already: --covariates none"
-    findings.note(ProblemCode.ADJUSTED_TWICE, what, parts.table.where, cure)
 
 
 def _check_groups(parts: UnfilteredCohort, keep: BoolArray, unit: Unit, findings: Findings) -> None:
     assert parts.groups is not None
     for name in (CONTROL, PATIENT):
-        number = int((parts.groups.rows(name) & keep).sum())
-        if number == 0 and not findings.errors():
+        if not (parts.groups.rows(name) & keep).any() and not findings.errors():
             cure = "See the notes: they lack a value that is needed"
-            findings.error(ProblemCode.EMPTY_GROUP, f"no {name} is left", parts.people.where, cure, subject=name)
-    controls = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep]
-    check_constant(controls, list(parts.regions.columns), parts.table.where, findings, get_wording(unit))
+            findings.at(parts.people.where).error(ProblemCode.EMPTY_GROUP, f"no {name} is left", cure, subject=name)
+    controls, of_table = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep], findings.at(parts.table.where)
+    values.check_constant(controls, list(parts.regions.columns), of_table, get_wording(unit))
 
 
-def _build_result(
-    parts: UnfilteredCohort, keep: BoolArray, clean: BoolArray, unit: Unit, findings: Findings, sort: bool
-) -> ValidationResult:
-    layout, groups = parts.table.layout, parts.groups
+def _describe_parts(parts: UnfilteredCohort, keep: BoolArray, unit: Unit) -> ValidationResult:
+    """Return what the tables hold, of the people in a mask (N,)."""
+    layout, groups, covariates = parts.table.layout, parts.groups, parts.covariates
+    kinds = {
+        name: "number" if pd.api.types.is_numeric_dtype(column) else f"{column.nunique()} categories"
+        for name, column in covariates.items()
+    }
+    measures = Counter("any" if unit is Unit.ANY else layout.measure_of(region) for region in parts.regions)
     return ValidationResult(
-        problems=tuple(findings),
-        cohort=None if findings.errors() else _build_cohort(parts, clean, unit, sort),
+        (),
         format=layout.format,
         people=int(keep.sum()),
         controls=None if groups is None else int((groups.rows(CONTROL) & keep).sum()),
         patients=None if groups is None else int((groups.rows(PATIENT) & keep).sum()),
         regions=parts.regions.shape[1],
         sites=None if parts.sites is None else int(parts.sites[keep].nunique()),
-        covariates=tuple(parts.covariates.columns),
-        kinds={name: describe_covariate(parts.covariates[name]) for name in parts.covariates},
+        covariates=tuple(covariates.columns),
+        kinds=kinds,
         region_names=tuple(parts.regions.columns.tolist()),
         icv=layout.icv,
         unit=str(unit),
         aside={why: len(columns) for why, columns in layout.aside.items()},
-        measures={"any": parts.regions.shape[1]}
-        if unit is Unit.ANY
-        else count_measures(parts.regions, layout.measures),
+        measures=dict(measures.most_common()),
         participants=parts.people.participants,
-        keys=_build_row_keys(parts),
+        keys=tuple(parts.table.keys(ids=parts.people.get_participant_ids())),
     )
-
-
-def _build_row_keys(parts: UnfilteredCohort) -> tuple[str, ...]:
-    people, ids = parts.people, parts.table.ids
-    if people.rows is None or people.participants is None:
-        return tuple(parts.table.keys())
-    participant_ids = people.participants.table.ids
-    names = [participant_ids[row] if row >= 0 else name for row, name in zip(people.rows, ids, strict=True)]
-    return tuple(parts.table.keys(ids=names))
 
 
 def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
@@ -373,10 +354,3 @@ def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: b
         order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
         frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
     return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))
-
-
-def _check_option(value: str, options: Sequence[str], name: str, findings: Findings) -> str:
-    if value not in options:
-        cure = capitalise_first(did_you_mean(value, options))
-        findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", "", cure, subject=name)
-    return value

@@ -223,13 +223,13 @@ def test_the_learnt_correlation(truth: float, low: float, high: float) -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE), *simulate(truth))
     fit_patterns(state.stack.weights.networks.f)
     train_stack(state, RECIPE, until=2500)
-    learnt = losses.copula_correlation(state.stack.phi)[:, 0, 1]
+    learnt = losses.copula_correlation(state.stack.weights.phi)[:, 0, 1]
     assert ((low < learnt) & (learnt < high)).all(), learnt
 
 
 def test_the_copula_holds_still_until_its_time() -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE.replace(copula_after=100)), *simulate(0.5))
     train_stack(state, state.work.recipe, until=100)
-    assert torch.equal(state.stack.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
+    assert torch.equal(state.stack.weights.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
     train_stack(state, state.work.recipe, until=200)
-    assert not torch.equal(state.stack.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
+    assert not torch.equal(state.stack.weights.phi, torch.eye(2).repeat(MEMBERS, 1, 1))

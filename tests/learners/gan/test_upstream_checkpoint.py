@@ -1,6 +1,6 @@
 """Checkpoints of the authors' package are read as they were written; anything else is refused and never executed.
 
-Tests of `rindices.model.importers` tamper with the content.
+Tests of `rindices.share.importers` tamper with the content.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from rindices.errors import ModelError
 from rindices.learners.gan.upstream_checkpoint import read_upstream_checkpoint
-from tests.model.test_importers import N_PATTERNS, N_REGIONS, ShellCommand, make_checkpoint
+from tests.share.test_importers import N_PATTERNS, N_REGIONS, ShellCommand, make_checkpoint
 
 
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -5,17 +5,10 @@ import pytest
 
 from rindices._typing import FloatArray
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
-from rindices.learners.ensemble import Member
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.repeat_visits import reduce_visits
+from rindices.learners.ensemble import Member, is_clear_gain
+from rindices.learners.prepared_people import PreparedPeople, reduce_visits
 from rindices.learners.trajectory.members import fit_trajectory_members
-from rindices.learners.trajectory.visits import (
-    MIN_FOLLOWED,
-    MemberCoupling,
-    VisitFit,
-    choose_coupling,
-    prepare_visit_shifts,
-)
+from rindices.learners.trajectory.visits import MIN_COUPLING_GAIN, MIN_FOLLOWED, prepare_visit_shifts
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.trajectory.helpers import FollowedCohort, simulate_followed
 
@@ -97,8 +90,7 @@ def test_trends_of_two_visits_are_differences_of_their_shifts() -> None:
 
 @pytest.mark.parametrize(("gains", "coupled"), [((0.5, 0.6), True), ((0.1, 0.2), False), ((3.0, -2.0), False)])
 def test_the_gain_must_be_large_and_certain(gains: tuple[float, float], coupled: bool) -> None:
-    fits = [MemberCoupling(VisitFit(None, 1, -10.0), VisitFit(None, 1, -10.0 + gain), False, 1) for gain in gains]  # type: ignore[arg-type]
-    assert choose_coupling(fits) is coupled
+    assert is_clear_gain(np.array(gains), MIN_COUPLING_GAIN) is coupled
 
 
 def test_curved_patterns_are_those_of_the_mean_of_visits() -> None:

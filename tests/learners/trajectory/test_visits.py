@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from rindices.learners.repeat_visits import reduce_visits
+from rindices.learners.prepared_people import reduce_visits
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.visits import (
     VisitModel,

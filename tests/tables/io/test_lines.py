@@ -1,22 +1,103 @@
-"""Each line of a text table is a row, is blank, or is refused by its number."""
+"""How a text is written, and that each of its lines is accounted for."""
 
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rindices.errors import Findings, ProblemCode, TableError
 from rindices.tables.io import lines as io_lines
-from rindices.tables.io.dialect import Dialect
 from rindices.tables.io.lines import (
+    Dialect,
     count_lines,
+    detect_encoding,
     explain_read_errors,
     list_rows,
     read_line,
     refuse_joined_lines,
     refuse_lines,
     split_lines,
+    to_utf8,
 )
+from tests.conftest import muse_volumes
+from tests.tables.helpers import (
+    N,
+    list_messages,
+    make_people,
+    make_table,
+    validate_files,
+    write_table,
+)
+
+
+def test_semicolons_with_decimal_commas(tmp_path: Path, volumes: pd.DataFrame) -> None:
+    path = tmp_path / "german.csv"
+    volumes.to_csv(path, sep=";", decimal=",", index=False)
+    result = validate_files(path)
+    assert result.cohort is not None
+    np.testing.assert_allclose(result.cohort.volumes["MUSE_47"], volumes["47"])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
+def test_encodings_of_excel_are_detected(tmp_path: Path, encoding: str) -> None:
+    frame = muse_volumes().assign(ID=[f"Zoë{k}" for k in range(40)])
+    path = tmp_path / "v.csv"
+    path.write_bytes(frame.to_csv(index=False).encode(encoding))
+    result = validate_files(path)
+    assert result.cohort is not None
+    assert sorted(result.cohort.people["participant_id"]) == sorted(frame["ID"])
+
+
+@pytest.mark.parametrize(("sep", "mark"), [(";", "{:,.1f}"), ("\t", "{:,.0f}"), (",", "{:,.1f}")])
+def test_thousands_separators_are_refused(tmp_path: Path, sep: str, mark: str) -> None:
+    frame = make_table()
+    for name in frame.columns[1:]:
+        frame[name] = [mark.format(value) for value in frame[name]]
+        if sep == ";":  # European: 1.234,5
+            frame[name] = frame[name].str.translate(str.maketrans(",.", ".,"))
+    result = validate_files(write_table(frame, tmp_path / "v.csv", sep))
+    assert "text where a number should be" in list_messages(result, "error")
+    assert "thousands separators" in list_messages(result, "error")
+
+
+def test_decimal_commas_that_begin_late_are_detected(tmp_path: Path) -> None:
+    participants = make_people()
+    participants["age"] = [str(60 + k) if k < 5 else f"{60 + k / 4:.2f}".replace(".", ",") for k in range(N)]
+    paths = write_table(make_table(), tmp_path / "v.csv"), write_table(participants, tmp_path / "p.csv", ";")
+    result = validate_files(*paths, covariates=["age"])
+    assert result.kinds == {"age": "number"}
+    assert result.cohort is not None
+    assert result.cohort.covariates["age"].max() == pytest.approx(60 + 59 / 4)
+
+
+LINES = st.lists(st.sampled_from([b"a\n", "Zoë\n".encode(), "Zoë\n".encode("latin-1"), b"\n", b"x\r\n"]))
+
+
+@given(LINES, LINES)
+def test_lines_are_decoded_one_by_one_so_that_chunks_do_not_matter(first: list[bytes], second: list[bytes]) -> None:
+    def decode(lines: list[bytes]) -> tuple[bytes, list[int]]:
+        return to_utf8(b"".join(lines), "utf-8", Findings(where="t.csv"))
+
+    (first_text, first_lines), (second_text, second_lines) = decode(first), decode(second)
+    assert decode(first + second) == (first_text + second_text, first_lines + [len(first) + k for k in second_lines])
+    assert b"\xeb" not in first_text
+
+
+def test_marks_of_encodings_are_removed() -> None:
+    for encoding in ("utf-8-sig", "utf-16"):
+        content = "a,ë\n".encode(encoding)
+        text, other_lines = to_utf8(content, detect_encoding(content), Findings(where="t.csv"))
+        assert (text.decode(), other_lines) == ("a,ë\n", [])
+
+
+def test_a_cut_utf16_file_is_refused() -> None:
+    with pytest.raises(TableError, match="UTF-16"):
+        to_utf8("a,b\n".encode("utf-16")[:-1], "utf-16", Findings(where="t.csv"))
+
 
 DIALECT = Dialect("utf-8", ",", ".", ("id", "a", "b"), 1, blanks=False)
 

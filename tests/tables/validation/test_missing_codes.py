@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rindices.errors import ProblemCode
+from rindices.errors import Findings, ProblemCode
 from rindices.tables.validation.missing_codes import (
     NO_CODES,
     find_missing_codes,
-    list_codes,
     mask_missing_codes,
     may_hold_codes,
+    report_codes,
 )
 from tests.tables.helpers import list_messages, make_people, make_table, validate_files, write_table
 
@@ -48,11 +48,13 @@ def test_codes_become_missing_in_numbers_and_texts() -> None:
 
 def test_columns_are_named_with_the_number_of_cells() -> None:
     frame = pd.DataFrame({"score": [1, 2, -9999, -9999], "fine": [1, 2, 3, 4], "text": list("abcd")})
-    (problem,) = list_codes(frame)
+    findings = Findings()
+    report_codes(frame, findings)
+    (problem,) = findings
     assert problem.code is ProblemCode.CODES_FOR_MISSING
     assert problem.text == "2 cells in 1 column may stand for missing: score (-9999 in 2 cells)"
     assert problem.cure == "If so: --missing-codes -9999. If these are values: --missing-codes none"
-    assert not list_codes(frame[["fine", "text"]])
+    assert not report_codes(frame[["fine", "text"]], Findings())
 
 
 def test_only_extreme_values_can_be_codes() -> None:

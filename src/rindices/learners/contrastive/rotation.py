@@ -3,7 +3,7 @@
 Controls: e ~ N(0, C). Patients: D s + e with severities s of any mean and covariance and sparse patterns D. The space
 of D is known from covariances; the rotation within it is that under which severities have the prior's margins and
 patterns are sparse over regions. People enter only through their moments, so the same arithmetic runs where people
-cannot be pooled.
+cannot be pooled (`stepwise`).
 
 Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is D and ``noise`` is C.
 """
@@ -110,7 +110,7 @@ def find_most_likely_basis(
 
     fits = [minimize(compute_flat_loss, start.ravel(), jac=True, method="L-BFGS-B") for start in starts]
     unmixing = min(fits, key=lambda fit: float(fit.fun)).x.reshape(n_patterns, n_patterns)
-    return np.asarray(patterns @ np.linalg.inv(unmixing / np.linalg.norm(unmixing, axis=1, keepdims=True)))
+    return np.asarray(patterns @ np.linalg.inv(normalise_rows(unmixing)))
 
 
 def draw_rotation_starts(patterns: FloatArray, number: int, rng: np.random.Generator) -> list[FloatArray]:
@@ -136,14 +136,27 @@ def _compute_rotation_loss(
     sign, logdet = np.linalg.slogdet(unmixing)
     if sign == 0 or not np.isfinite(logdet):
         return LossTerm(np.inf, np.zeros_like(unmixing))
+    term = add_pattern_terms(_negentropy_loss(unmixing, white), unmixing, logdet, patterns, len(white), weights)
+    return LossTerm(float(term.loss), term.gradient)
+
+
+def add_pattern_terms(
+    people: LossTerm,
+    unmixing: FloatArray,
+    logdet: FloatArray | float,
+    patterns: FloatArray,
+    number: int,
+    weights: LikelihoodWeights,
+) -> LossTerm:
+    """Add the terms of independence and of regions to that of people; for many unmixings (..., M, M)."""
     inverse: FloatArray = np.linalg.inv(unmixing).astype(np.float64)
     terms = (
-        (1.0, _negentropy_loss(unmixing, white)),
-        (weights.independence * len(white), compute_dependence_loss(unmixing, inverse, logdet)),
-        (weights.regions, compute_sparsity_loss(inverse, patterns, logdet)),
+        (weights.independence * number, _dependence_loss(unmixing, inverse, logdet)),
+        (weights.regions, _sparsity_loss(inverse, patterns, logdet)),
     )
-    gradient = np.sum([weight * term.gradient for weight, term in terms], axis=0)
-    return LossTerm(float(sum(weight * term.loss for weight, term in terms)), gradient)
+    for weight, term in terms:
+        people = LossTerm(people.loss + weight * term.loss, people.gradient + weight * term.gradient)
+    return people
 
 
 def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> LossTerm:
@@ -158,14 +171,14 @@ def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> LossTerm:
     return LossTerm(loss, (slope.T @ white - (slope * s).sum(axis=0)[:, None] * unit) / norm)
 
 
-def compute_dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: FloatArray | float) -> LossTerm:
+def _dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: FloatArray | float) -> LossTerm:
     """Minus half the log determinant of the severities' correlation, per person; for many unmixings (..., M, M)."""
     norm = np.linalg.norm(unmixing, axis=-1, keepdims=True)
     gradient = unmixing / norm**2 - np.swapaxes(inverse, -1, -2)
     return LossTerm(np.log(norm).sum(axis=(-1, -2)) - logdet, gradient)
 
 
-def compute_sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: FloatArray | float) -> LossTerm:
+def _sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: FloatArray | float) -> LossTerm:
     """Minus the log-likelihood of logistic pattern entries: small for sparse patterns; for inverses (..., M, M)."""
     rotated = patterns @ inverse
     half = 0.5 * np.abs(rotated)
@@ -173,6 +186,11 @@ def compute_sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: Flo
     transposed = np.swapaxes(inverse, -1, -2)
     slope = len(patterns) * np.eye(inverse.shape[-1]) - transposed @ (patterns.T @ np.tanh(0.5 * rotated))
     return LossTerm(loss, slope @ transposed)
+
+
+def normalise_rows(unmixing: FloatArray) -> FloatArray:
+    """Return an unmixing (M, M) with rows of length 1."""
+    return np.asarray(unmixing / np.linalg.norm(unmixing, axis=1, keepdims=True))
 
 
 _MAX_CONDITION_NUMBER = 1e6

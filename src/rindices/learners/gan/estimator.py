@@ -94,7 +94,10 @@ class SurrealGAN(Learner):
         if not isinstance(self.members, int | np.integer) or self.members < 1:
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         prepared, numbers = self._prepare(regions), tuple(range(int(self.members)))
-        plan = TrainingPlan(int(self.n_patterns), self._resolve_recipe(), self._draw_seed(), numbers)
+        options = {"orthogonality": self.orthogonality, "max_steps": self.max_steps}
+        changes = {name: value for name, value in options.items() if value is not None}
+        recipe = customise_recipe(self.training or Recipe(), learn_copula=self.correlated, **changes)
+        plan = TrainingPlan(int(self.n_patterns), recipe, self._draw_seed(), numbers)
         workers = min(len(plan.stacks), os.cpu_count() or 1)
         people = PreparedPeople(prepared, patient.astype(np.intp))
         self.members_ = train_surreal_members(people, plan, workers=workers, device=self.device)
@@ -105,11 +108,6 @@ class SurrealGAN(Learner):
         self.orders_, self.agreement_ = _align_members(usable, prepared[patient])
         aligned = [member.patterns[-1][order] for member, order in zip(usable, self.orders_, strict=True)]
         self.patterns_ = np.mean(aligned, axis=0)
-
-    def _resolve_recipe(self) -> Recipe:
-        options = {"orthogonality": self.orthogonality, "max_steps": self.max_steps}
-        changes = {name: value for name, value in options.items() if value is not None}
-        return customise_recipe(self.training or Recipe(), learn_copula=self.correlated, **changes)
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))

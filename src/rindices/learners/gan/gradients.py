@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 
 from rindices.learners.gan import losses, networks
-from rindices.learners.gan.networks import (
-    Networks,
-    NetworkSizes,
-    Perceptron,
-    PerceptronTrace,
-    Transformation,
-    TransformationTrace,
-)
+from rindices.learners.gan.networks import Networks, Perceptron, PerceptronTrace, Transformation, TransformationTrace
 from rindices.learners.gan.recipe import LossWeights, Recipe
 from rindices.learners.inference import LEAKY_RELU_SLOPE
 
@@ -64,12 +57,7 @@ def perceptron_weight_gradients(x: Tensor, trace: PerceptronTrace, d: Perceptron
 
 
 def transformation_backward(
-    f: Transformation,
-    x: Tensor,
-    z: Tensor,
-    trace: TransformationTrace,
-    d: TransformationTrace,
-    grads: Transformation,
+    f: Transformation, x: Tensor, z: Tensor, trace: TransformationTrace, d: TransformationTrace, grads: Transformation
 ) -> None:
     """Propagate ``d.change``, taken before its nonlinearity, to the weights of f."""
     weight_gradient(trace.hidden, d.change, grads.decode2)
@@ -147,7 +135,7 @@ def compute_orthogonality_coefficients(buffers: OrthogonalityBuffers) -> None:
     torch.neg(on_diagonal, out=result.diagonal(dim1=1, dim2=2))
 
 
-def compute_gradient_scales(weights: LossWeights, sizes: NetworkSizes, batch: int) -> LossWeights:
+def compute_gradient_scales(weights: LossWeights, sizes: networks.NetworkSizes, batch: int) -> LossWeights:
     """Divide the weight of each loss by the number of entries that its mean runs over.
 
     The 2 of a square and the 4 of a Gram matrix are included.
@@ -173,12 +161,6 @@ class GradientScaleTensors(NamedTuple):
     minus_monotonicity: Tensor
     minus_adversarial: Tensor
 
-    @classmethod
-    def from_scales(cls, scales: LossWeights, like: Tensor) -> GradientScaleTensors:
-        """Return tensors of the dtype and device of ``like``."""
-        positive = scales.change, scales.reconstruction, scales.near_zero
-        return cls(*map(like.new_tensor, (*positive, -scales.monotonicity, -scales.adversarial)))
-
 
 class Workspace:
     """Buffers of a step of S members on batches of B people, and views of them.
@@ -190,9 +172,9 @@ class Workspace:
     tensor with the dtype and device to use.
     """
 
-    def __init__(self, sizes: NetworkSizes, members: int, batch: int, recipe: Recipe, like: Tensor) -> None:
-        r, m, h, n = sizes.regions, sizes.patterns, sizes.wide, sizes.narrow
-        s, b, rows = members, batch, batch * losses.count_severity_vectors(sizes.patterns)
+    def __init__(self, sizes: networks.NetworkSizes, members: int, batch: int, recipe: Recipe, like: Tensor) -> None:
+        r, m, (h, n) = sizes.regions, sizes.patterns, sizes.hidden
+        s, b, rows = members, batch, batch * (3 + m)  # K severity vectors per person
 
         def new(*shape: int) -> Tensor:
             return like.new_zeros(shape)
@@ -206,8 +188,9 @@ class Workspace:
             return TransformationTrace(*per_person, *per_row)
 
         self.sizes, self.batch, self.recipe = sizes, batch, recipe
-        self.gradient_scales = compute_gradient_scales(recipe.weights, sizes, batch)
-        self.scale_tensors = GradientScaleTensors.from_scales(self.gradient_scales, like)
+        self.gradient_scales = scales = compute_gradient_scales(recipe.weights, sizes, batch)
+        signed = scales.change, scales.reconstruction, scales.near_zero, -scales.monotonicity, -scales.adversarial
+        self.scale_tensors = GradientScaleTensors(*map(like.new_tensor, signed))
         self.people, self.fake_and_real = networks.append_ones(new(s, 2 * b, r)), networks.append_ones(new(s, 2 * b, r))
         self.draws = torch.zeros(s, 3, b, m, dtype=like.dtype)
         self.z_rows = networks.append_ones(new(s, rows, m))
@@ -262,30 +245,21 @@ def penalty_gradient(work: Workspace) -> None:
     """
     change, d_change, scales = work.change, work.d_change, work.scale_tensors
     torch.abs(work.f.change, out=work.magnitude_rows)
-    excess = _monotonicity_gradient(work)
-    backward = abs_leaky_relu_gradient
-    backward(excess, change.higher, d_change.higher)
-    backward(torch.sub(scales.change, excess, out=excess), change.drawn, d_change.drawn)
-    backward(scales.near_zero, change.near_zero, d_change.near_zero)
-    _orthogonality_gradient(work)
-    backward(work.d_magnitude, change.singles, d_change.singles)
-    torch.sub(work.shares, change.singles, out=work.d_shares)
-    leaky_relu_gradient(work.d_shares, change.singles, work.d_magnitude)
-    d_change.singles.sub_(work.d_magnitude, alpha=work.gradient_scales.decomposition)
-
-
-def _monotonicity_gradient(work: Workspace) -> Tensor:
-    """Return the gradient of the magnitude at z', never positive; at z it is the opposite."""
+    # monotonicity: never positive at z', the opposite at z
     excess = torch.sub(work.magnitude.drawn, work.magnitude.higher, out=work.excess).relu_()
-    return excess.mul_(work.scale_tensors.minus_monotonicity)
-
-
-def _orthogonality_gradient(work: Workspace) -> None:
-    """Compute the gradient of the magnitudes of single-pattern changes, person by person."""
+    excess.mul_(scales.minus_monotonicity)
+    abs_leaky_relu_gradient(excess, change.higher, d_change.higher)
+    abs_leaky_relu_gradient(torch.sub(scales.change, excess, out=excess), change.drawn, d_change.drawn)
+    abs_leaky_relu_gradient(scales.near_zero, change.near_zero, d_change.near_zero)
+    # orthogonality, person by person
     magnitudes, buffers = work.magnitude_by_person, work.orthogonality_buffers
     torch.bmm(magnitudes, magnitudes.mT, out=buffers.gram)
     compute_orthogonality_coefficients(buffers)
     torch.bmm(buffers.result, magnitudes, out=work.d_magnitude_by_person)
+    abs_leaky_relu_gradient(work.d_magnitude, change.singles, d_change.singles)
+    torch.sub(work.shares, change.singles, out=work.d_shares)
+    leaky_relu_gradient(work.d_shares, change.singles, work.d_magnitude)
+    d_change.singles.sub_(work.d_magnitude, alpha=work.gradient_scales.decomposition)
 
 
 def synthetic_gradient(nets: Networks, work: Workspace) -> None:

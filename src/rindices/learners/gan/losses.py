@@ -31,11 +31,6 @@ REAL_LOGIT = 1
 """Index of "real patient" among D's two logits (e_1 in Algorithm 1)."""
 
 
-def count_severity_vectors(patterns: int) -> int:
-    """Return K, the number of severity vectors per person and step."""
-    return 3 + patterns
-
-
 def make_member_generator(seed: int, member: int) -> torch.Generator:
     """Return the random stream of one member of one training."""
     mixed = np.random.SeedSequence((seed, member)).generate_state(1, np.uint64)
@@ -57,11 +52,7 @@ class RowsByRole:
 
 
 def draw_severities(
-    z: RowsByRole,
-    draws: Tensor,
-    generators: Sequence[torch.Generator],
-    near_zero: float,
-    factor: Tensor | None = None,
+    z: RowsByRole, draws: Tensor, generators: Sequence[torch.Generator], near_zero: float, factor: Tensor | None = None
 ) -> None:
     """Fill the severities of one step, each member from its own stream.
 

@@ -37,14 +37,9 @@ class NetworkSizes:
     patterns: int
 
     @property
-    def wide(self) -> int:
-        """Width H of the first hidden layer."""
-        return compute_hidden_widths(self.regions)[0]
-
-    @property
-    def narrow(self) -> int:
-        """Width L of the second hidden layer."""
-        return compute_hidden_widths(self.regions)[1]
+    def hidden(self) -> tuple[int, int]:
+        """Widths H and L of the hidden layers."""
+        return compute_hidden_widths(self.regions)
 
 
 class Transformation(NamedTuple):
@@ -88,7 +83,7 @@ class Networks(NamedTuple):
 
 
 class FlatWeights(NamedTuple):
-    """Named views into flat storage.
+    """Named views into flat storage, and the free parameters phi (S, M, M) of the copula.
 
     ``generator`` holds f, then g1, then g2; ``discriminator`` holds D. The members of each weight are contiguous, as
     batched products need them.
@@ -97,6 +92,7 @@ class FlatWeights(NamedTuple):
     generator: Tensor
     discriminator: Tensor
     networks: Networks
+    phi: Tensor
 
 
 class TransformationTrace(NamedTuple):
@@ -120,7 +116,7 @@ class PerceptronTrace(NamedTuple):
 
 def allocate_weights(sizes: NetworkSizes, members: int, like: Tensor) -> FlatWeights:
     """Return zero weights for a number of members, of the dtype and device of ``like``."""
-    r, m, h, n = sizes.regions, sizes.patterns, sizes.wide, sizes.narrow
+    r, m, (h, n) = sizes.regions, sizes.patterns, sizes.hidden
     f = (r, h), (h, n), (m + 1, n), (n, h), (h, r)
     g1 = ((r + 1, m * r),)
     g2 = (r, h), (1, h), (h, n), (1, n), (n, 1), (1, 1)
@@ -133,7 +129,7 @@ def allocate_weights(sizes: NetworkSizes, members: int, like: Tensor) -> FlatWei
         Perceptron(*views[6:]),
         Perceptron(d_views[0], None, *d_views[1:]),
     )
-    return FlatWeights(generator, discriminator, networks)
+    return FlatWeights(generator, discriminator, networks, like.new_zeros(members, m, m))
 
 
 def _allocate_views(shapes: Sequence[tuple[int, int]], members: int, like: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -173,6 +169,7 @@ def select_member_weights(weights: FlatWeights, sizes: NetworkSizes, index: Tens
     source = named_weights(weights.networks)
     for name, tensor in named_weights(selected.networks).items():
         tensor.copy_(source[name][index])
+    selected.phi.copy_(weights.phi[index])
     return selected
 
 

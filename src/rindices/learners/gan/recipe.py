@@ -5,10 +5,9 @@ Nothing here imports torch, so that a study can be checked and its time estimate
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,8 +22,8 @@ _N_PRODUCTS = 200
 def require_torch(what: str, error: type[RindicesError]) -> None:
     """Raise an error of this type if torch is not installed, without importing it."""
     if find_spec("torch") is None:
-        cure = "pip install 'rindices[gan]'"
-        raise error(Problem(Severity.ERROR, f"{what} needs torch: {cure}", code=ProblemCode.MISSING_PACKAGE))
+        text = f"{what} needs torch: pip install 'rindices[gan]'"
+        raise error(Problem(Severity.ERROR, text, code=ProblemCode.MISSING_PACKAGE))
 
 
 def _raise_unless(valid: bool, problem: str, cure: str) -> None:
@@ -50,7 +49,7 @@ class LossWeights:
     near_zero: float = 6.0
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
+        for name, value in asdict(self).items():
             _raise_unless(value >= 0, f"weight {name!r} is {value}", "Weights are 0 or more.")
 
 
@@ -118,13 +117,13 @@ class Recipe:
         >>> Recipe().replace(orthogonality=0.4, learning_rate=8e-4).weights.orthogonality
         0.4
         """
-        names, loss_names = ([field.name for field in dataclasses.fields(cls)] for cls in (Recipe, LossWeights))
+        names, loss_names = ([field.name for field in fields(cls)] for cls in (Recipe, LossWeights))
         for name in changes:
             if name not in names + loss_names:
                 raise InputError(f"there is no recipe field '{name}': {did_you_mean(name, names + loss_names)}")
         weights = changes.pop("weights", self.weights)
         weight_changes = {name: changes.pop(name) for name in loss_names if name in changes}
-        return dataclasses.replace(self, **changes, weights=dataclasses.replace(weights, **weight_changes))
+        return replace(self, **changes, weights=replace(weights, **weight_changes))
 
     def batch_size(self, controls: int, patients: int) -> int:
         """Return B for these numbers of people: patients / 8, at most all controls, at most ``max_batch``."""
@@ -190,8 +189,7 @@ class TrainingPlan:
     @property
     def stacks(self) -> list[tuple[int, ...]]:
         """Numbers of the members of each stack."""
-        starts = range(0, len(self.members), self.stack)
-        return [self.members[start : start + self.stack] for start in starts]
+        return [self.members[start : start + self.stack] for start in range(0, len(self.members), self.stack)]
 
 
 def measure_speed(repeats: int = 5) -> float:

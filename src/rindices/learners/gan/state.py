@@ -6,12 +6,10 @@ moments, random streams, the order of people and the position in it, histories, 
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +31,6 @@ from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.prepared_people import draw_subsample
 
 CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/1"
-TrainingIdentity = Mapping[str, object]
-"""Plan and data by name, as JSON values; a checkpoint resumes only the training that wrote it."""
 
 
 @dataclass
@@ -42,9 +38,8 @@ class MemberStack:
     """S members in training.
 
     members: their numbers within the run; each has its own random stream; sizes: regions and patterns; step_count:
-    steps taken, a scalar; weights, first_moments, second_moments: the four networks and Adam's two moments of each
-    weight; phi, phi_first_moment, phi_second_moment: free parameters of the copula and their moments, (S, M, M);
-    streams: one random stream per member.
+    steps taken, a scalar; weights, first_moments, second_moments: the four networks and the copula, and Adam's two
+    moments of each weight; streams: one random stream per member.
     """
 
     members: tuple[int, ...]
@@ -53,26 +48,18 @@ class MemberStack:
     weights: FlatWeights
     first_moments: FlatWeights
     second_moments: FlatWeights
-    phi: Tensor
-    phi_first_moment: Tensor
-    phi_second_moment: Tensor
     streams: list[torch.Generator]
 
     def select(self, positions: Sequence[int]) -> MemberStack:
         """Return a stack of the members at these positions of the S axis."""
-        index = torch.tensor(list(positions), dtype=torch.long, device=self.phi.device)
-        select_weights = functools.partial(networks.select_member_weights, sizes=self.sizes, index=index)
-        return replace(
-            self,
-            members=tuple(self.members[position] for position in positions),
-            weights=select_weights(self.weights),
-            first_moments=select_weights(self.first_moments),
-            second_moments=select_weights(self.second_moments),
-            phi=self.phi[index],
-            phi_first_moment=self.phi_first_moment[index],
-            phi_second_moment=self.phi_second_moment[index],
-            streams=[self.streams[position] for position in positions],
+        index = torch.tensor(list(positions), dtype=torch.long, device=self.weights.phi.device)
+        weights, first, second = (
+            networks.select_member_weights(each, self.sizes, index)
+            for each in (self.weights, self.first_moments, self.second_moments)
         )
+        members = tuple(self.members[position] for position in positions)
+        streams = [self.streams[position] for position in positions]
+        return MemberStack(members, self.sizes, self.step_count, weights, first, second, streams)
 
 
 def make_member_stack(
@@ -82,10 +69,9 @@ def make_member_stack(
     weights, first, second = (networks.allocate_weights(sizes, len(members), like) for _ in range(3))
     streams = [losses.make_member_generator(seed, member) for member in members]
     networks.initialise_weights(weights, recipe.init_sd, streams)
-    phi = torch.eye(sizes.patterns).to(like).repeat(len(members), 1, 1)
+    weights.phi.copy_(torch.eye(sizes.patterns))
     step_count = torch.zeros((), dtype=torch.float32, device=like.device)
-    phi_moments = torch.zeros_like(phi), torch.zeros_like(phi)
-    return MemberStack(tuple(members), sizes, step_count, weights, first, second, phi, *phi_moments, streams=streams)
+    return MemberStack(tuple(members), sizes, step_count, weights, first, second, streams)
 
 
 @dataclass
@@ -214,47 +200,6 @@ class _StackRecord(BaseModel):
 _STACK_RECORDS = TypeAdapter(list[_StackRecord])
 
 
-def describe_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> TrainingIdentity:
-    """Return what a checkpoint must match to be resumed: the plan and the data."""
-    digest = hashlib.sha256()
-    for people in (controls, patients):
-        digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
-    data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
-    values = json.loads(json.dumps(dataclasses.asdict(plan)))
-    return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
-
-
-def save_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
-    """Write the state of all stacks; after a crash the file is the old one or the new one."""
-    tensors = {
-        f"{number}/{name}": tensor.detach().cpu().contiguous()
-        for number, state in enumerate(states)
-        for name, tensor in _collect_tensors(state).items()
-    }
-    records = json.dumps([_make_record(state).model_dump(mode="json") for state in states])
-    metadata = {"identity": json.dumps(identity), "states": records, "digest": _hash_content(records, tensors)}
-    write_atomically(path, to_bytes(tensors, metadata))
-
-
-def load_checkpoint(path: Path, states: Sequence[TrainingState], identity: TrainingIdentity) -> None:
-    """Restore stacks before their first step, in place; refuse the checkpoint of another training."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        saved, records = json.loads(metadata["identity"]), _STACK_RECORDS.validate_json(metadata["states"])
-        if metadata["digest"] != _hash_content(metadata["states"], tensors):
-            raise ValueError("its numbers were changed")
-    except (SafetensorError, KeyError, ValueError, RecursionError) as error:
-        raise _make_error(path, error) from error
-    _check_identity(path, saved if isinstance(saved, dict) else {}, identity)
-    try:
-        for number, (state, record) in enumerate(zip(states, records, strict=True)):
-            _restore_state(state, record, _select_prefix(tensors, f"{number}/"))
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise _make_error(path, error) from error
-
-
 def _hash_content(records: str, tensors: Mapping[str, Tensor]) -> str:
     """Return a hash of all numbers in a checkpoint."""
     digest = hashlib.sha256(records.encode())
@@ -275,13 +220,6 @@ def _select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _check_identity(path: Path, saved: TrainingIdentity, expected: TrainingIdentity) -> None:
-    differing = [key for key in expected if saved.get(key) != expected[key]]
-    if differing:
-        details = ", ".join(f"{key} ({saved.get(key)} there, {expected[key]} here)" for key in differing)
-        raise RindicesError(f"{path} belongs to another training: {details}. Use another file or delete this one.")
-
-
 def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of the members in training, which are restored in place."""
     stack = state.stack
@@ -290,9 +228,7 @@ def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
     for name, weights in flat.items():
         yield f"{name}.generator", weights.generator
         yield f"{name}.discriminator", weights.discriminator
-    yield "phi", stack.phi
-    yield "phi_first", stack.phi_first_moment
-    yield "phi_second", stack.phi_second_moment
+        yield f"phi_{name}".removesuffix("_weights"), weights.phi
     for name, order in zip(("controls", "patients"), state.batches.orders, strict=True):
         yield f"order.{name}", order
 
@@ -308,15 +244,6 @@ def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
         tensors[f"correlation.{trained.member}"] = trained.correlation
         tensors |= {f"done.{trained.member}.{name}": weight for name, weight in trained.weights.items()}
     return tensors
-
-
-def _make_record(state: TrainingState) -> _StackRecord:
-    return _StackRecord(
-        steps=state.steps,
-        members=list(state.stack.members),
-        cursors=state.batches.cursors,
-        trained=[(trained.member, trained.outcome, trained.steps) for trained in state.trained],
-    )
 
 
 def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str, Tensor]) -> None:
@@ -343,3 +270,73 @@ def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str
         )
         for member, outcome, steps in record.trained
     ]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """File of a training; nothing is saved or loaded without a path.
+
+    identity: what the file must match to be resumed: the plan and the data.
+    """
+
+    path: Path | None
+    states: Sequence[TrainingState]
+    identity: Mapping[str, object]
+
+    @classmethod
+    def begin(cls, path: Path | None, plan: TrainingPlan, controls: Tensor, patients: Tensor) -> Checkpoint:
+        """Return the states of all stacks: before their first step, or those of the file."""
+        digest = hashlib.sha256()
+        for people in (controls, patients):
+            digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
+        data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
+        values = json.loads(json.dumps(asdict(plan)))
+        identity = {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
+        states = [make_training_state(members, plan, controls, patients) for members in plan.stacks]
+        checkpoint = cls(path, states, identity)
+        if path is not None and path.exists():
+            checkpoint._load(path)
+        return checkpoint
+
+    def save(self) -> None:
+        """Write the state of all stacks; after a crash the file is the old one or the new one."""
+        if self.path is None:
+            return
+        tensors = {
+            f"{number}/{name}": tensor.detach().cpu().contiguous()
+            for number, state in enumerate(self.states)
+            for name, tensor in _collect_tensors(state).items()
+        }
+        progress = [
+            _StackRecord(
+                steps=state.steps,
+                members=list(state.stack.members),
+                cursors=state.batches.cursors,
+                trained=[(trained.member, trained.outcome, trained.steps) for trained in state.trained],
+            ).model_dump(mode="json")
+            for state in self.states
+        ]
+        records = json.dumps(progress)
+        metadata = {"identity": json.dumps(self.identity), "states": records, "digest": _hash_content(records, tensors)}
+        write_atomically(self.path, to_bytes(tensors, metadata))
+
+    def _load(self, path: Path) -> None:
+        """Restore stacks before their first step, in place; refuse the checkpoint of another training."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            saved, records = json.loads(metadata["identity"]), _STACK_RECORDS.validate_json(metadata["states"])
+            if metadata["digest"] != _hash_content(metadata["states"], tensors):
+                raise ValueError("its numbers were changed")
+        except (SafetensorError, KeyError, ValueError, RecursionError) as error:
+            raise _make_error(path, error) from error
+        identity, saved = self.identity, saved if isinstance(saved, dict) else {}
+        if differing := [key for key in identity if saved.get(key) != identity[key]]:
+            details = ", ".join(f"{key} ({saved.get(key)} there, {identity[key]} here)" for key in differing)
+            raise RindicesError(f"{path} belongs to another training: {details}. Use another file or delete this one.")
+        try:
+            for number, (state, record) in enumerate(zip(self.states, records, strict=True)):
+                _restore_state(state, record, _select_prefix(tensors, f"{number}/"))
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise _make_error(path, error) from error

@@ -28,17 +28,9 @@ from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.learners.gan import gradients, losses, networks
 from rindices.learners.gan.gradients import Workspace
 from rindices.learners.gan.losses import LossTerms
-from rindices.learners.gan.networks import Networks, Transformation, append_ones
+from rindices.learners.gan.networks import Transformation, append_ones
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
-from rindices.learners.gan.state import (
-    MemberStack,
-    TrainedMember,
-    TrainingState,
-    describe_training,
-    load_checkpoint,
-    make_training_state,
-    save_checkpoint,
-)
+from rindices.learners.gan.state import Checkpoint, MemberStack, TrainedMember, TrainingState
 from rindices.learners.inference import LEAKY_RELU_SLOPE, SEVERITY_LEVELS, SurrealHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_SD
@@ -68,7 +60,10 @@ def train_surreal_members(
     """
     controls, patients = people.X[people.y == 0], people.X[people.y == 1]
     trained = train_stacks(controls, patients, plan, path=checkpoint, workers=workers, device=device)
-    return [_make_member(member, controls) for member in trained]
+    return [
+        Member(each.member, each.outcome, each.steps, extract_head(each.weights), _compute_shift_curves(each, controls))
+        for each in trained
+    ]
 
 
 def train_stacks(
@@ -93,28 +88,23 @@ def train_stacks(
     dtype = getattr(torch, plan.dtype)
     x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
     _validate_inputs(x, y)
-    identity = describe_training(plan, x, y)
-    states = [make_training_state(members, plan, x, y) for members in plan.stacks]
-    if path is not None and path.exists():
-        load_checkpoint(path, states, identity)
+    checkpoint = Checkpoint.begin(path, plan, x, y)
     stop = threading.Event()
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        while any(state.running for state in states):
-            until = min(state.steps for state in states if state.running) + save_every
+        while any(state.running for state in checkpoint.states):
+            until = min(state.steps for state in checkpoint.states if state.running) + save_every
             train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, stop=stop)
-            futures = [pool.submit(train_until, state) for state in states]
+            futures = [pool.submit(train_until, state) for state in checkpoint.states]
             try:
                 for future in futures:
                     future.result()
             except KeyboardInterrupt:  # stop at the next check and save what was done
                 stop.set()
                 wait(futures)
-                if path is not None:
-                    save_checkpoint(path, states, identity)
+                checkpoint.save()
                 raise
-            if path is not None:
-                save_checkpoint(path, states, identity)
-    trained = {member.member: member for state in states for member in state.trained}
+            checkpoint.save()
+    trained = {member.member: member for state in checkpoint.states for member in state.trained}
     return [trained[member] for member in plan.members]
 
 
@@ -126,16 +116,11 @@ def _validate_inputs(controls: Tensor, patients: Tensor) -> None:
             rows = torch.nonzero(~torch.isfinite(people).all(dim=1)).flatten()[:3].tolist()
             raise RindicesError(f"{name} have missing values, first in rows {rows}; drop or fill them.")
     if controls.shape[1] != patients.shape[1]:
-        counts = f"{controls.shape[1]} and {patients.shape[1]}"
-        raise RindicesError(f"controls and patients have {counts} regions; give the same regions.")
+        numbers = f"{controls.shape[1]} and {patients.shape[1]} regions"
+        raise RindicesError(f"controls and patients have {numbers}; give the same regions.")
 
 
-def train_stack(
-    state: TrainingState,
-    recipe: Recipe,
-    until: int,
-    stop: threading.Event | None = None,
-) -> None:
+def train_stack(state: TrainingState, recipe: Recipe, until: int, stop: threading.Event | None = None) -> None:
     """Train a stack to the first check at or after step ``until``, or until its last member stops.
 
     Checks are at multiples of ``recipe.check_every`` whatever ``until`` is, so that an interruption changes no number.
@@ -167,15 +152,19 @@ def take_step(stack: MemberStack, work: Workspace, with_losses: bool = False) ->
     """
     nets, recipe = stack.weights.networks, work.recipe
     stack.step_count += 1
-    # z, z' and z_cn; y' = f(x, z) and all other changes by f
-    factor = losses.copula_factor(stack.phi) if recipe.correlated else None
+    # z, z' and z_cn; all changes in one pass of f, and y' = f(x, z)
+    factor = losses.copula_factor(stack.weights.phi) if recipe.correlated else None
     losses.draw_severities(work.z, work.draws, stack.streams, recipe.near_zero_bound, factor)
-    _synthesise_patients(nets, work)
+    networks.apply_transformation(nets.f, work.controls, work.z_rows, work.f)
+    work.fake_and_real.copy_(work.people)
+    work.synthetic.add_(work.change.drawn)
     # theta_D: l_c(D(y), e_1) + l_c(D(y'), e_0)
     discrimination = _update_discriminator(stack, work, with_losses)
-    # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses
+    # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and g2 applied to y'
     gradients.adversarial_gradient(nets, work)
-    _infer_severities(nets, work)
+    torch.ops.aten.leaky_relu.out(work.synthetic_with_one, LEAKY_RELU_SLOPE, out=work.y_leaky)
+    networks.apply_linear(work.y_leaky, nets.g1.weight, None, work.share_blocks)
+    networks.apply_perceptron(nets.g2, work.share_rows, work.g2)
     terms = None if discrimination is None else _compute_losses(work, discrimination)
     gradients.reconstruction_gradient(nets, work)
     gradients.penalty_gradient(work)
@@ -186,13 +175,6 @@ def take_step(stack: MemberStack, work: Workspace, with_losses: bool = False) ->
     return terms
 
 
-def _synthesise_patients(nets: Networks, work: Workspace) -> None:
-    """Compute all changes in one pass of f, and y' = x + change."""
-    networks.apply_transformation(nets.f, work.controls, work.z_rows, work.f)
-    work.fake_and_real.copy_(work.people)
-    work.synthetic.add_(work.change.drawn)
-
-
 def _update_discriminator(stack: MemberStack, work: Workspace, with_losses: bool) -> Tensor | None:
     """Train D to tell y' from y; return its loss if asked for."""
     d, b = stack.weights.networks.d, work.batch
@@ -201,18 +183,9 @@ def _update_discriminator(stack: MemberStack, work: Workspace, with_losses: bool
     gradients.cross_entropy_backward(trace.top, work.targets, 1 / b, work.d_d.top)
     gradients.perceptron_backward(d, trace, work.d_d)
     gradients.perceptron_weight_gradients(work.fake_and_real, trace, work.d_d, work.grads.networks.d)
-    weights, grad = stack.weights.discriminator, work.grads.discriminator
-    moments = stack.first_moments.discriminator, stack.second_moments.discriminator
     rate = work.recipe.learning_rate * work.recipe.discriminator_ratio
-    adam_step_(weights, grad, moments, step_count=stack.step_count, rate=rate, recipe=work.recipe)
+    adam_step_(stack, "discriminator", work.grads.discriminator, rate, work.recipe)
     return loss
-
-
-def _infer_severities(nets: Networks, work: Workspace) -> None:
-    """Apply g1 and g2 to y'."""
-    torch.ops.aten.leaky_relu.out(work.synthetic_with_one, LEAKY_RELU_SLOPE, out=work.y_leaky)
-    networks.apply_linear(work.y_leaky, nets.g1.weight, None, work.share_blocks)
-    networks.apply_perceptron(nets.g2, work.share_rows, work.g2)
 
 
 def _compute_losses(work: Workspace, discrimination: Tensor) -> LossTerms:
@@ -232,18 +205,10 @@ def _compute_losses(work: Workspace, discrimination: Tensor) -> LossTerms:
 
 def _update_generator(stack: MemberStack, work: Workspace) -> None:
     """Compute the gradient of f, then apply Adam and the clipping to f, g1 and g2."""
-    weights, recipe = stack.weights.generator, work.recipe
-    f, grads = stack.weights.networks.f, work.grads.networks.f
+    recipe, f, grads = work.recipe, stack.weights.networks.f, work.grads.networks.f
     gradients.transformation_backward(f, work.controls, work.z_rows, work.f, work.d_f, grads)
-    adam_step_(
-        weights,
-        work.grads.generator,
-        (stack.first_moments.generator, stack.second_moments.generator),
-        step_count=stack.step_count,
-        rate=recipe.learning_rate,
-        recipe=recipe,
-    )
-    weights.clamp_(-recipe.clip, recipe.clip)
+    adam_step_(stack, "generator", work.grads.generator, recipe.learning_rate, recipe)
+    stack.weights.generator.clamp_(-recipe.clip, recipe.clip)
 
 
 def _update_copula(stack: MemberStack, work: Workspace) -> None:
@@ -260,74 +225,45 @@ def _update_copula(stack: MemberStack, work: Workspace) -> None:
     d_y = torch.bmm(work.d_fake.hidden1, nets.d.weight1[:, :-1].mT)
     d_z = gradients.severity_gradient(nets.f, work.f, d_y)
     normals = work.draws[:, 0].to(d_z.device)
-    adam_step_(
-        stack.phi,
-        losses.copula_gradient(stack.phi, normals, d_z, recipe.copula_divergence),
-        (stack.phi_first_moment, stack.phi_second_moment),
-        step_count=stack.step_count - recipe.copula_after,
-        rate=recipe.learning_rate * recipe.copula_ratio,
-        recipe=recipe,
-    )
+    gradient = losses.copula_gradient(stack.weights.phi, normals, d_z, recipe.copula_divergence)
+    adam_step_(stack, "phi", gradient, recipe.learning_rate * recipe.copula_ratio, recipe, recipe.copula_after)
+
+
+_adam = functools.partial(adam, fused=True, weight_decay=0.0, amsgrad=False, maximize=False)
 
 
 def adam_step_(
-    weights: Tensor,
-    grad: Tensor,
-    moments: tuple[Tensor, Tensor],
-    *,
-    step_count: Tensor,
-    rate: float,
-    recipe: Recipe,
+    stack: MemberStack, buffer: str, grad: Tensor, rate: float, recipe: Recipe, steps_without: int = 0
 ) -> None:
-    """Take one step of Adam on a flat buffer, in one pass; ``step_count`` already includes this step."""
-    adam(
-        [weights],
-        [grad],
-        [moments[0]],
-        [moments[1]],
-        [],
-        [step_count - 1],  # a new tensor, to which torch adds the step
-        fused=True,
-        lr=rate,
-        beta1=recipe.beta1,
-        beta2=recipe.beta2,
-        weight_decay=0.0,
-        eps=recipe.epsilon,
-        amsgrad=False,
-        maximize=False,
-    )
+    """Take one step of Adam on a flat buffer of all weights, in one pass.
 
-
-def decide_outcomes(terms: LossTerms, steps: int, recipe: Recipe) -> list[TrainingOutcome | None]:
-    """Return the outcome of each member that must stop, and None for the others.
-
-    A member has converged when its losses are below the paper's bars.
+    ``stack.step_count`` already includes this step; in the first ``steps_without`` steps the buffer was not trained.
     """
-    table = torch.stack(terms)
-    finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
-    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
-    converged = below & (steps >= recipe.min_steps)
-
-    def decide(is_finite: bool, has_converged: bool) -> TrainingOutcome | None:
-        if not is_finite:
-            return TrainingOutcome.DIVERGED
-        if has_converged:
-            return TrainingOutcome.CONVERGED
-        return TrainingOutcome.STEP_LIMIT if steps >= recipe.max_steps else None
-
-    return [decide(*pair) for pair in zip(finite.tolist(), converged.tolist(), strict=True)]
+    w, m, v = (getattr(each, buffer) for each in (stack.weights, stack.first_moments, stack.second_moments))
+    count = stack.step_count - steps_without - 1  # a new tensor, to which torch adds the step
+    _adam([w], [grad], [m], [v], [], [count], lr=rate, beta1=recipe.beta1, beta2=recipe.beta2, eps=recipe.epsilon)
 
 
 def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
-    """Record the losses, and move members that must stop to ``state.trained``."""
-    for row, member in zip(torch.stack(terms).T.tolist(), state.stack.members, strict=True):
+    """Record the losses, and move members that must stop to ``state.trained``.
+
+    A member has converged when its losses are below the paper's bars.
+    """
+    table, members = torch.stack(terms), state.stack.members
+    for row, member in zip(table.T.tolist(), members, strict=True):
         state.history[member].append([float(state.steps), *row])
-    outcomes = decide_outcomes(terms, state.steps, recipe)
-    for position, outcome in enumerate(outcomes):
-        if outcome is not None:
+    finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
+    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+    converged, running = below & (state.steps >= recipe.min_steps), []
+    last = TrainingOutcome.STEP_LIMIT if state.steps >= recipe.max_steps else None
+    for position, (is_finite, has_converged) in enumerate(zip(finite.tolist(), converged.tolist(), strict=True)):
+        outcome = TrainingOutcome.CONVERGED if has_converged else last
+        outcome = outcome if is_finite else TrainingOutcome.DIVERGED
+        if outcome is None:
+            running.append(position)
+        else:
             state.trained.append(_make_trained_member(state, position, outcome))
-    running = [position for position, outcome in enumerate(outcomes) if outcome is None]
-    if len(running) < len(outcomes):
+    if len(running) < len(members):
         state.select_members(running)
 
 
@@ -339,15 +275,9 @@ def _make_trained_member(state: TrainingState, position: int, outcome: TrainingO
         outcome,
         state.steps,
         {name: tensor[position].detach().cpu().clone() for name, tensor in weights.items()},
-        losses.copula_correlation(stack.phi)[position].cpu().clone(),
+        losses.copula_correlation(stack.weights.phi)[position].cpu().clone(),
         np.array(state.history.pop(member)),
     )
-
-
-def _make_member(trained: TrainedMember, controls: FloatArray) -> Member:
-    """Return a member that infers by g, with its patterns on these controls (N, R)."""
-    curves = _compute_shift_curves(trained, controls)
-    return Member(trained.member, trained.outcome, trained.steps, extract_head(trained.weights), curves)
 
 
 def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:

@@ -183,10 +183,9 @@ def _validate_content(content: Any, epoch: int | None) -> UpstreamCheckpoint:
     networks = _require_mapping(top[epoch], f"epoch {epoch}")
     scale = _require_mapping(_require_key(top, "normalization_variables"), "normalization_variables")
     mean, sd = (_read_array(scale, name, (regions,), np.float64) for name in ("cn_mean", "cn_std"))
-    shapes = _list_layer_shapes(regions, patterns)
-    g1, g2 = (_read_network(networks, name, shapes[name]) for name in ("netDecomposer", "netReconstruction"))
+    layers = _list_layer_shapes(regions, patterns)
+    g1, g2, f = (_read_network(networks, name, shapes) for name, shapes in layers.items())
     low, high, beta = _read_covariates(top, regions)
-    f = _read_network(networks, "netMapping", shapes["netMapping"])
     correlation = _read_copula_correlation(networks, patterns)
     return UpstreamCheckpoint(epoch, regions, patterns, mean, sd, low, high, beta, g1, g2, f, correlation)
 
@@ -194,24 +193,22 @@ def _validate_content(content: Any, epoch: int | None) -> UpstreamCheckpoint:
 def _list_layer_shapes(regions: int, patterns: int) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return the shapes of all layers of g1, g2 and f, by their names in the checkpoint."""
     wide, narrow = compute_hidden_widths(regions)
+
+    def shape(biased: dict[str, tuple[int, int]], unbiased: dict[str, tuple[int, int]]) -> dict[str, tuple[int, ...]]:
+        weights: dict[str, tuple[int, ...]] = {f"{name}.weight": size for name, size in (biased | unbiased).items()}
+        return weights | {f"{name}.bias": size[:1] for name, size in biased.items()}
+
+    perceptron = {"model.0": (wide, regions), "model.2": (narrow, wide), "model.4": (patterns, narrow)}
+    coder = {
+        "model.0": (wide, regions),
+        "model.2": (narrow, wide),
+        "model.5": (wide, narrow),
+        "model.7": (regions, wide),
+    }
     return {
-        "netDecomposer": {"model.1.weight": (patterns * regions, regions), "model.1.bias": (patterns * regions,)},
-        "netReconstruction": {
-            "model.0.weight": (wide, regions),
-            "model.0.bias": (wide,),
-            "model.2.weight": (narrow, wide),
-            "model.2.bias": (narrow,),
-            "model.4.weight": (patterns, narrow),
-            "model.4.bias": (patterns,),
-        },
-        "netMapping": {
-            "model.0.weight": (wide, regions),
-            "model.2.weight": (narrow, wide),
-            "model.4.add_noise.0.weight": (narrow, patterns),
-            "model.4.add_noise.0.bias": (narrow,),
-            "model.5.weight": (wide, narrow),
-            "model.7.weight": (regions, wide),
-        },
+        "netDecomposer": shape({"model.1": (patterns * regions, regions)}, {}),
+        "netReconstruction": shape(perceptron, {}),
+        "netMapping": shape({"model.4.add_noise.0": (narrow, patterns)}, coder),
     }
 
 

@@ -27,6 +27,7 @@ from rindices.learners.missing_cells import (
 from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
 from rindices.learners.severity_posterior import (
     BasisProducts,
+    PosteriorSummary,
     SeverityPosterior,
     compute_interacting_basis,
     compute_log_copula,
@@ -138,8 +139,10 @@ class PatientSums(NamedTuple):
         is_complete = find_complete_rows(patients)
         if is_complete.all():
             return cls._compute_complete(patients, model)
-        complete = cls._compute_complete(patients[is_complete], model)
-        return complete.add(cls._compute_incomplete(patients[~is_complete], model))
+        sums = cls._compute_complete(patients[is_complete], model)
+        for part in _split_into_chunks(patients[~is_complete], len(model.functions)):
+            sums = sums.add(cls._compute_incomplete(part, model))
+        return sums
 
     def add(self, other: Self) -> Self:
         """Return the sums over both groups of patients."""
@@ -158,8 +161,7 @@ class PatientSums(NamedTuple):
         functions = None if model.interaction is None else model.functions
         point_weights, cross = np.zeros(len(posterior.points)), np.zeros((steps.shape[1], model.functions.shape[1]))
         fourth_power = 0.0
-        for part in _split_into_chunks(patients, len(posterior.points)):
-            summary = posterior.summarise(part @ weights, functions)
+        for part, summary in summarise_people(patients, weights, posterior, functions):
             point_weights += summary.point_weights
             cross += part.T @ summary.basis
             fourth_power += _sum_fourth_powers(part - model.combine(summary.basis) @ steps)
@@ -167,19 +169,18 @@ class PatientSums(NamedTuple):
 
     @classmethod
     def _compute_incomplete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
-        """Sum over patients of whom each lacks a region.
+        """Sum over patients of whom each lacks a region, as many as fit into memory at once.
 
-        Given z, the missing regions are their expectation without disease, plus ``slopes`` times the basis, plus noise.
+        Let m be the missing regions of a patient, o the measured ones, P = C^-1, b the basis at z and H the steps, so
+        that x = H'b + e. Given z and x_o, normal variation e_m has the mean -P_mm^-1 P_mo e_o and the covariance
+        P_mm^-1. With e_o = x_o - H_o'b, the missing regions are
+
+            x_m = -P_mm^-1 P_mo x_o + A b + noise of covariance P_mm^-1,  with A = P_mm^-1 (P H')_m (``slopes``).
+
+        Their expectation over z has E[b] in place of b; it fills the table. But x_m goes along with z: to the sum of
+        x_m f', with f the functions of z, this adds A Cov(b, f), and to the sum of x_m x_m' it adds A Cov(b, b) A' and
+        the covariance of the noise. The covariances are those of the posterior of z given x_o.
         """
-        n_points, n_functions = model.functions.shape
-        cross = np.zeros((len(model.noise), n_functions))
-        sums = cls(0, np.zeros(n_points), cross, np.zeros_like(model.noise), 0.0)
-        for part in _split_into_chunks(patients, n_points):
-            sums = sums.add(cls._compute_incomplete_chunk(part, model))
-        return sums
-
-    @classmethod
-    def _compute_incomplete_chunk(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
         measured = _MeasuredRegions.compute(patients, model)
         probabilities = measured.compute_probabilities(model)[0]
         expected = probabilities @ model.functions
@@ -258,9 +259,8 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
         return _compute_complete_likelihood(patients, model)
     likelihoods = np.empty(len(patients))
     likelihoods[is_complete] = _compute_complete_likelihood(patients[is_complete], model)
-    n_points = len(model.point_basis)
     parts = []
-    for part in _split_into_chunks(patients[~is_complete], n_points):
+    for part in _split_into_chunks(patients[~is_complete], len(model.point_basis)):
         measured = _MeasuredRegions.compute(part, model)
         parts.append(measured.compute_probabilities(model)[1] + measured.log_density)
     likelihoods[~is_complete] = np.concatenate(parts)
@@ -271,9 +271,9 @@ def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -
     weights, root = model.compute_weights(), np.linalg.cholesky(model.noise)
     posterior = model.make_posterior(weights)
     parts = [np.zeros(0)]
-    for part in _split_into_chunks(patients, len(posterior.points)):
+    for part, summary in summarise_people(patients, weights, posterior):
         white = solve_triangular(root, part.T, lower=True)
-        parts.append(posterior.summarise(part @ weights).log_sum - 0.5 * (white**2).sum(axis=0))
+        parts.append(summary.log_sum - 0.5 * (white**2).sum(axis=0))
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
@@ -289,6 +289,14 @@ def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -
     moments[:, rows, columns] = one_side
     moments[:, columns, rows] = one_side
     return moments
+
+
+def summarise_people(
+    people: FloatArray, weights: FloatArray, posterior: SeverityPosterior, functions: FloatArray | None = None
+) -> Iterator[tuple[FloatArray, PosteriorSummary]]:
+    """Yield people (N, R) in chunks, each with the summary of its posteriors; weights (R, M * K), functions (G, T)."""
+    for part in _split_into_chunks(people, len(posterior.points)):
+        yield part, posterior.summarise(part @ weights, functions)
 
 
 def _split_into_chunks(people: FloatArray, n_points: int) -> Iterator[FloatArray]:
@@ -426,28 +434,39 @@ def update_model(
     variances (M, R).
     """
     cross, gram = model.combine(sums.cross), compute_gram(model, sums)
+    model, variances = update_curves(model, variances, cross, gram, rho)
+    if model.interaction is not None:
+        moved = model.interaction + _RELAXATION * (_solve_interaction(model, sums) - model.interaction)
+        lowest = -(1.0 - _MIN_GROWTH) / max(1, len(moved) - 1)
+        model = model._replace(interaction=np.clip(moved, lowest, _MAX_INTERACTION))
+    return update_variation(model, sums, control_sums, target), variances
+
+
+def update_curves(
+    model: TrajectoryModel, variances: FloatArray, cross: FloatArray, gram: FloatArray, rho: float
+) -> tuple[TrajectoryModel, FloatArray]:
+    """Return the model with updated steps and, if patterns are straight, common steps; and variances (M, R)."""
     if rho == 1.0:
         model = model._replace(common=update_common_steps(model, cross, gram))
     steps, variances = update_steps(model, variances, cross, gram, rho)
-    model = model._replace(steps=steps)
-    if model.interaction is not None:
-        model = model._replace(interaction=_update_interaction(model, sums))
-        cross, gram = model.combine(sums.cross), compute_gram(model, sums)
-    return update_variation(model, sums, control_sums, cross, gram, target), variances
+    return model._replace(steps=steps), variances
+
+
+def compute_residual_scatter(
+    model: TrajectoryModel, scatter: FloatArray, cross: FloatArray, gram: FloatArray
+) -> FloatArray:
+    """Return the scatter (R, R) of what the expected change leaves of people, whose own scatter is given."""
+    flat = model.flat_steps
+    explained = cross @ flat
+    return np.asarray(scatter - explained - explained.T + flat.T @ gram @ flat)
 
 
 def update_variation(
-    model: TrajectoryModel,
-    sums: PatientSums,
-    control_sums: ControlSums,
-    cross: FloatArray,
-    gram: FloatArray,
-    target: ReferenceTarget | None = None,
+    model: TrajectoryModel, sums: PatientSums, control_sums: ControlSums, target: ReferenceTarget | None = None
 ) -> TrajectoryModel:
     """Return the model with normal variation and the copula of the severities estimated again."""
-    flat = model.flat_steps
-    explained = cross @ flat
-    scatter = control_sums.scatter + sums.scatter - explained - explained.T + flat.T @ gram @ flat
+    together, gram = control_sums.scatter + sums.scatter, compute_gram(model, sums)
+    scatter = compute_residual_scatter(model, together, model.combine(sums.cross), gram)
     number = control_sums.number + sums.number
     noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
     if target is not None:
@@ -486,10 +505,16 @@ def update_steps(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the posterior mean of the steps (M, K, R) and updated variances (M, R), one pattern after the other.
 
-    Errors of the steps are correlated between regions as in C: regions without disease predict the error of regions
-    with disease. In the basis that diagonalises both the information on the K steps and their prior, a pattern is K
-    independent problems of size R. Variances are updated by MacKay's rule, the squared steps over the number of steps
-    that the data determine; it converges in a third of the iterations that the rule of EM needs.
+    Given the other patterns, the people tell of the steps H (K, R) of a pattern what one observation F^-1 U of them
+    would, with errors of covariance F^-1 between steps and C between regions. F = L L' is the sum of E[b b'], and U the
+    sum of E[b] times what the others leave of x' (`isolate_pattern`). So regions without disease predict the error of
+    regions with disease. A priori the steps of region r have the covariance tau_r Q. Let L'QL = V diag(s) V' and
+    G = V'L'H. Errors of G have the covariance V'L'F^-1LV = 1 between its rows, and its prior has tau_r diag(s), also
+    diagonal: the rows of G are K independent problems of size R, g_k ~ N(0, s_k diag(tau)), observed as row k of
+    V'L^-1U with errors of covariance C. The steps are H = L'^-1 V G.
+
+    Variances are updated by MacKay's rule, the squared steps over the number of steps that the data determine; it
+    converges in a third of the iterations that the rule of EM needs.
     """
     steps, variances = model.steps.copy(), variances.copy()
     for m, common in enumerate(model.common):
@@ -546,25 +571,14 @@ def isolate_pattern(m: int, steps: FloatArray, cross: FloatArray, gram: FloatArr
     return np.linalg.cholesky(information + ridge), unexplained
 
 
-def _update_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
-    """Return the interactions (M, M), moved towards their posterior mode given the steps.
-
-    The mode is a ridge regression of M * (M - 1) numbers; the feature of the pair (k, m) is z_m h_k(z_k).
-    """
-    assert model.interaction is not None
-    moved = model.interaction + _RELAXATION * (_solve_interaction(model, sums) - model.interaction)
-    lowest = -(1.0 - _MIN_GROWTH) / max(1, len(moved) - 1)
-    return np.asarray(np.clip(moved, lowest, _MAX_INTERACTION))
-
-
 def _solve_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
-    """Return the posterior mode of the interactions (M, M)."""
+    """Return the posterior mode of the interactions (M, M), given the steps.
+
+    It is a ridge regression of M * (M - 1) numbers; the feature of the pair (k, m) is z_m h_k(z_k).
+    """
     n_patterns, n_steps = model.steps.shape[:2]
-    points, basis, weights = (
-        make_severity_points(n_patterns),
-        make_point_basis(n_patterns, n_steps),
-        model.compute_weights(),
-    )
+    points, basis = make_severity_points(n_patterns), make_point_basis(n_patterns, n_steps)
+    weights = model.compute_weights()
     pairs = [(k, m) for k in range(n_patterns) for m in range(n_patterns) if k != m]
     blocks = [slice(k * n_steps, (k + 1) * n_steps) for k in range(n_patterns)]
     features = np.zeros((len(pairs), *basis.shape))  # in the basis of the steps, (pairs, G, M * K)

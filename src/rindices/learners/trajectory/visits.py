@@ -143,14 +143,17 @@ class VisitProblem(NamedTuple):
         """Yield the start, then the model after each M step, each with the log-likelihood of held-out visits."""
         model = VisitModel.initialise(self.start, self.controls, self.patients)
         variances = initialise_variances(self.start)
-        control_rows, rows = _get_scaled_rows(self.controls, model), _get_scaled_rows(self.patients, model)
+        control_rows, rows = ((each.level, each.trend / model.scale) for each in (self.controls, self.patients))
         control_sums = _sum_over_controls(control_rows, model)
         is_complete = not np.isnan(self.controls.level).any()
         targets = self.target, ReferenceTarget.choose(control_rows[1], np.eye(len(model.scale)))
         for _ in range(_N_TREND_STEPS):
             model = _update_trend(model, rows[1], control_sums[1], targets[1])
         while True:
-            yield model, _compute_held_out(self.held_out, model)
+            if self.held_out is None or not len(self.held_out.level):
+                yield model, float("nan")
+            else:
+                yield model, model.compute_log_likelihood(self.held_out)
             if coupled:
                 control_sums = control_sums if is_complete else _sum_over_controls(control_rows, model)
                 model, variances = _update_both(model, variances, rows, control_sums, targets)
@@ -172,17 +175,8 @@ def fit_visits(
     return [VisitFit(model, number, held_out) for model, held_out in states]
 
 
-def _get_scaled_rows(people: VisitRows, model: VisitModel) -> tuple[FloatArray, FloatArray]:
-    """Return levels and trends as the two models take them."""
-    return people.level, people.trend / model.scale
-
-
 def _sum_over_controls(rows: Sequence[FloatArray], model: VisitModel) -> list[ControlSums]:
     return [ControlSums.compute(row, part) for row, part in zip(rows, (model.level, model.trend), strict=True)]
-
-
-def _compute_held_out(patients: VisitRows | None, model: VisitModel) -> float:
-    return float("nan") if patients is None or not len(patients.level) else model.compute_log_likelihood(patients)
 
 
 def _update_trend(
@@ -190,10 +184,9 @@ def _update_trend(
 ) -> VisitModel:
     """Take one M step for the model of the trend, with its patterns as they are."""
     trend, sums = model.trend, PatientSums.compute(patients, model.trend)
-    gram, patterns = compute_gram(trend, sums), get_patterns(trend)
-    common = update_common_steps(trend, sums.cross, gram)
-    trend = trend._replace(common=common, steps=common[:, :, None] * patterns[:, None])
-    return model._replace(trend=update_variation(trend, sums, control_sums, sums.cross, gram, target))
+    common = update_common_steps(trend, sums.cross, compute_gram(trend, sums))
+    trend = trend._replace(common=common, steps=common[:, :, None] * get_patterns(trend)[:, None])
+    return model._replace(trend=update_variation(trend, sums, control_sums, target))
 
 
 def _update_both(
@@ -218,7 +211,7 @@ def _update_both(
     patterns, variances = _update_patterns(get_patterns(model.level), variances, information)
     for k, part in enumerate(parts):
         moved = part._replace(steps=part.common[:, :, None] * (patterns / scales[k])[:, None])
-        parts[k] = update_variation(moved, sums[k], control_sums[k], sums[k].cross, grams[k], targets[k])
+        parts[k] = update_variation(moved, sums[k], control_sums[k], targets[k])
     return VisitModel(parts[0], parts[1], model.scale), variances
 
 
@@ -282,10 +275,6 @@ class VisitShifts(NamedTuple):
         trend = self.trend[rows]
         return VisitRows(levels[rows], trend[~np.isnan(trend).all(axis=1)])
 
-    def get_missing_noise(self, model: VisitModel) -> FloatArray:
-        """Return the part (R, R) of the noise of one visit that the mean of visits lacks."""
-        return np.asarray(self.retest_share * model.retest_noise)
-
 
 def prepare_visit_shifts(people: PreparedPeople, head: ShiftHead) -> VisitShifts | None:
     """Return the trends of people as shifts; None where hardly anyone has several visits."""
@@ -300,31 +289,6 @@ def prepare_visit_shifts(people: PreparedPeople, head: ShiftHead) -> VisitShifts
     changes = (head.prepare(levels + trend / _SQRT2) - head.prepare(levels - trend / _SQRT2)) / _SQRT2
     shifts[followed] = complete_people(changes, people.y[followed], np.random.default_rng(0))
     return VisitShifts(shifts, float(1.0 - np.mean(1.0 / people.n_visits)))
-
-
-class MemberCoupling(NamedTuple):
-    """Fits of a member to all visits.
-
-    mean: with the patterns of the mean of visits; from_trends: whether coupled patterns started from the trends;
-    n_level_iterations: number of M steps of the patterns of the mean of visits.
-    """
-
-    mean: VisitFit
-    coupled: VisitFit
-    from_trends: bool
-    n_level_iterations: int
-
-    @property
-    def gain(self) -> float:
-        """Gain in the log-likelihood of all visits per held-out patient."""
-        return self.coupled.held_out - self.mean.held_out
-
-
-def choose_coupling(members: Sequence[MemberCoupling]) -> bool:
-    """Return whether coupling makes held-out patients more likely: by `MIN_COUPLING_GAIN` and two standard errors."""
-    gains = np.array([member.gain for member in members])
-    error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    return bool(gains.mean() > max(MIN_COUPLING_GAIN, 2.0 * float(error)))
 
 
 def fit_coupled(problems: Sequence[VisitProblem]) -> tuple[list[VisitFit], bool]:
@@ -342,16 +306,12 @@ def fit_coupled(problems: Sequence[VisitProblem]) -> tuple[list[VisitFit], bool]
     except np.linalg.LinAlgError:  # the trends hold fewer patterns
         return fits, False
     others = fit_visits([each._replace(start=start) for each, start in zip(problems, starts, strict=True)])
-    values = [
-        np.mean(
-            [
-                fit.model.compute_log_likelihood(each.patients) + fit.held_out
-                for fit, each in zip(group, problems, strict=True)
-            ]
-        )
+    patients = [each.patients for each in problems]
+    first, second = (
+        np.mean([f.model.compute_log_likelihood(own) + f.held_out for f, own in zip(group, patients, strict=True)])
         for group in (fits, others)
-    ]
-    return (others, True) if values[1] > values[0] else (fits, False)
+    )
+    return (others, True) if second > first else (fits, False)
 
 
 def make_trend_start(controls: VisitRows, patients: VisitRows, level: TrajectoryModel) -> TrajectoryModel:

@@ -1,4 +1,4 @@
-"""Physical lines of a text table: each person has one line, and every line is accounted for."""
+"""Lines of a text table and how they are written: each person has one line, and every line is accounted for."""
 
 import csv
 import os
@@ -11,11 +11,162 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 
-from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
-from rindices.tables.io.dialect import WHITESPACE_REGEX, Dialect, to_utf8
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    ProblemCode,
+    ProblemDetails,
+    describe_os_error,
+    format_count,
+    join_names,
+)
 
 if TYPE_CHECKING:
     import _csv
+
+MAX_COLUMNS = 20_000
+WHITESPACE_REGEX = r"\s+"
+_HEAD_BYTES = 4_000_000
+_HEAD_LINES = 200
+_COMMENT_REGEX = re.compile(r"\s*#|sep=.$", re.IGNORECASE)  # before the header: comments, and Excel's separator line
+_MAGIC_BYTES = {
+    b"PK\x03\x04": "an Excel or zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"\x1f\x8b": "a gzip file",
+    b"PAR1": "a parquet file without the suffix .parquet",
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Format of a text table.
+
+    separator: a character, or a regular expression for blanks; decimal: ``.`` or ``,``; header: the names as written;
+    they may be empty; skip: number of lines up to the header and including it; blanks: whether blanks follow the
+    separators; skipping them makes reading a third slower.
+    """
+
+    encoding: str
+    separator: str
+    decimal: str
+    header: tuple[str, ...]
+    skip: int
+    blanks: bool
+
+    @property
+    def byte_separator(self) -> bytes | None:
+        """The separator as bytes; None for blanks, as `bytes.split` takes it."""
+        return None if self.separator == WHITESPACE_REGEX else self.separator.encode()
+
+
+def sniff_dialect(path: Path, findings: Findings) -> Dialect:
+    """Detect the format of a text table from its first lines; ``findings`` are those of the file."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    for magic, kind in _MAGIC_BYTES.items():
+        if head.startswith(magic):
+            cure = "Export it as CSV and try again (.xlsx files are read by their suffix)"
+            findings.fatal(ProblemCode.NOT_A_TABLE, f"this is {kind}, not a text table", cure)
+    encoding = detect_encoding(head)
+    if encoding == "utf-16":  # the last character may be cut
+        text = head.decode("utf-16", errors="replace")
+    else:
+        text = to_utf8(head, encoding, findings)[0].decode("utf-8")
+    lines = re.split(r"\r\n|\n|\r", text, maxsplit=_HEAD_LINES)[:_HEAD_LINES]
+    filled = [number for number, line in enumerate(lines) if line.strip(" \t,;") and not _COMMENT_REGEX.match(line)]
+    if "\x00" in "".join(lines[: filled[0] + 1 if filled else None]):  # in later lines it is a control character
+        findings.fatal(ProblemCode.NOT_A_TABLE, "this is a binary file, not a text table", "Export the table as CSV")
+    if not filled:
+        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", "Export it again")
+    if len(lines) == 1 and len(head) == _HEAD_BYTES:
+        cure = f"A table has one row per person and at most {MAX_COLUMNS:,} columns; is it transposed?"
+        findings.fatal(ProblemCode.TOO_MANY_COLUMNS, f"the first line is longer than {_HEAD_BYTES:,} bytes", cure)
+    header, *rows = (lines[number] for number in filled)
+    separator = _detect_separator(header)
+    decimal, names = _detect_decimal_mark(rows, separator), _split_cells(header, separator)
+    return Dialect(
+        encoding, separator, decimal, names, filled[0] + 1, any(f"{separator} " in line for line in (header, *rows))
+    )
+
+
+def _detect_separator(header: str) -> str:
+    """Return the separator that gives the most columns; blanks only without any other, since names may hold them."""
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    counts = {char: unquoted.count(char) for char in "\t;,"}
+    best = max(counts, key=lambda char: counts[char])
+    if counts[best]:
+        return best
+    return WHITESPACE_REGEX if len(header.split()) > 1 else ","
+
+
+def _detect_decimal_mark(rows: list[str], separator: str) -> str:
+    """Return the decimal mark: a comma if most numbers have one and it is not the separator."""
+    if separator == ",":
+        return "."
+    cells = [cell for row in rows for cell in _split_cells(row, separator)]
+    commas = [cell for cell in cells if re.fullmatch(r"-?\d+,\d+", cell)]
+    points = sum(bool(re.fullmatch(r"-?\d+\.\d+", cell)) for cell in cells)
+    # Commas mark thousands if there is 3,400 and 12,150 but never 4123,5.
+    thousands = all(re.fullmatch(r"-?\d{1,3},\d{3}", cell) for cell in commas)
+    return "," if len(commas) > points and not thousands else "."
+
+
+def _split_cells(line: str, separator: str) -> tuple[str, ...]:
+    """Split one line into its stripped cells."""
+    if separator == WHITESPACE_REGEX:
+        cells = re.findall(r'"[^"]*"|\S+', line)
+        return tuple(cell.strip('"') for cell in cells)
+    limit = csv.field_size_limit()
+    if any(len(cell) >= limit for cell in line.split(separator)):
+        return tuple(line.split(separator))
+    try:
+        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        cells = line.split(separator)
+    return tuple(cell.strip() for cell in cells)
+
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def detect_encoding(head: bytes) -> str:
+    """Return ``utf-16`` for a text that begins with its mark, else ``utf-8``."""
+    return "utf-16" if head.startswith(_UTF16_MARKS) else "utf-8"
+
+
+def to_utf8(content: bytes, encoding: str, findings: Findings) -> tuple[bytes, list[int]]:
+    """Return a text as UTF-8.
+
+    A line that is not UTF-8 is read as Latin-1. This is decided line by line, so that the result does not depend on the
+    chunks in which a file is read.
+
+    findings: takes the error for a text that is not UTF-16. Returns content; other_lines: indices of the lines that
+    were read as Latin-1.
+    """
+    if encoding == "utf-16":
+        try:
+            return content.decode("utf-16").encode(), []
+        except UnicodeError:
+            what = "the file begins as UTF-16 and has other bytes later, or was cut"
+            findings.fatal(ProblemCode.FILE_UNREADABLE, what, "Save it as UTF-8")
+    content = content.removeprefix(_UTF8_MARK)
+    if _is_utf8(content):
+        return content, []
+    lines = content.splitlines(keepends=True)
+    other_lines = [index for index, line in enumerate(lines) if not _is_utf8(line)]
+    for index in other_lines:
+        lines[index] = lines[index].decode("latin-1").encode()
+    return b"".join(lines), other_lines
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.isascii() or content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 MAX_CELL_BYTES = 100_000
 """Longest cell that is read; spreadsheets hold less."""
@@ -50,20 +201,22 @@ class LineBlock:
         """Return the number of lines of the file before this block."""
         return count_lines(self.path, self.start) if self.start else 0
 
+    def name_lines(self, indices: Sequence[int]) -> ProblemDetails:
+        """Return the numbers of lines, as editors count them, for a problem."""
+        numbers = [self.count_lines_before() + index + 1 for index in indices]
+        listing = f"line {join_names(f'{number:,}' for number in numbers)}"
+        return {"offenders": list(map(str, numbers)), "offender_kind": OffenderKind.ROW, "listing": listing}
+
     def drop_rows(self, refused: Container[int]) -> "LineBlock":
         """Return the block without some of its rows."""
         return replace(self, rows=[index for index in self.rows if index not in refused])
-
-    def pick_rows(self) -> list[bytes]:
-        """Return the lines that are rows."""
-        return [self.lines[index] for index in self.rows]
 
     def join_rows(self) -> bytes:
         """Return the rows as one text, without the header.
 
         It begins with an empty line, so that pandas does not take a mark of UTF-8 in the first cell for that of a file.
         """
-        return b"\n".join([b"", *self.pick_rows()])
+        return b"\n".join([b"", *(self.lines[index] for index in self.rows)])
 
     def find_rows(self, text: bytes, pattern: re.Pattern[bytes]) -> list[int]:
         """Return the indices of the rows in which a pattern occurs; ``text`` is the result of `join_rows`."""
@@ -79,7 +232,7 @@ def list_rows(lines: Iterable[bytes], dialect: Dialect) -> list[int]:
 
     Spreadsheets write lines of separators for empty rows below a table.
     """
-    fillers = b' \t\r\n"' + (b"" if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode())
+    fillers = b' \t\r\n"' + (dialect.byte_separator or b"")
     return [index for index, line in enumerate(lines) if line.strip(fillers)]
 
 
@@ -91,7 +244,7 @@ def explain_read_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         what = f"the file cannot be read ({describe_os_error(error)})"
         cure = "Check that it is still there, and its permissions"
-        Findings().fatal(ProblemCode.FILE_UNREADABLE, what, str(path), cure)
+        Findings(where=str(path)).fatal(ProblemCode.FILE_UNREADABLE, what, cure)
 
 
 def read_line(file: BinaryIO, path: Path) -> bytes:
@@ -100,7 +253,7 @@ def read_line(file: BinaryIO, path: Path) -> bytes:
     if len(line) < _MAX_LINE_BYTES or b"\r" in line:  # a text with the line ends of old Macs is one line here
         return line + (b"" if line.endswith(b"\n") else file.readline())
     what = f"line {count_lines(path, file.tell()) + 1:,} is longer than {_MAX_LINE_BYTES:,} bytes"
-    return Findings().fatal(ProblemCode.BAD_ROWS, what, path.name, "Shorten its cells, or export the table again")
+    return Findings(where=path.name).fatal(ProblemCode.BAD_ROWS, what, "Shorten its cells, or export the table again")
 
 
 class _LineCount(NamedTuple):
@@ -130,24 +283,16 @@ def count_lines(path: Path, end: int) -> int:
 
 def split_lines(content: bytes, path: Path, start: int, dialect: Dialect, findings: Findings) -> LineBlock:
     """Split content into lines; a note names those that are not UTF-8."""
-    text, other_lines = to_utf8(content, dialect.encoding, path.name, findings)
+    text, other_lines = to_utf8(content, dialect.encoding, findings)
     lines = text.splitlines()
     skip = 0 if start else dialect.skip
     rows = [k for k in list_rows(lines, dialect) if k >= skip]
     block = LineBlock(path, start, lines, skip, rows, is_cut=not text.endswith((b"\n", b"\r")))
     if other_lines:
-        numbers = _number_lines(block, other_lines)
-        what = f"{format_count(len(numbers), 'line is', 'lines are')} not UTF-8; read as Latin-1"
-        kind, listing = OffenderKind.ROW, _list_lines(numbers)
-        findings.note(
-            ProblemCode.ENCODING_GUESSED,
-            what,
-            path.name,
-            "Save it as UTF-8",
-            offenders=numbers[:_MAX_NAMED_LINES],
-            offender_kind=kind,
-            listing=listing,
-        )
+        details = block.name_lines(other_lines)
+        details["offenders"] = list(details["offenders"])[:_MAX_NAMED_LINES]
+        what = f"{format_count(len(other_lines), 'line is', 'lines are')} not UTF-8; read as Latin-1"
+        findings.note(ProblemCode.ENCODING_GUESSED, what, "Save it as UTF-8", **details)
     return block
 
 
@@ -162,34 +307,25 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     """
     for index in range(block.skip):
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
-            what = f"line {index + 1:,} holds a control character"
-            findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, block.path.name, _CONTROL_CURE)
+            findings.fatal(
+                ProblemCode.CONTROL_CHARACTERS, f"line {index + 1:,} holds a control character", _CONTROL_CURE
+            )
     text = block.join_rows()
-    block = _refuse_long_cells(_refuse_control_characters(block, text, findings), dialect, findings)
+    if len(text.translate(None, _CONTROL_BYTES)) < len(text):  # faster than the pattern
+        words = ("line holds a control character", "lines hold a control character")
+        refused = block.find_rows(text, _CONTROL_REGEX)
+        block = _report_lines(block, refused, ProblemCode.CONTROL_CHARACTERS, words, _CONTROL_CURE, findings)
+    long = [k for k in block.rows if len(block.lines[k]) > MAX_CELL_BYTES]
+    long = [k for k in long if max(map(len, block.lines[k].split(dialect.byte_separator))) > MAX_CELL_BYTES]
+    limit, cure = f"a cell of more than {MAX_CELL_BYTES:,} bytes", "Shorten it, or export the table again"
+    words = (f"line has {limit}", f"lines have {limit}")
+    block = _report_lines(block, long, ProblemCode.LONG_CELLS, words, cure, findings)
     width = len(dialect.header)
     lengths = {k: length for k in block.rows if (length := _count_cells(block.lines[k], dialect)) != width}
     marked = block.find_rows(text, _MARK_REGEX)
     marked = [k for k in marked if k in lengths or block.lines[k].count(b'"') % 2 == 1]
     block = refuse_joined_lines(block, dialect, findings, marked)
     return _refuse_uneven_rows(block, lengths, width, findings)
-
-
-def _refuse_control_characters(block: LineBlock, text: bytes, findings: Findings) -> LineBlock:
-    if len(text.translate(None, _CONTROL_BYTES)) == len(text):  # faster than the pattern
-        return block
-    refused = block.find_rows(text, _CONTROL_REGEX)
-    words = ("line holds a control character", "lines hold a control character")
-    return _report_lines(block, refused, ProblemCode.CONTROL_CHARACTERS, words, _CONTROL_CURE, findings)
-
-
-def _refuse_long_cells(block: LineBlock, dialect: Dialect, findings: Findings) -> LineBlock:
-    separator = None if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode()
-    long = [k for k in block.rows if len(block.lines[k]) > MAX_CELL_BYTES]
-    long = [k for k in long if max(map(len, block.lines[k].split(separator))) > MAX_CELL_BYTES]
-    limit = f"a cell of more than {MAX_CELL_BYTES:,} bytes"
-    cure = "Shorten it, or export the table again"
-    words = (f"line has {limit}", f"lines have {limit}")
-    return _report_lines(block, long, ProblemCode.LONG_CELLS, words, cure, findings)
 
 
 def refuse_joined_lines(
@@ -247,13 +383,13 @@ def _refuse_uneven_rows(block: LineBlock, lengths: Mapping[int, int], width: int
     long_cure = "Export it again with one name per column (in R: write.csv(row.names = FALSE))"
     if long and len(long) == len(block.rows):
         what = f"the rows have more values than the header has names ({width})"
-        findings.fatal(ProblemCode.BAD_ROWS, what, block.path.name, long_cure)
+        findings.fatal(ProblemCode.BAD_ROWS, what, long_cure)
     short_cure = "A missing value is an empty cell between two separators: export the table again"
     if is_last_row and short[-1:] == block.rows[-1:]:
         short_cure = "The file ends within its last line, so it may be cut: copy or export it again"
     elif is_last_row:
         what, cure = "the last line has no line end", "If the file was cut, the last cell is incomplete: compare it"
-        findings.note(ProblemCode.NO_LINE_END, what, block.path.name, cure)
+        findings.note(ProblemCode.NO_LINE_END, what, cure)
     for rows, code, cure, comparison in (
         (long, ProblemCode.LONG_ROWS, long_cure, "more"),
         (short, ProblemCode.SHORT_ROWS, short_cure, "fewer"),
@@ -266,7 +402,7 @@ def _refuse_uneven_rows(block: LineBlock, lengths: Mapping[int, int], width: int
 
 def _count_cells(line: bytes, dialect: Dialect) -> int:
     """Return the number of cells of a line; it is parsed only where a separator stands between quotation marks."""
-    separator = None if dialect.separator == WHITESPACE_REGEX else dialect.separator.encode()
+    separator = dialect.byte_separator
     if b'"' in line and (separator is None or _QUOTED_REGEX.sub(b"", line).count(separator) < line.count(separator)):
         return max(map(len, _open_rows([line], dialect)), default=0)
     return len(line.split()) if separator is None else line.count(separator) + 1
@@ -286,18 +422,5 @@ def _report_lines(
     """Add an error that names lines, in the words for one line or for several; return the block without them."""
     if not refused:
         return block
-    numbers = _number_lines(block, refused)
-    what, listing = format_count(len(numbers), *words), _list_lines(numbers)
-    kind = OffenderKind.ROW
-    findings.error(code, what, block.path.name, cure, offenders=numbers, offender_kind=kind, listing=listing)
+    findings.error(code, format_count(len(refused), *words), cure, **block.name_lines(refused))
     return block.drop_rows(set(refused))
-
-
-def _number_lines(block: LineBlock, indices: Sequence[int]) -> list[str]:
-    """Return the numbers of lines as editors count them."""
-    before = block.count_lines_before()
-    return [str(before + index + 1) for index in indices]
-
-
-def _list_lines(numbers: Sequence[str]) -> str:
-    return f"line {join_names(f'{int(number):,}' for number in numbers)}"

@@ -13,7 +13,6 @@ EXCEL_SUFFIX = ".xlsx"
 _FORMULA_REGEX = re.compile(r"'*[=+\-@]")
 _ESCAPED_REGEX = re.compile(r"'+[=+\-@]")
 _NUMBER_REGEX = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_FIRST_CHARACTERS = ("=", "+", "-", "@", "'")
 
 
 def read_sheet(path: Path, findings: Findings) -> pd.DataFrame:
@@ -22,17 +21,17 @@ def read_sheet(path: Path, findings: Findings) -> pd.DataFrame:
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, na_filter=False, engine="openpyxl")
     except ImportError:
         cure = "pip install 'rindices[excel]', or export the table as CSV"
-        findings.fatal(ProblemCode.MISSING_PACKAGE, "reading Excel needs openpyxl", path.name, cure)
+        findings.fatal(ProblemCode.MISSING_PACKAGE, "reading Excel needs openpyxl", cure)
     except (BadZipFile, OSError, KeyError, ValueError) as error:
         what = f"this is not a readable Excel file ({join_names([error])})"
-        findings.fatal(ProblemCode.FILE_UNREADABLE, what, path.name, "Export the table as CSV")
+        findings.fatal(ProblemCode.FILE_UNREADABLE, what, "Export the table as CSV")
     tables = {name: table for name, table in sheets.items() if (table != "").to_numpy().any()}
     if not tables:
-        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", path.name, "Export it again")
+        findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", "Export it again")
     (name, table), *others = tables.items()
     if others:
         what = f"sheet '{name}' is read, not {join_names(other for other, _ in others)}"
-        findings.note(ProblemCode.SHEET_CHOSEN, what, path.name, "To read another one, move it to the first place")
+        findings.note(ProblemCode.SHEET_CHOSEN, what, "To read another one, move it to the first place")
     table = table.loc[(table != "").any(axis=1)]
     return table.iloc[1:].set_axis([str(cell).strip() for cell in table.iloc[0]], axis=1)
 
@@ -42,12 +41,16 @@ def protect_texts(table: pd.DataFrame) -> pd.DataFrame:
 
     Numbers stay as they are, also in columns of text. `restore_texts` gives the texts back unchanged.
     """
-    return _change_texts(table, _protect_text, _FIRST_CHARACTERS)
+
+    def protect(text: str) -> str:
+        return f"'{text}" if _FORMULA_REGEX.match(text) and not _NUMBER_REGEX.fullmatch(text) else text
+
+    return _change_texts(table, protect, ("=", "+", "-", "@", "'"))
 
 
 def restore_texts(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table that was read from a text file without the apostrophes of `protect_texts`."""
-    return _change_texts(table, _restore_text, ("'",))
+    return _change_texts(table, lambda text: text[1:] if _ESCAPED_REGEX.match(text) else text, ("'",))
 
 
 def _change_texts(table: pd.DataFrame, change: Callable[[str], str], first_characters: tuple[str, ...]) -> pd.DataFrame:
@@ -59,11 +62,3 @@ def _change_texts(table: pd.DataFrame, change: Callable[[str], str], first_chara
         if any(rows):
             changed[name] = cells.where([not row for row in rows], cells[rows].map(change)).astype(table[name].dtype)
     return table.assign(**changed) if changed else table
-
-
-def _protect_text(text: str) -> str:
-    return f"'{text}" if _FORMULA_REGEX.match(text) and not _NUMBER_REGEX.fullmatch(text) else text
-
-
-def _restore_text(text: str) -> str:
-    return text[1:] if _ESCAPED_REGEX.match(text) else text

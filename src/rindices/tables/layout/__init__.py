@@ -1,1 +1,7 @@
 """Layouts of tables: which program wrote a table and what its columns are."""
+
+import tomllib
+from importlib.resources import files
+
+NAMES: dict[str, dict[str, str]] = tomllib.loads((files("rindices.tables") / "data" / "names.toml").read_text("utf-8"))
+"""Names of columns and of structures, separated by blanks, and reasons why columns are not used."""

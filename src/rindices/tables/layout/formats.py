@@ -1,4 +1,4 @@
-"""Detect from the header which program wrote a table and what its columns are."""
+"""Detect from the header which program wrote a table and what its columns are, and choose the regions among them."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -6,40 +6,20 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from rindices.tables.io.text import normalise_column_name
-from rindices.tables.layout import adni, desikan, freesurfer, muse, ukbiobank
+from rindices.errors import Findings, OffenderKind, ProblemCode, format_count
+from rindices.tables.io.frames import normalise_column_name
+from rindices.tables.layout import NAMES, coded_names, freesurfer, muse
 
-_ID_NAMES_TEXT = """
-    participant_id participant subject_id subject subjectid sub_id subj_id subjid sub id mrid ptid rid eid scan_id
-    image_id imageid patient_id patientid case_id f.eid n_eid name subject_ids subjects observations
-"""
-_VARIABLE_NAMES_TEXT = """
-    education handedness hand race ethnicity mmse cdr moca apoe apoe4 bmi weight height date scan_date dob manufacturer
-    field_strength magnetic_field_strength euler avg_en qc iq fiq viq piq delay mr_delay mri_delay days_from_baseline
-    years_from_baseline
-"""
-ID_NAMES = tuple(_ID_NAMES_TEXT.split())
-SESSION_NAMES = ("session_id", "session", "visit", "viscode", "timepoint", "time_point")
-GROUP_NAMES = ("group", "diagnosis", "dx", "diag", "dx_group", "clinical_group")
-SITE_NAMES = ("site", "scanner", "site_id", "scanner_id", "center", "centre", "study", "dataset")
-AGE_NAMES = ("age", "age_at_scan", "age_years")
-SEX_NAMES = ("sex", "gender")
+ID_NAMES, SESSION_NAMES, GROUP_NAMES, SITE_NAMES, AGE_NAMES, SEX_NAMES = (
+    tuple(NAMES["columns"][kind].split()) for kind in ("id", "session", "group", "site", "age", "sex")
+)
 AGE_SEX_NAMES = (*AGE_NAMES, *SEX_NAMES)
+_VARIABLE_NAMES, _PARTICIPANT_WORDS = (set(NAMES["columns"][kind].split()) for kind in ("variables", "words"))
 _PARTICIPANT_NAMES = {
-    *ID_NAMES,
-    *SESSION_NAMES,
-    *GROUP_NAMES,
-    *SITE_NAMES,
-    *AGE_SEX_NAMES,
-    *_VARIABLE_NAMES_TEXT.split(),
+    normalise_column_name(name)
+    for names in (ID_NAMES, SESSION_NAMES, GROUP_NAMES, SITE_NAMES, AGE_SEX_NAMES, _VARIABLE_NAMES)
+    for name in names
 }
-_NORMALISED_PARTICIPANT_NAMES = {normalise_column_name(name) for name in _PARTICIPANT_NAMES}
-_PARTICIPANT_WORDS_TEXT = """
-    age sex gender male female educ education pteducat score scores total uid id ids date visit month months year years
-    mmse mms moca cdr cdrsb adas ravlt faq gds updrs apoe abeta tau ptau fdg bmi weight height race ethnicity iq
-    scanner site centre center group dx diagnosis handedness unnamed imageuid
-"""
-_PARTICIPANT_WORDS = set(_PARTICIPANT_WORDS_TEXT.split())
 _ADNI_NON_VOLUME_REGEX = re.compile(r"ST\d+(SA|TA|TS|HS)")  # area, thickness and its sd, hippocampal rest
 _FORMATTED_NUMBER_REGEX = re.compile(r"-?\d[\d.,' ]*")
 _UKB_PARTICIPANT_FIELDS = {31, 34, 52, 53, 54, 21003, 21022}  # sex, birth, date and centre of visits, age
@@ -70,6 +50,10 @@ class Layout:
     measures: Mapping[str, str] = field(default_factory=dict)
     aside_names: Mapping[str, str] = field(default_factory=dict)
     doubtful: tuple[str, ...] = ()
+
+    def measure_of(self, region: str) -> str:
+        """Return what a region measures; names that say nothing are volumes."""
+        return self.measures.get(region, "volume")
 
     @property
     def zero_is_missing(self) -> bool:
@@ -115,7 +99,7 @@ def _is_participant_column(column: str) -> bool:
 
 
 def _has_participant_name(column: str) -> bool:
-    return normalise_column_name(column) in _NORMALISED_PARTICIPANT_NAMES
+    return normalise_column_name(column) in _PARTICIPANT_NAMES
 
 
 def _detect_dlmuse(columns: list[str]) -> Layout | None:
@@ -135,8 +119,7 @@ def _detect_dlmuse(columns: list[str]) -> Layout | None:
     }
     icv = next((column for column, code in codes.items() if code == muse.ICV_CODE), None)
     others = tuple(column for column in columns if column not in codes)
-    if icv is None:
-        icv = find_column(others, freesurfer.ICV_NAMES)
+    icv = icv or find_column(others, freesurfer.ICV_NAMES)
     return Layout("dlmuse", regions, icv, _drop_empty_lists(aside), others, dict.fromkeys(regions.values(), "volume"))
 
 
@@ -147,42 +130,44 @@ def _detect_freesurfer(columns: list[str], first: str) -> Layout | None:
         return None
     if any(freesurfer.is_parcel(column) for column in regions):
         kinds |= {column: "composite" for column in regions if freesurfer.is_whole_cortex(column)}
-        regions = [column for column in regions if kinds[column] == "region"]
-    aside = {kind: _select_columns(kinds, kind) for kind in ("ventricle", "composite", "no tissue")}
+        regions = _select_columns(kinds, "region")
+    aside = {kind: _select_columns(kinds, kind) for kind in freesurfer.UNUSED_KINDS}
     icv = find_column(_select_columns(kinds, "icv"), freesurfer.ICV_NAMES)
     others = tuple(_select_columns(kinds, None))
     names = {column: freesurfer.canonicalise_region_name(column) for column in regions}
-    measures = {names[column]: _infer_column_measure(column, first) for column in regions}
+    measures = {names[column]: freesurfer.infer_measure(column) for column in regions}
+    if first.startswith("measure:") and first != "measure:volume":  # holds for all columns of an aseg table
+        measures = dict.fromkeys(measures, first.removeprefix("measure:"))
     format_name = _detect_freesurfer_format(columns, first)
     return Layout(format_name, names, icv, _drop_empty_lists(aside), others, measures)
 
 
 def _detect_ukbiobank(columns: list[str], frame: pd.DataFrame) -> Layout | None:
     """Detect tables of UK Biobank fields; without any structure of the brain, all fields are set aside."""
-    fields = ukbiobank.parse_fields(columns)
-    names, aside = ukbiobank.name_structures(fields)
+    fields = {column: parsed for column in columns if (parsed := coded_names.parse_field(column))}
+    names, aside = coded_names.name_field_structures(fields)
     is_all_fields = len(fields) >= max(_MIN_CODED_REGIONS, len(columns) / 2)
     if len(names) < _MIN_CODED_REGIONS and not is_all_fields:
         return None
-    numeric = [column for column in aside.get(ukbiobank.OTHER_FIELD, []) if is_mostly_numeric(frame[column])]
+    numeric = [column for column in aside.get(coded_names.OTHER_FIELD, []) if is_mostly_numeric(frame[column])]
     people = [column for column in numeric if fields[column].field in _UKB_PARTICIPANT_FIELDS]
-    aside[ukbiobank.OTHER_FIELD] = [column for column in numeric if column not in people]
+    aside[coded_names.OTHER_FIELD] = [column for column in numeric if column not in people]
     return _build_coded_layout("ukbiobank", names, aside, columns, frame)
 
 
 def _detect_adni(columns: list[str], frame: pd.DataFrame) -> Layout | None:
-    names, aside = adni.name_structures(columns)
+    names, aside = coded_names.name_adni_structures(columns)
     return None if len(names) < _MIN_CODED_REGIONS else _build_coded_layout("adni", names, aside, columns, frame)
 
 
 def _detect_ggseg(columns: list[str], frame: pd.DataFrame) -> Layout | None:
-    names, without_cortex = desikan.name_parcels(columns)
+    names, without_cortex = coded_names.name_parcels(columns)
     n_parcels = sum(name.startswith(("lh_", "rh_")) for name in names.values())
     if n_parcels < _MIN_CODED_REGIONS:
         return None
     others = [column for column in columns if column not in names and freesurfer.classify_column(column)]
     names |= {column: freesurfer.canonicalise_region_name(column) for column in others}
-    return _build_coded_layout("ggseg", names, {desikan.NO_TISSUE: without_cortex}, columns, frame)
+    return _build_coded_layout("ggseg", names, {"no tissue": without_cortex}, columns, frame)
 
 
 def _build_coded_layout(
@@ -193,7 +178,9 @@ def _build_coded_layout(
     Where a table has volumes, thickness and area are set aside, to be used on request. Columns without any value, which
     these tables have for structures that a version of the program does not segment, are not used.
     """
-    kinds = {column: _classify_structure(name, frame[column]) for column, name in names.items()}
+    kinds = {column: freesurfer.classify_column(name) or "region" for column, name in names.items()}
+    kinds |= {column: "composite" for column, name in names.items() if freesurfer.is_whole_cortex(name)}
+    kinds |= {column: "empty" for column in names if frame[column].isna().all()}
     icv = next(iter(_select_columns(kinds, "icv")), None)
     candidates = _select_columns(kinds, "region")
     measures = {column: freesurfer.infer_measure(names[column]) for column in candidates}
@@ -214,21 +201,8 @@ def _build_coded_layout(
     )
 
 
-def _classify_structure(name: str, values: pd.Series) -> str:
-    """Return the class of a structure: region, icv, or the reason why it is not used."""
-    if values.isna().all():
-        return "empty"
-    return "composite" if freesurfer.is_whole_cortex(name) else freesurfer.classify_column(name) or "region"
-
-
 def _select_columns(kinds: Mapping[str, str | None], kind: str | None) -> list[str]:
     return [column for column, column_kind in kinds.items() if column_kind == kind]
-
-
-def _infer_column_measure(column: str, first: str) -> str:
-    """Return what a column measures; the first header of an aseg table (``Measure:mean``) holds for all columns."""
-    measure = first.removeprefix("measure:") if first.startswith("measure:") else "volume"
-    return freesurfer.infer_measure(column) if measure == "volume" else measure
 
 
 def _detect_freesurfer_format(columns: list[str], first: str) -> str:
@@ -266,30 +240,25 @@ def _detect_generic(columns: list[str], frame: pd.DataFrame) -> Layout:
     measures = {column: freesurfer.infer_measure(column) for column in regions}
     doubtful = [column for column in others if _is_participant_column(column) and not _has_participant_name(column)]
     doubtful = [column for column in doubtful if is_mostly_numeric(frame[column])]
-    return Layout(
-        "table", {column: column for column in regions}, icv, aside, others, measures, doubtful=tuple(doubtful)
-    )
+    names = {column: column for column in regions}
+    return Layout("table", names, icv, aside, others, measures, doubtful=tuple(doubtful))
 
 
 def _classify_generic_column(column: str, values: pd.Series) -> str:
     """Return ``region``, or the reason why a numeric column of an unknown table is not a region."""
     kind = freesurfer.classify_column(column)
-    if kind in {"ventricle", "composite", "no tissue"}:
+    if kind in freesurfer.UNUSED_KINDS:
         return kind
     if _ADNI_NON_VOLUME_REGEX.fullmatch(column):
         return "not a volume"
-    field = ukbiobank.parse_field(column)
+    field = coded_names.parse_field(column)
     if field and field.field in _UKB_NON_REGION_FIELDS:
         return "not a region"
-    return "few whole numbers" if _has_few_integers(values) else "region"
-
-
-def _has_few_integers(values: pd.Series) -> bool:
-    """Return whether a column holds codes or counts: few distinct values, all integers."""
     if not pd.api.types.is_numeric_dtype(values) or len(values) < 30:
-        return False
+        return "region"
     distinct = values.dropna().unique()
-    return 1 < len(distinct) <= 10 and bool((distinct == distinct.round()).all())
+    is_code = 1 < len(distinct) <= 10 and bool((distinct == distinct.round()).all())  # or a count
+    return "few whole numbers" if is_code else "region"
 
 
 def is_mostly_numeric(values: pd.Series) -> bool:
@@ -309,3 +278,135 @@ def is_mostly_numeric(values: pd.Series) -> bool:
 
 def _drop_empty_lists(aside: dict[str, list[str]]) -> dict[str, list[str]]:
     return {kind: columns for kind, columns in aside.items() if columns}
+
+
+VENTRICLES = "ventricles"
+"""Word for all ventricles of a table in the option ``include``."""
+
+
+@dataclass(frozen=True)
+class ColumnSelection:
+    """Which columns are used as regions, beyond what the layout says.
+
+    include: ``ventricles``, or names of single columns that are left out otherwise; measure: ``volume``, ``thickness``
+    or ``area`` to use columns of this kind alone; None or ``any`` for all; model_regions: regions of a model that the
+    table is read for: they are read even where they are left out otherwise.
+    """
+
+    include: tuple[str, ...] = ()
+    measure: str | None = None
+    model_regions: tuple[str, ...] = ()
+
+
+def select_columns(layout: Layout, selection: ColumnSelection, findings: Findings) -> Layout:
+    """Return a layout with the selected regions.
+
+    layout: as detected from the header; findings: takes errors about unknown names, and for training a note about what
+    is not used.
+    """
+    model_regions = set(selection.model_regions)
+    # An imported model may name its regions as the columns of its table, such as 26562-2.0.
+    kept = {c: c for c, region in layout.regions.items() if c in model_regions and region not in model_regions}
+    layout = replace(layout, regions={**layout.regions, **kept})
+    if holds_features(layout, selection.measure) and layout.doubtful:
+        # Numbers whose names hold a word about people, such as total or tau, may be included.
+        others = tuple(name for name in layout.participant_columns if name not in layout.doubtful)
+        aside = {**layout.aside, "about people": list(layout.doubtful)}
+        layout = replace(layout, aside=aside, participant_columns=others)
+    unused = [column for columns in layout.aside.values() for column in columns]
+    names = {column: layout.aside_names.get(column, column) for column in unused}
+    if layout.format == "dlmuse":
+        names |= {column: muse.region_name(code) for column, code in muse.parse_muse_codes(unused).items()}
+    wanted = [column for column, region in names.items() if region in model_regions]
+    for name in selection.include:
+        columns = _find_included_columns(name, layout, names)
+        if name.lower() in {word.lower() for item in layout.regions.items() for word in item}:
+            continue
+        if not columns and name.lower() != VENTRICLES:
+            what = f"there is no column '{name}' to include"
+            findings.misspelt(ProblemCode.UNKNOWN_REGION, what, name, [VENTRICLES, *names])
+        elif not columns:
+            what, cure = "there is no column of ventricles to include", "Leave --include out, or name a column"
+            findings.error(ProblemCode.UNKNOWN_REGION, what, cure, subject=name)
+        wanted += columns
+    wanted += _find_requested_columns(layout, selection.measure)
+    layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), selection.measure)
+    if selection.model_regions:
+        kinds = {layout.measure_of(region) for region in layout.regions.values() if region in model_regions}
+        return _filter_measure(layout, kinds.pop()) if len(kinds) == 1 else layout
+    _note_unused_columns(layout, findings)
+    return layout
+
+
+def holds_features(layout: Layout, measure: str | None) -> bool:
+    """Return whether a table is read as features of any kind: the user says so, and no layout of regions is known."""
+    is_unknown = layout.format in ("table", "surrealgan")
+    has_fields = layout.format == "ukbiobank" and all(column == region for column, region in layout.regions.items())
+    return measure == "any" and (is_unknown or has_fields)
+
+
+def _find_requested_columns(layout: Layout, measure: str | None) -> list[str]:
+    """Return the unused columns that measure what is requested; all fields of a table that has no other regions."""
+    kinds = [kind for kind in ("thickness", "area") if measure in (kind, "any")]
+    columns = [column for kind in kinds for column in layout.aside.get(kind, [])]
+    if measure == "any" and not layout.regions:
+        columns += layout.aside.get(coded_names.OTHER_FIELD, [])
+    if holds_features(layout, measure):  # names of structures mean nothing there
+        columns += [column for kind in freesurfer.UNUSED_KINDS for column in layout.aside.get(kind, [])]
+    return columns
+
+
+def _find_included_columns(name: str, layout: Layout, names: Mapping[str, str]) -> list[str]:
+    """Return the unused columns that a word of the option means."""
+    if name.lower() == VENTRICLES:
+        columns = {column: layout.aside_names.get(column, column) for column in layout.aside.get("ventricle", [])}
+        is_muse = layout.format == "dlmuse"
+        return [column for column, region in columns.items() if is_muse or freesurfer.is_ventricle(region)]
+    return [column for column, region in names.items() if name.lower() in list_spellings(column, region)]
+
+
+def list_spellings(column: str, region: str) -> set[str]:
+    """Return the words by which a user may name a region, in lower case: its column, its name or its MUSE label."""
+    return {column.lower(), region.lower(), muse.region_label(region).lower()}
+
+
+def _move_to_regions(layout: Layout, columns: Mapping[str, str]) -> Layout:
+    if not columns:
+        return layout
+    measures = {region: freesurfer.infer_measure(region) for region in columns.values()}
+    remaining = {why: [name for name in names if name not in columns] for why, names in layout.aside.items()}
+    return replace(
+        layout,
+        regions={**layout.regions, **columns},
+        aside={why: names for why, names in remaining.items() if names},
+        participant_columns=tuple(name for name in layout.participant_columns if name not in columns),
+        measures={**layout.measures, **measures},
+    )
+
+
+def _filter_measure(layout: Layout, measure: str | None) -> Layout:
+    """Set regions of other measures aside; a table without the measure is left to the checks of its values."""
+    kinds = {column: layout.measure_of(region) for column, region in layout.regions.items()}
+    if measure not in kinds.values():
+        return layout
+    aside = dict(layout.aside)
+    for column, kind in kinds.items():
+        if kind != measure:
+            aside[kind] = [*aside.get(kind, []), column]
+    regions = {column: region for column, region in layout.regions.items() if kinds[column] == measure}
+    return replace(layout, regions=regions, aside=aside)
+
+
+def _note_unused_columns(layout: Layout, findings: Findings) -> None:
+    """Say which columns are not used and why, and how ventricles are included."""
+    if not layout.aside:
+        return
+    columns = [column for names in layout.aside.values() for column in names]
+    listing = ", ".join(
+        f"{len(names):,} {NAMES['reasons'].get(why, f'of another kind ({why})')}" for why, names in layout.aside.items()
+    )
+    has_ventricles = bool(_find_included_columns(VENTRICLES, layout, {}))
+    what = f"{format_count(len(columns), 'column is', 'columns are')} not used"
+    cure = "To use the ventricles: --include ventricles" if has_ventricles else ""
+    kind = OffenderKind.COLUMN
+    findings.note(ProblemCode.COLUMNS_NOT_USED, what, cure, offenders=columns, offender_kind=kind, listing=listing)

@@ -1,24 +1,20 @@
-"""Names of structures in FreeSurfer, FastSurfer, SynthSeg and ENIGMA, and their classification."""
+"""Names of structures in FreeSurfer, FastSurfer, SynthSeg and ENIGMA, their classification, and folders of subjects."""
 
 import re
+from collections import Counter
+from pathlib import Path
 
-ICV_NAMES = (
-    "EstimatedTotalIntraCranialVol",
-    "eTIV",
-    "IntraCranialVol",
-    "total intracranial",
-    "ICV",
-    "TIV",
-    "intracranial volume",
-    "intracranial_volume",
-)
+import pandas as pd
 
+from rindices.errors import Findings, ProblemCode, format_count, join_names
+from rindices.tables.layout import NAMES
+
+ICV_NAMES = tuple(NAMES["columns"]["icv"].split(","))
+STATS_NAMES = NAMES["structures"]["stats"].split()
+UNUSED_KINDS = ("ventricle", "composite", "no tissue")
+"""Classes of columns that are not used as regions."""
 _EARLIER_NAMES = {"Thalamus": "Thalamus-Proper"}
-_PAIRED_STRUCTURES_TEXT = """
-    Cerebellum-White-Matter Cerebellum-Cortex Thalamus Thalamus-Proper Caudate Putamen Pallidum Hippocampus Amygdala
-    Accumbens-area VentralDC Ventral-DC Cerebral-White-Matter Cerebral-Cortex
-"""
-_PAIRED_STRUCTURES = _PAIRED_STRUCTURES_TEXT.split()
+_PAIRED_STRUCTURES = NAMES["structures"]["paired"].split()
 _TISSUE_NAMES = {"brain-stem", *(f"{side}-{name}".lower() for side in ("left", "right") for name in _PAIRED_STRUCTURES)}
 _ENIGMA_NAMES = {f"{side}{name}" for side in "lr" for name in ("thal", "caud", "put", "pal", "hippo", "amyg", "accumb")}
 _VENTRICLE_REGEX = re.compile(
@@ -75,11 +71,7 @@ def classify_column(column: str) -> str | None:
     name = normalise_structure_name(column)
     if name in {normalise_structure_name(icv) for icv in ICV_NAMES}:
         return "icv"
-    for label, pattern in (
-        ("ventricle", _VENTRICLE_REGEX),
-        ("composite", _COMPOSITE_REGEX),
-        ("no tissue", _NO_TISSUE_REGEX),
-    ):
+    for label, pattern in zip(UNUSED_KINDS, (_VENTRICLE_REGEX, _COMPOSITE_REGEX, _NO_TISSUE_REGEX), strict=True):
         if pattern.fullmatch(name):
             return label
     return "region" if name in _TISSUE_NAMES or name in _ENIGMA_NAMES or is_parcel(column) else None
@@ -110,3 +102,85 @@ def is_parcel(column: str) -> bool:
 def is_whole_cortex(column: str) -> bool:
     """Return whether a column is the sum of all parcels of a hemisphere."""
     return normalise_structure_name(column) in {"left-cerebral-cortex", "right-cerebral-cortex"}
+
+
+_ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
+
+
+def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
+    """Read the stats file of each person in a folder of subjects.
+
+    Returns ``participant_id``, one column per structure, and ``eTIV`` if the files have it. FastSurfer's MaskVol is not
+    used as eTIV.
+    """
+    findings = findings.at(str(folder))
+    candidates = {
+        subject.name: [subject / "stats" / name for name in STATS_NAMES] for subject in sorted(folder.iterdir())
+    }
+    files = {name: path for name, paths in candidates.items() if (path := next(filter(Path.is_file, paths), None))}
+    if not files:
+        what = "no subject folder with stats/aseg+DKT.stats was found"
+        cure = "Give the folder that holds one folder per person (SUBJECTS_DIR)"
+        findings.fatal(ProblemCode.NO_SUBJECT_FOLDERS, what, cure)
+    _report_stats_files(files, findings)
+    rows = {name: _add_etiv(_read_stats(path), path) for name, path in files.items()}
+    broken = [name for name, row in rows.items() if not row]
+    if broken:
+        what = f"{format_count(len(broken), 'stats file is', 'stats files are')} empty or cut"
+        cure = "Run the segmentation of these people again or move their folders away"
+        findings.error(ProblemCode.EMPTY_STATS_FILES, what, cure, offenders=broken)
+    frame = pd.DataFrame([{"participant_id": name, **row} for name, row in rows.items() if row])
+    if frame.empty:
+        findings.fatal(ProblemCode.NO_ROWS, "no stats file holds a volume", "Run the segmentation again")
+    return frame
+
+
+def _report_stats_files(files: dict[str, Path], findings: Findings) -> None:
+    """Say which of the stats files was read, and which people have another one than most."""
+    counts = Counter(path.name for path in files.values())
+    usual = counts.most_common(1)[0][0]
+    others = sorted({path.name for file in files.values() for path in file.parent.glob("*.stats")} - set(counts))
+    what = f"stats/{usual} is read" + (f", not {join_names(others)}" if others else "")
+    findings.note(ProblemCode.STATS_FILE_CHOSEN, what)
+    if len(counts) > 1:
+        different = [name for name, path in files.items() if path.name != usual]
+        listing = ", ".join(f"{file} of {format_count(number, 'person', 'people')}" for file, number in counts.items())
+        what, cure = "people have different stats files", f"Make stats/{usual} for all, or move their folders away"
+        findings.warn(ProblemCode.STATS_FILE_CHOSEN, what, cure, offenders=different, listing=listing)
+
+
+def _add_etiv(row: dict[str, float], path: Path) -> dict[str, float]:
+    """Add eTIV from ``aseg.stats`` in the same folder if the file itself has none."""
+    aseg = path.with_name("aseg.stats")
+    if not row or "eTIV" in row or not aseg.is_file():
+        return row
+    etiv = _read_stats(aseg).get("eTIV")
+    return row if etiv is None else row | {"eTIV": etiv}
+
+
+def _read_stats(path: Path) -> dict[str, float]:
+    """Return the volumes of a person by structure: the 4th column is the volume, the 5th the name.
+
+    Nothing is returned where a line has fewer columns than the header: the file is cut.
+    """
+    row: dict[str, float] = {}
+    width = 5
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        match = _ETIV_REGEX.match(line)
+        if match:
+            row["eTIV"] = _parse_float(match[1])
+        fields = line.split()
+        if fields[:2] == ["#", "ColHeaders"]:
+            width = len(fields) - 2
+        elif fields and not line.startswith("#"):
+            if len(fields) < width:
+                return {}
+            row[fields[4]] = _parse_float(fields[3])
+    return row
+
+
+def _parse_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

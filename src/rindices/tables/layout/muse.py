@@ -72,16 +72,15 @@ def parse_muse_codes(header: Iterable[str]) -> dict[str, int]:
     """
     labels = {region.label.lower(): code for code, region in single_regions().items()}
     labels["icv"] = ICV_CODE
-    codes = {column: _parse_code(column, labels) for column in header}
-    return {column: code for column, code in codes.items() if code is not None}
+    codes = {}
+    for column in header:
+        match = _MUSE_COLUMN_REGEX.fullmatch(column)
+        code = int(match[1]) if match else labels.get(_MUSE_PREFIX_REGEX.sub("", column).lower())
+        if code is not None and (code in single_regions() or code in _COMPOSITE_CODES):
+            codes[column] = code
+    return codes
 
 
 def has_code_number(column: str) -> bool:
     """Return whether a column has a number in the place of a MUSE code."""
     return bool(_MUSE_COLUMN_REGEX.fullmatch(column))
-
-
-def _parse_code(column: str, labels: dict[str, int]) -> int | None:
-    match = _MUSE_COLUMN_REGEX.fullmatch(column)
-    code = int(match[1]) if match else labels.get(_MUSE_PREFIX_REGEX.sub("", column).lower())
-    return code if code is not None and (code in single_regions() or code in _COMPOSITE_CODES) else None

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, did_you_mean, format_count, join_names
-from rindices.tables.io.text import to_text
+from rindices.tables.io.frames import to_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,31 +28,26 @@ _LOOK_ALIKES = {*_CYRILLIC_LOOK_ALIKES, *_GREEK_LOOK_ALIKES}
 
 
 def assign_groups(
-    labels: pd.Series,
-    controls: Sequence[str],
-    patients: Sequence[str],
-    where: str,
-    findings: Findings,
-    is_surrealgan: bool = False,
+    labels: pd.Series, controls: Sequence[str], patients: Sequence[str], findings: Findings, is_surrealgan: bool = False
 ) -> "NDArray[np.object_] | None":
     """Assign people to controls and patients by their labels.
 
-    labels (N,); controls, patients: labels of the two groups; ``*`` for the patients means all who are not controls.
-    Without both, the groups are guessed where they are unmistakable; where: file and column, for messages; findings:
-    takes notes about labels that were guessed and people with other labels, and errors about labels that nobody has;
-    is_surrealgan: whether the table is one for the authors' package, where -1 is a control and 1 a patient. Returns
-    (N,), ``control``, ``patient`` or None for each person; None alone after an error.
+    labels (N,); controls, patients: labels of the two groups; ``*`` for the patients means all who are not
+    controls. Without both, the groups are guessed where they are unmistakable; findings: takes notes about labels
+    that were guessed and people with other labels, and errors about labels that nobody has; is_surrealgan: whether
+    the table is one for the authors' package, where -1 is a control and 1 a patient. Returns (N,), ``control``,
+    ``patient`` or None for each person; None alone after an error.
     """
-    texts = normalise_labels(fold_labels(labels, "group", where, findings))
+    texts = normalise_labels(fold_labels(labels, "group", findings))
     counts = texts.value_counts().to_dict()
-    chosen = _choose_labels(counts, list(controls), list(patients), where, findings, is_surrealgan)
+    chosen = _choose_labels(counts, list(controls), list(patients), findings, is_surrealgan)
     if chosen is None:
         return None
     if not controls or tuple(patients) in ((), ("*",)):
         healthy, ill = (_format_counts({label: counts.get(label, 0) for label in group}) for group in chosen)
         layout = ", as the SurrealGAN layout defines" if is_surrealgan and not controls else ""
         what = f"controls are {healthy} and patients are {ill}{layout}"
-        findings.note(ProblemCode.LABELS_GUESSED, what, where, "If not: --controls LABEL --patients LABEL[,LABEL]")
+        findings.note(ProblemCode.LABELS_GUESSED, what, "If not: --controls LABEL --patients LABEL[,LABEL]")
     result = np.full(len(texts), None, dtype=object)
     result[texts.isin(chosen[0]).to_numpy()] = CONTROL
     result[texts.isin(chosen[1]).to_numpy()] = PATIENT
@@ -61,14 +56,14 @@ def assign_groups(
         number = format_count(sum(others.values()), "person", "people")
         what, kind = f"{number} with another label are left out", OffenderKind.LABEL
         listing = _format_counts(others)
-        findings.note(ProblemCode.OTHER_LABELS, what, where, offenders=others, offender_kind=kind, listing=listing)
+        findings.note(ProblemCode.OTHER_LABELS, what, offenders=others, offender_kind=kind, listing=listing)
     for name, group_labels in zip((CONTROL, PATIENT), chosen, strict=True):
         if not sum(counts.get(label, 0) for label in group_labels):
-            findings.error(ProblemCode.EMPTY_GROUP, f"there are no {name}s", where, _LABELS_HINT, subject=name)
+            findings.error(ProblemCode.EMPTY_GROUP, f"there are no {name}s", _LABELS_HINT, subject=name)
     return result
 
 
-def fold_labels(labels: pd.Series, subject: str, where: str, findings: Findings) -> pd.Series:
+def fold_labels(labels: pd.Series, subject: str, findings: Findings) -> pd.Series:
     """Return labels as text in plain characters, see `fold_characters`, with a note about those that were changed.
 
     Labels with letters of another script that look like Latin ones, beside Latin labels, are an error.
@@ -84,7 +79,7 @@ def fold_labels(labels: pd.Series, subject: str, where: str, findings: Findings)
         count = format_count(int(texts.isin(changed).sum()), "label is", "labels are")
         what = f"{count} written with unusual characters (full width, dashes, blanks) and read as"
         listing = join_names(dict.fromkeys(folded[text] for text in changed))
-        findings.note(ProblemCode.LABELS_FOLDED, what, where, offenders=changed, offender_kind=kind, listing=listing)
+        findings.note(ProblemCode.LABELS_FOLDED, what, offenders=changed, offender_kind=kind, listing=listing)
     texts = texts.map(lambda text: folded.get(text, text), na_action="ignore")
     present = [str(text) for text in texts.dropna().unique()]
     is_latin = any(char.isascii() and char.isalpha() for text in present for char in text)
@@ -92,7 +87,7 @@ def fold_labels(labels: pd.Series, subject: str, where: str, findings: Findings)
     if foreign:
         what = f"{subject}: labels hold Cyrillic or Greek letters that look like Latin ones"
         cure = "Write them again in one script"
-        findings.error(ProblemCode.MIXED_SCRIPTS, what, where, cure, offenders=foreign, offender_kind=kind)
+        findings.error(ProblemCode.MIXED_SCRIPTS, what, cure, offenders=foreign, offender_kind=kind)
     return texts
 
 
@@ -122,45 +117,45 @@ def can_guess_groups(labels: pd.Series, is_surrealgan: bool = False) -> bool:
 
 
 def _choose_labels(
-    counts: dict[Any, int],
-    controls: list[str],
-    patients: list[str],
-    where: str,
-    findings: Findings,
-    is_surrealgan: bool,
+    counts: dict[Any, int], controls: list[str], patients: list[str], findings: Findings, is_surrealgan: bool
 ) -> tuple[list[str], list[str]] | None:
     """Return the labels of controls and of patients as the table spells them; None after an error."""
     present = [str(label) for label in counts]
     if not present:
         cure = "Fill it or name another column with --group"
-        findings.error(ProblemCode.GROUP_COLUMN_EMPTY, "the group column is empty", where, cure)
+        findings.error(ProblemCode.GROUP_COLUMN_EMPTY, "the group column is empty", cure)
         return None
     if not controls and not patients:
-        return _guess_labels_or_report(counts, where, findings, is_surrealgan)
-    if _refuse_similar_labels(counts, [*controls, *patients], where, findings):
+        guess = _guess_labels(counts, is_surrealgan)
+        if guess is None:
+            hint = " (a study needs two groups)" if len(counts) == 1 else ""
+            what = f"which label means controls?{hint} There is: {_format_counts(counts)}"
+            findings.error(ProblemCode.LABELS_UNCLEAR, what, describe_label_choice(present))
+        return guess
+    if _refuse_similar_labels(counts, [*controls, *patients], findings):
         return None
-    healthy = [_resolve_label(label, present, where, findings) for label in controls]
+    healthy = [_resolve_label(label, present, findings) for label in controls]
     if patients == ["*"]:
         patients = [label for label in present if label not in healthy]
-    ill = [_resolve_label(label, present, where, findings) for label in patients]
+    ill = [_resolve_label(label, present, findings) for label in patients]
     if None in healthy + ill:
         return None
     others = [label for label in present if label not in healthy + ill]
     if (not healthy or not ill) and len(others) != 1:
         missing = "controls" if not healthy else "patients"
         what = f"which label means {missing}? There is: {_format_counts(counts)}"
-        findings.error(ProblemCode.LABELS_UNCLEAR, what, where, _LABELS_HINT)
+        findings.error(ProblemCode.LABELS_UNCLEAR, what, _LABELS_HINT)
         return None
     chosen = ([label for label in healthy if label] or others, [label for label in ill if label] or others)
     both = set(chosen[0]) & set(chosen[1])
     if both:
         what = f"{join_names(sorted(both))} cannot be both control and patient"
-        findings.error(ProblemCode.LABEL_IN_BOTH_GROUPS, what, where, _LABELS_HINT)
+        findings.error(ProblemCode.LABEL_IN_BOTH_GROUPS, what, _LABELS_HINT)
         return None
     return chosen
 
 
-def _refuse_similar_labels(counts: dict[Any, int], named: list[str], where: str, findings: Findings) -> bool:
+def _refuse_similar_labels(counts: dict[Any, int], named: list[str], findings: Findings) -> bool:
     """Report labels that differ from a named one only by case or blanks, and return whether there are any.
 
     Their people would be left out or, where all others are patients, be on the wrong side.
@@ -174,9 +169,7 @@ def _refuse_similar_labels(counts: dict[Any, int], named: list[str], where: str,
         what = f"{len(alike)} labels differ only by case or blanks"
         cure = f"Spell them alike, or name each of them: {','.join(alike)}"
         kind, listing = OffenderKind.LABEL, _format_counts(alike)
-        findings.error(
-            ProblemCode.SIMILAR_LABELS, what, where, cure, offenders=alike, offender_kind=kind, listing=listing
-        )
+        findings.error(ProblemCode.SIMILAR_LABELS, what, cure, offenders=alike, offender_kind=kind, listing=listing)
         is_refused = True
     return is_refused
 
@@ -190,7 +183,7 @@ def _normalise_label(label: str) -> str:
     return str(normalise_labels(pd.Series([label], dtype="object")).iloc[0])
 
 
-def _resolve_label(label: str, present: list[str], where: str, findings: Findings) -> str | None:
+def _resolve_label(label: str, present: list[str], findings: Findings) -> str | None:
     """Return a label as the table spells it; None after an error."""
     text = _normalise_label(label)
     equal = [name for name in present if name == text] or [
@@ -199,19 +192,8 @@ def _resolve_label(label: str, present: list[str], where: str, findings: Finding
     if len(equal) == 1:
         return equal[0]
     what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, present)}"
-    findings.error(ProblemCode.UNKNOWN_LABEL, what, where, cure, subject=label)
+    findings.error(ProblemCode.UNKNOWN_LABEL, what, cure, subject=label)
     return None
-
-
-def _guess_labels_or_report(
-    counts: dict[Any, int], where: str, findings: Findings, is_surrealgan: bool
-) -> tuple[list[str], list[str]] | None:
-    guess = _guess_labels(counts, is_surrealgan)
-    if guess is None:
-        hint = " (a study needs two groups)" if len(counts) == 1 else ""
-        what = f"which label means controls?{hint} There is: {_format_counts(counts)}"
-        findings.error(ProblemCode.LABELS_UNCLEAR, what, where, describe_label_choice(list(counts)))
-    return guess
 
 
 def describe_label_choice(labels: Sequence[object]) -> str:

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.errors import Findings, OffenderKind, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
 from rindices.tables.validation.groups import normalise_labels
 
 NO_CODES = ("none",)
@@ -50,7 +49,7 @@ def mask_missing_codes(
     if not codes or tuple(codes) == NO_CODES:
         return frame
     texts = set(normalise_labels(pd.Series(list(codes), dtype="object")))
-    numbers = [float(text) for text in texts if _is_number(text)]
+    numbers = pd.to_numeric(pd.Series(list(texts), dtype="object"), errors="coerce").dropna().tolist()
     masked = {}
     for name in frame.columns:
         values = frame[name]
@@ -70,65 +69,31 @@ def looks_like_code(value: float) -> bool:
     return float(value).is_integer() and (value <= 0 or value in _CODES)
 
 
-def list_codes(columns: pd.DataFrame) -> list[Problem]:
-    """Return an error that names the columns of numbers with codes for missing; empty without any.
-
-    columns (N, C). Returns at most one.
-    """
-    coded_columns = {}
+def report_codes(columns: pd.DataFrame, findings: Findings) -> dict[str, pd.Series]:
+    """Report columns of numbers (N, C) with codes for missing as one error; return these with the cells empty."""
+    counts: dict[str, Counter[str]] = {}
+    emptied = {}
     for name in columns.columns:
         if pd.api.types.is_numeric_dtype(columns[name]) and not pd.api.types.is_bool_dtype(columns[name]):
             values = columns[name].to_numpy(dtype=float, na_value=np.nan)
-            codes = Counter(f"{value:g}" for value in values[find_missing_codes(values)])
-            if codes:
-                coded_columns[str(name)] = codes
-    return [_describe_codes(coded_columns)] if coded_columns else []
-
-
-def report_region_codes(regions: pd.DataFrame, suspects: BoolArray, where: str, findings: Findings) -> pd.DataFrame:
-    """Report codes for missing in regions as an error, and return the regions with these cells empty.
-
-    regions (N, R); suspects (R,): regions whose lowest or highest value is a code; the others are not searched; where:
-    the file, for messages; findings: takes the error. Returns (N, R).
-    """
-    problems = list_codes(regions.loc[:, suspects])
-    if not problems:
-        return regions
-    findings.problems += [replace(problem, where=where) for problem in problems]
-    coded = {name: find_missing_codes(regions[name].to_numpy()) for name in regions.columns[suspects]}
-    return regions.assign(**{name: regions[name].mask(rows) for name, rows in coded.items()})
+            coded = find_missing_codes(values)
+            if coded.any():
+                counts[str(name)] = Counter(f"{value:g}" for value in values[coded])
+                emptied[str(name)] = columns[name].mask(coded)
+    if counts:
+        cells = format_count(sum(codes.total() for codes in counts.values()), "cell")
+        all_codes = sorted({code for codes in counts.values() for code in codes}, key=float)
+        texts = []
+        for name, codes in counts.items():
+            cells_of_code = ", ".join(f"{code} in {format_count(number, 'cell')}" for code, number in codes.items())
+            texts.append(f"{name} ({cells_of_code})")
+        what = f"{cells} in {format_count(len(counts), 'column')} may stand for missing"
+        cure = f"If so: --missing-codes {','.join(all_codes)}. If these are values: --missing-codes none"
+        kind, listing = OffenderKind.COLUMN, join_names(texts)
+        findings.error(ProblemCode.CODES_FOR_MISSING, what, cure, offenders=counts, offender_kind=kind, listing=listing)
+    return emptied
 
 
 def may_hold_codes(low: FloatArray, high: FloatArray) -> BoolArray:
     """Return for each region (R,) whether its lowest or highest value is a code: no other can be far outside."""
     return np.asarray(np.isin(low, _CODES) | np.isin(high, _CODES))
-
-
-def _describe_codes(coded_columns: dict[str, Counter[str]]) -> Problem:
-    """Return the error about codes in columns, given the number of cells of each code."""
-    cells = sum(codes.total() for codes in coded_columns.values())
-    all_codes = sorted({code for codes in coded_columns.values() for code in codes}, key=float)
-    texts = []
-    for name, codes in coded_columns.items():
-        counts = ", ".join(f"{code} in {format_count(number, 'cell')}" for code, number in codes.items())
-        texts.append(f"{name} ({counts})")
-    what = f"{format_count(cells, 'cell')} in {format_count(len(coded_columns), 'column')} may stand for missing"
-    cure = f"If so: --missing-codes {','.join(all_codes)}. If these are values: --missing-codes none"
-    return Problem(
-        Severity.ERROR,
-        what,
-        "",
-        cure,
-        ProblemCode.CODES_FOR_MISSING,
-        offenders=tuple(coded_columns),
-        offender_kind=OffenderKind.COLUMN,
-        listing=join_names(texts),
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

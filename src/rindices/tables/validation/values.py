@@ -1,52 +1,147 @@
-"""Check the numbers of a table: infinite, negative or constant values, units and measures."""
+"""Check the numbers of a table: units, infinite, negative or constant values, and measures."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import (
-    Findings,
-    OffenderKind,
-    Problem,
-    ProblemCode,
-    ProblemDetails,
-    Severity,
-    format_count,
-    join_names,
-)
+from rindices._typing import BoolArray, FloatArray
+from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
 from rindices.tables.layout import muse
 from rindices.tables.layout.freesurfer import may_be_zero
-from rindices.tables.validation.units import (
-    OUTLIER_FACTOR,
-    Unit,
-    combine_units,
-    find_scale_outliers,
-    guess_units,
-    looks_like_centiles,
-)
-from rindices.wording import Wording, reword
+from rindices.wording import FEATURE_UNIT, Wording, reword
+
+OUTLIER_FACTOR = 100.0
+"""Ratio to the median of a region that no person has, so that the unit must be another one."""
+
+
+class Unit(StrEnum):
+    """Unit of the regions of a table."""
+
+    MM3 = "mm3"
+    ML = "ml"
+    NORMALISED = "normalised"
+    STANDARDISED = "standardised"
+    MM = "mm"
+    MM2 = "mm2"
+    MIXED = "mixed"
+    ANY = FEATURE_UNIT
+    UNKNOWN = "unknown"
+
+
+_UNITS_OF_MEASURES = {
+    ("thickness", Unit.ML): Unit.MM,
+    ("thickness", Unit.MM3): Unit.UNKNOWN,
+    ("area", Unit.MM3): Unit.MM2,
+    ("area", Unit.ML): Unit.UNKNOWN,
+    ("area", Unit.MM): Unit.UNKNOWN,
+}
+
+
+def guess_unit(values: FloatArray, medians: FloatArray) -> Unit:
+    """Guess the unit of a table from typical magnitudes.
+
+    Single regions of the adult brain have 100 to 200,000 mm3, 0.1 to 200 ml, and 1e-5 to 0.1 of the intracranial
+    volume. Values around 0, or around 1 with a spread of a tenth, are standardised. Cortical thickness is 1 to 5 mm in
+    all regions, whereas volumes of regions differ more than fivefold.
+
+    values (N, R): volumes, or the first rows of them; medians (R,): median of each region.
+    """
+    finite = medians[np.isfinite(medians)]
+    if finite.size == 0:
+        return Unit.UNKNOWN
+    if _looks_standardised(values, finite):
+        return Unit.STANDARDISED
+    typical = float(np.median(finite))
+    if typical > 100:
+        return Unit.MM3 if typical < 1e6 else Unit.UNKNOWN
+    if typical > 0.1:
+        similar = finite.size >= 8 and finite.min() > 1 and finite.max() < 6 and finite.max() < 4 * finite.min()
+        return Unit.MM if similar else Unit.ML
+    return Unit.NORMALISED if typical > 1e-6 else Unit.UNKNOWN
+
+
+def guess_units(values: FloatArray, medians: FloatArray, kinds: Sequence[str]) -> dict[str, Unit]:
+    """Guess the unit of each kind of measure in a table.
+
+    values (N, R): measures, or the first rows of them; medians (R,): median of each region; kinds: (R,) what each
+    region measures: ``volume``, ``thickness``, ``area``, . Returns unit by kind of measure.
+    """
+    units = {}
+    for kind in sorted(set(kinds)):
+        columns = np.array([name == kind for name in kinds])
+        unit = guess_unit(values[:, columns], medians[columns])
+        units[kind] = _UNITS_OF_MEASURES.get((kind, unit), unit)
+    return units
+
+
+def combine_units(units: Mapping[str, Unit]) -> Unit:
+    """Return the unit of a whole table: mixed, if it has several kinds of measures that are not all standardised."""
+    is_uniform = len(units) == 1 or set(units.values()) == {Unit.STANDARDISED}
+    return next(iter(units.values())) if is_uniform else Unit.MIXED
+
+
+def looks_like_centiles(medians: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+    """Return whether regions hold centiles, from 0 to 1 or to 100: median in the middle, both ends nearly reached.
+
+    medians, low, high (R,): median, lowest and highest value of each region.
+    """
+    known = np.isfinite(medians)
+    if not known.any():
+        return False
+    top = 1.0 if float(np.nanmax(high)) <= 1 else 100.0
+    is_inside = bool((low[known] >= 0).all() and (high[known] <= top).all())
+    spans = (high[known] - low[known]) / top
+    return is_inside and 0.3 < float(np.median(medians[known])) / top < 0.7 and float(np.median(spans)) > 0.8
+
+
+def is_model_unit(table_unit: str, model_unit: str) -> bool:
+    """Return whether a table may have the unit of a model."""
+    return table_unit == model_unit or Unit.UNKNOWN in (table_unit, model_unit)
+
+
+def find_scale_outliers(values: FloatArray, medians: FloatArray) -> BoolArray:
+    """Return a mask of cells (N, R) more than `OUTLIER_FACTOR` times above or below the median (R,) of their region."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = (values / OUTLIER_FACTOR > medians) | ((values < medians / OUTLIER_FACTOR) & (values > 0))
+    return np.asarray(off & (medians > 0))
+
+
+def _looks_standardised(values: FloatArray, medians: FloatArray) -> bool:
+    """Return whether regions are centred at 0 (z-scores, residuals) or at 1 with a spread of about 0.1."""
+    sample = np.ma.masked_invalid(values[:2_000])
+    if sample.count() == 0:
+        return False
+    if float((sample < 0).mean()) > 0.2:
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):  # extreme values are reported as outliers, not here
+        spreads = sample.std(axis=0).compressed()
+    return bool(np.median(np.abs(medians - 1)) < 0.25 and spreads.size and np.median(spreads) < 0.3)
+
 
 _TO_MM3 = {Unit.MM3: 1.0, Unit.ML: 1e3}
 _SKEWED_RATIO = 2.0  # of both halves of the middle 90 %; 2.3 in a log-normal whose logarithm has sd 0.5
 
 
+MIN_REGIONS = 5
+"""Fewest regions for which equal values are no coincidence."""
 MEASURES = ("volume", "thickness", "area", "any")
 """What a user can ask the regions to measure."""
 ALL_MEASURES = "all"
 """Columns of all kinds, for commands that read what another one has accepted; those of unknown kinds are volumes."""
 
 
-def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Findings) -> pd.DataFrame:
+def as_numbers(frame: pd.DataFrame, ids: Sequence[str], findings: Findings) -> pd.DataFrame:
     """Return the columns (N, C) as floats; cells of text are an error and become NaN."""
     cells: list[str] = []
     people: list[str] = []
     dtypes = frame.dtypes
-    text_dtypes = [dtype for dtype in set(dtypes) if not _is_numeric_dtype(dtype)]
+    is_bool, is_numeric = pd.api.types.is_bool_dtype, pd.api.types.is_numeric_dtype
+    text_dtypes = [dtype for dtype in set(dtypes) if is_bool(dtype) or not is_numeric(dtype)]
     text_columns = [name for name, dtype in dtypes.items() if dtype in text_dtypes] if text_dtypes else []
     numbers = {}
     for name in text_columns:
@@ -54,23 +149,19 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], where: str, findings: Fi
         numbers[name] = pd.to_numeric(raw, errors="coerce").astype(float)
         rows = np.flatnonzero(raw.notna() & numbers[name].isna())
         cells += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in rows[:3]]
-        people += _take_items(ids, rows)
+        people += [ids[int(row)] for row in rows]
     if cells:
-        findings.error(
-            ProblemCode.NOT_A_NUMBER,
+        what, cure = (
             "text where a number should be",
-            where,
             "Mend these cells (decimal point, no thousands separators, empty for missing)",
-            offenders=dict.fromkeys(people),
-            listing=join_names(cells),
         )
-    return frame.assign(**numbers).astype(float) if text_columns else _to_contiguous_floats(frame)
-
-
-def _to_contiguous_floats(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return columns of numbers as floats in one block of memory, so that ``to_numpy`` needs no copy."""
-    if not all(isinstance(dtype, np.dtype) for dtype in set(frame.dtypes)):
+        offenders, listing = dict.fromkeys(people), join_names(cells)
+        findings.error(ProblemCode.NOT_A_NUMBER, what, cure, offenders=offenders, listing=listing)
+    if text_columns:
+        return frame.assign(**numbers).astype(float)
+    if not all(isinstance(dtype, np.dtype) for dtype in set(dtypes)):
         frame = frame.astype(float)
+    # one block of memory, so that to_numpy needs no copy
     return pd.DataFrame(frame.to_numpy(dtype=float), index=frame.index, columns=frame.columns, copy=False)
 
 
@@ -95,98 +186,84 @@ def compute_column_ranges(regions: pd.DataFrame) -> ColumnRanges:
     return ColumnRanges(low, high, not_finite)
 
 
-def check_measures(
-    regions: Sequence[str], measures: Mapping[str, str], requested: str | None, where: str, findings: Findings
-) -> dict[str, str]:
+def check_measures(by_region: dict[str, str], requested: str | None, findings: Findings) -> dict[str, str]:
     """Return what each region measures; refuse a table without the requested measure, or without any volume.
 
-    measures: what their names say they measure; requested: one of `MEASURES`; None if the user named none; where: the
-    file, for messages; findings: takes the error. Returns by region. Names that say nothing count as what was
-    requested.
+    by_region: what the names of regions say they measure; requested: one of `MEASURES`; None if the user named none;
+    findings: takes the error. Returns by region. Names that say nothing count as what was requested.
     """
-    by_region = {name: measures.get(name, "volume") for name in regions}
     kinds = sorted(set(by_region.values()))
     if requested in (None, "volume") and "volume" not in kinds:
         suggestion = kinds[0] if len(kinds) == 1 and kinds[0] in MEASURES else "any"
-        what = f"all {len(regions)} regions are {join_names(kinds)}, not volume"
+        what = f"all {len(by_region)} regions are {join_names(kinds)}, not volume"
         cure = f"Export volumes (aparcstats2table --meas volume), or say --measure {suggestion} if it is meant"
-        findings.error(ProblemCode.WRONG_MEASURE, what, where, cure)
+        findings.error(ProblemCode.WRONG_MEASURE, what, cure)
     elif requested in (None, "volume", "any", ALL_MEASURES):
         return by_region
     elif requested not in kinds and kinds != ["volume"]:
         what = f"the regions are {join_names(kinds)}, not {requested}"
-        findings.error(ProblemCode.WRONG_MEASURE, what, where, f"Say --measure {kinds[0]}")
+        findings.error(ProblemCode.WRONG_MEASURE, what, f"Say --measure {kinds[0]}")
     else:
-        return dict.fromkeys(regions, requested)
+        return dict.fromkeys(by_region, requested)
     return by_region
 
 
 def check_regions(
-    regions: pd.DataFrame,
-    ranges: ColumnRanges,
-    ids: Sequence[str],
-    measures: Mapping[str, str],
-    where: str,
-    findings: Findings,
+    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], measures: Mapping[str, str], findings: Findings
 ) -> dict[str, Unit]:
     """Check the values of a table.
 
     regions (N, R); ranges: of the regions; ids: (N,) ids of the people, for messages; measures: what each region
-    measures; where: the file, for messages; findings: takes the problems. Returns the guessed unit of each kind of
-    measure.
+    measures; findings: takes the problems. Returns the guessed unit of each kind of measure.
     """
     names = list(regions.columns)
-    _check_finite(regions, ranges, where, findings)
+    _check_finite(regions, ranges, findings)
     medians = _compute_medians(regions)
-    kinds = [measures.get(name, "volume") for name in names]
+    kinds = [measures[name] for name in names]
     units = guess_units(regions.head(2_000).to_numpy(), medians, kinds)
     if looks_like_centiles(medians, ranges.low, ranges.high):
         units = dict.fromkeys(units, Unit.STANDARDISED)
         what = "the values look like centiles, in which the differences between severe people vanish"
         cure = "Give z-scores: scipy.stats.norm.ppf(centile / 100 or centile)"
-        findings.warn(ProblemCode.CENTILES, what, where, cure)
+        findings.warn(ProblemCode.CENTILES, what, cure)
     unit = combine_units(units)
     if units.get("volume") is Unit.MM and unit is not Unit.MIXED:
-        findings.error(
-            ProblemCode.WRONG_MEASURE,
-            "the values look like cortical thickness in mm, not volumes: all regions lie between 1 and 6",
-            where,
-            "Give volumes, or say --measure thickness if thickness is meant",
-        )
+        what = "the values look like cortical thickness in mm, not volumes: all regions lie between 1 and 6"
+        cure = "Give volumes, or say --measure thickness if thickness is meant"
+        findings.error(ProblemCode.WRONG_MEASURE, what, cure)
     if unit is not Unit.STANDARDISED:
-        _check_sign(regions, ranges, ids, where, findings)
+        _check_sign(regions, ranges, ids, findings)
         with np.errstate(over="ignore", invalid="ignore"):
             suspicious = (ranges.low < medians / OUTLIER_FACTOR) | (ranges.high / OUTLIER_FACTOR > medians)
         if suspicious.any():  # rare: only then is each cell checked
-            _check_scale(regions.to_numpy(), medians, names, ids, where, findings)
-        _check_atlas(medians, names, unit, where, findings)
-    _report_unit(unit, kinds, where, findings)
+            _check_scale(regions.to_numpy(), medians, names, ids, findings)
+        _check_atlas(medians, names, unit, findings)
+    _report_unit(unit, kinds, findings)
     return units
 
 
 def check_cells(
-    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], unit: Unit, where: str, findings: Findings
+    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], unit: Unit, findings: Findings
 ) -> None:
     """Check each cell (N, R) of a chunk of a table whose unit is known."""
     if ranges.not_finite.any():
-        _check_infinite(regions.loc[:, ranges.not_finite], where, findings)
+        _check_infinite(regions.loc[:, ranges.not_finite], findings)
     if unit not in (Unit.STANDARDISED, Unit.ANY):
-        _check_sign(regions, ranges, ids, where, findings)
+        _check_sign(regions, ranges, ids, findings)
 
 
-def check_features(regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings) -> dict[str, Unit]:
+def check_features(regions: pd.DataFrame, ranges: ColumnRanges, findings: Findings) -> dict[str, Unit]:
     """Check features (N, R) of any kind: they may have any sign, unit and range, but not be empty or infinite.
 
     Returns the unit by kind of measure, as `check_regions` returns it.
     """
-    _check_finite(regions, ranges, where, findings, reword)
+    _check_finite(regions, ranges, findings, reword)
     skewed = [str(name) for name in regions.columns if _is_skewed(regions[name].to_numpy())]
     if skewed:
         what = format_count(len(skewed), "feature is skewed", "features are skewed")
         cure = "To use normal scores of their ranks: --adjust rank"
-        findings.note(
-            ProblemCode.SKEWED_FEATURES, what, where, cure, offenders=skewed, offender_kind=OffenderKind.COLUMN
-        )
+        kind = OffenderKind.COLUMN
+        findings.note(ProblemCode.SKEWED_FEATURES, what, cure, offenders=skewed, offender_kind=kind)
     return {"any": Unit.ANY}
 
 
@@ -200,40 +277,33 @@ def _is_skewed(values: FloatArray) -> bool:
     return bool(max(high - middle, middle - low) > limit * min(high - middle, middle - low))
 
 
-def check_constant(
-    controls: FloatArray, regions: Sequence[str], where: str, findings: Findings, word: Wording = str
-) -> None:
+def check_constant(controls: FloatArray, regions: Sequence[str], findings: Findings, word: Wording = str) -> None:
     """Report regions that are constant in controls (N, R): they cannot be standardised."""
-    if len(controls) < 2:
-        return
-    names = _take_items(regions, np.flatnonzero(np.ptp(controls, axis=0) == 0))
+    names = list(compress(regions, np.ptp(controls, axis=0) == 0)) if len(controls) > 1 else []
     if names:
-        one, many = word("region is"), word("regions are")
-        what = f"{format_count(len(names), one, many)} constant in the controls"
-        _refuse_regions(ProblemCode.CONSTANT_REGIONS, what, names, where, findings)
+        what = f"{format_count(len(names), word('region is'), word('regions are'))} constant in the controls"
+        _refuse_regions(ProblemCode.CONSTANT_REGIONS, what, names, findings)
 
 
-def _refuse_regions(code: ProblemCode, what: str, names: list[str], where: str, findings: Findings) -> None:
+def _refuse_regions(code: ProblemCode, what: str, names: list[str], findings: Findings) -> None:
     cure = f"Leave them out: --exclude {','.join(names[:5])}"
-    findings.error(code, what, where, cure, offenders=names, offender_kind=OffenderKind.REGION)
+    findings.error(code, what, cure, offenders=names, offender_kind=OffenderKind.REGION)
 
 
-def _check_finite(
-    regions: pd.DataFrame, ranges: ColumnRanges, where: str, findings: Findings, word: Wording = str
-) -> None:
+def _check_finite(regions: pd.DataFrame, ranges: ColumnRanges, findings: Findings, word: Wording = str) -> None:
     suspects = regions.loc[:, ranges.not_finite]
     empty = [name for name in suspects if bool(suspects[name].isna().all())]
     if empty:
         what = f"{format_count(len(empty), word('region has'), word('regions have'))} no value at all"
-        _refuse_regions(ProblemCode.EMPTY_REGIONS, what, empty, where, findings)
-    _check_infinite(suspects, where, findings)
+        _refuse_regions(ProblemCode.EMPTY_REGIONS, what, empty, findings)
+    _check_infinite(suspects, findings)
 
 
-def _check_infinite(suspects: pd.DataFrame, where: str, findings: Findings) -> None:
+def _check_infinite(suspects: pd.DataFrame, findings: Findings) -> None:
     infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if infinite:
         what = f"infinite values in {join_names(infinite)}"
-        findings.error(ProblemCode.INFINITE_VALUES, what, where, "Mend these cells")
+        findings.error(ProblemCode.INFINITE_VALUES, what, "Mend these cells")
 
 
 def _compute_medians(regions: pd.DataFrame) -> FloatArray:
@@ -245,40 +315,39 @@ def _compute_medians(regions: pd.DataFrame) -> FloatArray:
     return np.array([np.median(column.compressed()) if column.count() else np.nan for column in filled.T])
 
 
-def _check_sign(
-    regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], where: str, findings: Findings
-) -> None:
+def _check_sign(regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str], findings: Findings) -> None:
     negative = ranges.low < 0
     zero = [low == 0 and not may_be_zero(name) for low, name in zip(ranges.low, regions.columns, strict=True)]
     if negative.any():
         what = f"negative values in {format_count(int(negative.sum()), 'region')}"
         cure = "A volume cannot be negative: mend the cells, or give the table before it was standardised"
-        findings.error(ProblemCode.NEGATIVE_VALUES, what, where, cure, **_name_cells(regions.loc[:, negative] < 0, ids))
+        findings.error(ProblemCode.NEGATIVE_VALUES, what, cure, **_name_cells(regions.loc[:, negative] < 0, ids))
     if any(zero):
         what = f"values of 0 in {format_count(sum(zero), 'region')}"
         cure = (
             "No brain structure measures 0: empty the cells, or --missing-codes 0; features of any kind: --measure any"
         )
-        findings.error(ProblemCode.ZERO_VOLUMES, what, where, cure, **_name_cells(regions.loc[:, zero] == 0, ids))
+        findings.error(ProblemCode.ZERO_VOLUMES, what, cure, **_name_cells(regions.loc[:, zero] == 0, ids))
 
 
 def _check_scale(
-    values: FloatArray, medians: FloatArray, regions: Sequence[str], ids: Sequence[str], where: str, findings: Findings
+    values: FloatArray, medians: FloatArray, regions: Sequence[str], ids: Sequence[str], findings: Findings
 ) -> None:
-    outliers = find_scale_outliers(values, medians)
-    if not outliers.cells:
+    off = find_scale_outliers(values, medians)
+    n_cells, people = int(off.sum()), list(compress(ids, np.any(off, axis=1)))
+    if not n_cells:
         return
-    people, names = _take_items(ids, outliers.people), join_names(_take_items(regions, outliers.regions))
-    if outliers.cells > 0.3 * len(people) * len(regions) or outliers.cells > 0.02 * values.size:
+    names = join_names(compress(regions, np.any(off, axis=0)))
+    if n_cells > 0.3 * len(people) * len(regions) or n_cells > 0.02 * values.size:
         number = format_count(len(people), "person", "people")
         what, cure = f"units are mixed: {number} a hundred times and more off the rest", "Bring all to one unit (mm3)"
-        findings.error(ProblemCode.MIXED_UNITS, what, where, cure, offenders=people, ending=f" (in {names})")
+        findings.error(ProblemCode.MIXED_UNITS, what, cure, offenders=people, ending=f" (in {names})")
     else:
         what, cure = "values a hundred times off the usual", "Look at these people's segmentations"
-        findings.warn(ProblemCode.OUTLYING_VALUES, what, where, cure, offenders=people, ending=f" in {names}")
+        findings.warn(ProblemCode.OUTLYING_VALUES, what, cure, offenders=people, ending=f" in {names}")
 
 
-def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where: str, findings: Findings) -> None:
+def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, findings: Findings) -> None:
     """Compare MUSE regions with their typical volume: finds single columns in another unit or position."""
     if unit not in _TO_MM3:
         return
@@ -291,22 +360,17 @@ def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, where:
     if not 0.3 < typical < 3:
         what = f"all regions are about {typical:.2g} times the usual adult volume, taken as {unit}"
         cure = "Check the unit: mm3 or ml is expected, or volumes divided by ICV"
-        findings.error(ProblemCode.UNIT_MISMATCH, what, where, cure)
+        findings.error(ProblemCode.UNIT_MISMATCH, what, cure)
         return
     wrong = {label: f"{label} ({ratio:.2g} times)" for label, ratio in ratios if not 0.05 < ratio < 20}
     if wrong:
-        findings.error(
-            ProblemCode.UNIT_MISMATCH,
-            f"{format_count(len(wrong), 'region is', 'regions are')} far from the usual adult volume",
-            where,
-            "Check the unit and the order of these columns",
-            offenders=wrong,
-            offender_kind=OffenderKind.REGION,
-            listing=join_names(wrong.values()),
-        )
+        what = f"{format_count(len(wrong), 'region is', 'regions are')} far from the usual adult volume"
+        cure, kind = "Check the unit and the order of these columns", OffenderKind.REGION
+        listing = join_names(wrong.values())
+        findings.error(ProblemCode.UNIT_MISMATCH, what, cure, offenders=wrong, offender_kind=kind, listing=listing)
 
 
-def _report_unit(unit: Unit, kinds: Sequence[str], where: str, findings: Findings) -> None:
+def _report_unit(unit: Unit, kinds: Sequence[str], findings: Findings) -> None:
     if unit is Unit.MIXED:
         counts = Counter(kinds).most_common()
         what = "several kinds of measures stand side by side, each region is standardised on its own"
@@ -314,16 +378,16 @@ def _report_unit(unit: Unit, kinds: Sequence[str], where: str, findings: Finding
         if "thickness" in kinds:
             cure += ". Thickness is adjusted for head size only with --icv-for all"
         listing = ", ".join(f"{format_count(number, 'column')} of {kind}" for kind, number in counts)
-        findings.note(ProblemCode.MIXED_MEASURES, what, where, cure, listing=listing)
+        findings.note(ProblemCode.MIXED_MEASURES, what, cure, listing=listing)
     elif unit is Unit.STANDARDISED:
         what = "the values look standardised already (z-scores, or 1 with a spread of 0.1)"
-        findings.note(ProblemCode.STANDARDISED_VALUES, what, where)
+        findings.note(ProblemCode.STANDARDISED_VALUES, what)
     elif unit is Unit.NORMALISED:
         what = "the values look divided by intracranial volume (or in litres): if so, do not adjust for it again"
-        findings.note(ProblemCode.NORMALISED_VALUES, what, where)
+        findings.note(ProblemCode.NORMALISED_VALUES, what)
     elif unit is Unit.UNKNOWN:
         what = "the unit cannot be guessed from the magnitudes"
-        findings.warn(ProblemCode.UNIT_UNKNOWN, what, where, "mm3 or ml is expected")
+        findings.warn(ProblemCode.UNIT_UNKNOWN, what, "mm3 or ml is expected")
 
 
 def _name_cells(bad: pd.DataFrame, ids: Sequence[str]) -> ProblemDetails:
@@ -331,55 +395,23 @@ def _name_cells(bad: pd.DataFrame, ids: Sequence[str]) -> ProblemDetails:
     rows, columns = np.nonzero(bad.to_numpy())
     cells = zip(rows[:50], columns[:50], strict=True)
     listing = join_names(f"{bad.columns[int(column)]} of {ids[int(row)]}" for row, column in cells)
-    return {"offenders": _take_items(ids, np.unique(rows)), "listing": listing}
+    return {"offenders": [ids[int(row)] for row in np.unique(rows)], "listing": listing}
 
 
-def _take_items(items: Sequence[str], indices: IntArray) -> list[str]:
-    return [items[int(index)] for index in indices]
+def warn_equal_rows(regions: pd.DataFrame, keys: Sequence[str], findings: Findings) -> None:
+    """Warn of people with the same values in all regions (N, R), if these are enough that it is no coincidence.
 
-
-def _is_numeric_dtype(dtype: object) -> bool:
-    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-
-
-MIN_REGIONS = 5
-"""Fewest regions for which equal values are no coincidence."""
-
-
-def hash_rows(values: FloatArray) -> NDArray[np.uint64]:
-    """Return a hash (N,) of the values of each person (N, R); people who lack a value, or all if R is small, have 0.
-
-    Sums of integers do not depend on their order, so that equal rows have equal hashes on every machine.
+    keys: (N,) ids of the people, with their sessions.
     """
+    values, rows_of_hash = regions.to_numpy(), defaultdict(list)
     if values.shape[1] < MIN_REGIONS:
-        return np.zeros(len(values), dtype=np.uint64)
-    weights = np.random.default_rng(0).integers(0, 2**63, values.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(
-        1
-    )
-    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
-    mixed = bits ^ (bits >> np.uint64(29))  # the low bits of volumes with few digits are 0
-    return np.where(np.isnan(values).any(axis=1), np.uint64(0), (mixed * weights).sum(axis=1, dtype=np.uint64))
-
-
-def warn_equal_rows(regions: pd.DataFrame, keys: Sequence[str], where: str, findings: Findings) -> None:
-    """Warn of people with the same values in all regions.
-
-    regions (N, R); keys: (N,) ids of the people, with their sessions; where: the file, for messages; findings: takes
-    the warning.
-    """
-    hashes = hash_rows(regions.to_numpy())
-    order = np.argsort(hashes, kind="stable")
-    starts = np.flatnonzero(np.diff(hashes[order], prepend=np.uint64(0)))
-    groups = [group for group in np.split(order, starts) if len(group) > 1 and hashes[group[0]]]
+        return
+    for row in np.flatnonzero(~np.isnan(values).any(axis=1)):
+        rows_of_hash[hash(values[row].tobytes())].append(row)
+    groups = [[keys[int(row)] for row in rows] for rows in rows_of_hash.values() if len(rows) > 1]
     if groups:
-        pairs = [" = ".join(keys[int(row)] for row in group) for group in sorted(groups, key=lambda group: group[0])]
-        people = [keys[int(row)] for group in groups for row in group]
-        findings.problems.append(describe_equal_rows(len(people), people, pairs, where))
-
-
-def describe_equal_rows(number: int, people: Sequence[str], pairs: Sequence[str], where: str) -> Problem:
-    """Return the warning of a number of people with the values of someone else, of whom some are named."""
-    what = f"{format_count(number, 'person has', 'people have')} the same values in all regions as someone else"
-    cure = "If it is one person under two ids, keep one of the rows"
-    code, listing = ProblemCode.EQUAL_ROWS, join_names(pairs)
-    return Problem(Severity.WARNING, what, where, cure, code, offenders=tuple(people), listing=listing)
+        people, pairs = [key for group in groups for key in group], [" = ".join(group) for group in groups]
+        count = format_count(len(people), "person has", "people have")
+        what = f"{count} the same values in all regions as someone else"
+        cure = "If it is one person under two ids, keep one of the rows"
+        findings.warn(ProblemCode.EQUAL_ROWS, what, cure, offenders=people, listing=join_names(pairs))

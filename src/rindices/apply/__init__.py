@@ -1,0 +1,1 @@
+"""Apply a model to tables of any size, and write the R-indices."""

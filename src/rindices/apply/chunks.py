@@ -1,0 +1,441 @@
+"""R-indices of any number of people: chunks of a table in, one file per chunk out, on all cores, resumable.
+
+Each chunk becomes one part, a file of rows. The record of a part holds the input that it was made from and its digest,
+and is written last. Thus a part that fits its record is complete, and a run that was interrupted goes on with the parts
+that are missing. Processes share nothing: each reads, infers and writes. The chunk of a process that was killed is done
+again. A lock keeps other runs away.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from rindices.apply.tables import join_parts, open_part_file
+from rindices.atomic import atomic_path, compute_digest, delete_temporary_files, write_atomically
+from rindices.errors import (
+    ModelError,
+    Problem,
+    ProblemCode,
+    RindicesError,
+    Severity,
+    TableError,
+    describe_os_error,
+    format_count,
+    join_names,
+)
+from rindices.lock import LOCK_NAMES, lock_folder
+from rindices.model.fitted import FittedModel, load
+from rindices.model.unusual import UnusualCount, make_table_warning
+from rindices.tables.chunks import (
+    SCHEMA_ROWS,
+    ChunkSize,
+    OpenedTable,
+    TableChunk,
+    list_table_files,
+    merge_problems,
+    split_into_chunks,
+)
+from rindices.tables.cohort import ID, SESSION
+from rindices.tables.io.lines import explain_read_errors
+from rindices.tables.validate import TableRequest
+from rindices.threads import limit_blas_threads
+from rindices.wording import FEATURE_UNIT
+
+RECORDS_FOLDER = ".rindices"
+_MAX_OFFENDERS = 100
+_MAX_REFUSED = 10_000  # offenders in refused chunks after which the others are not read
+_MAX_HASHES_IN_MEMORY = 4_000_000
+_NOTES_ABOUT_ROWS = (
+    ProblemCode.ENCODING_GUESSED,
+    ProblemCode.MISSING_VALUES,
+    ProblemCode.NO_LINE_END,
+    ProblemCode.ZERO_VOLUMES,
+)
+_MAX_RETRIES = 3  # after a worker was lost
+_LOST_WORKERS = (
+    f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "
+    "runs out. Finished parts are kept: run the same command again with fewer --workers."
+)
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class StreamJob:
+    """What is done to each chunk.
+
+    request: with the path of the table as its volumes; folder: for the parts; suffix: of the parts: .csv, .tsv or
+    .parquet; schema_rows: rows that decide what the columns of a file are.
+    """
+
+    model: Path
+    request: TableRequest
+    folder: Path
+    suffix: str
+    size: ChunkSize
+    schema_rows: int = SCHEMA_ROWS
+
+    def serialise_identity(self) -> bytes:
+        """Return what all parts in a folder must have in common, as JSON."""
+        people = self.request.participants
+        identity = {
+            "model": hashlib.sha256(self.model.read_bytes()).hexdigest(),
+            "asked": {name: str(value) for name, value in asdict(self.request).items() if name != "volumes"},
+            "participants": _stamp_file(people) if isinstance(people, Path) else None,
+            "size": list(self.size),
+            "suffix": self.suffix,
+        }
+        return json.dumps(identity, sort_keys=True).encode()
+
+    def digest(self) -> str:
+        """Return a short digest of `serialise_identity` and of the path of the table."""
+        table = str([path.absolute() for path in self.request.volumes if isinstance(path, Path)])
+        return hashlib.sha256(self.serialise_identity() + table.encode(errors="surrogateescape")).hexdigest()[:16]
+
+    def part_path(self, name: str) -> Path:
+        """Return the path of a part."""
+        return self.folder / f"{name}{self.suffix}"
+
+    def record_path(self, name: str, suffix: str = ".json") -> Path:
+        """Return the path of the record of a part, or of its hashes (``.npz``)."""
+        return self.folder / RECORDS_FOLDER / f"{name}{suffix}"
+
+
+class PartRecord(NamedTuple):
+    """Record of a finished part: its input, its digest and that of its hashes, its columns and what was counted."""
+
+    stamp: list[str | int]
+    digest: str
+    hashes_digest: str
+    columns: list[str]
+    counted: UnusualCount
+    problems: list[Problem]
+
+
+_PART_RECORDS = TypeAdapter(PartRecord)
+
+
+class StreamResult(NamedTuple):
+    """Outcome of applying a model to a table.
+
+    counted: of all rows, also those of earlier runs; people: fewer than rows where people have several visits; parts,
+    resumed: number of parts, and how many of them an earlier run had finished; rows_per_second: of this run; 0 if
+    nothing was left to do.
+    """
+
+    counted: UnusualCount
+    people: int
+    problems: list[Problem]
+    parts: int
+    resumed: int
+    rows_per_second: float
+
+
+def apply_stream(
+    model: Path,
+    request: TableRequest,
+    out: Path,
+    workers: int = 1,
+    size: ChunkSize | None = None,
+    schema_rows: int = SCHEMA_ROWS,
+    on_progress: Callable[[int], None] = lambda people: None,
+) -> StreamResult:
+    """Write the R-indices of all people of a table, in the order of its rows.
+
+    request: with one table: a file, or a folder of files that together are one table; out: a .csv, .tsv or .parquet
+    file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results do not
+    depend on it; size: results do not depend on it; schema_rows: rows that decide what the columns of each file are;
+    on_progress: gets the number of people that were finished in this run. Raises TableError: if the table cannot be
+    read, or an id occurs more than once. Raises ModelError: if the model does not fit the table, or the results cannot
+    be written.
+    """
+    (table,) = request.volumes
+    assert isinstance(table, Path)
+    unit = FEATURE_UNIT if request.measure == "any" else ""
+    to_file = out.suffix in (".csv", ".tsv", ".parquet")
+    folder = out.with_name(f".{out.name}.parts") if to_file else out
+    job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize(), schema_rows)
+    try:
+        job = replace(job, folder=folder / job.digest()) if to_file else job
+        with _lock_parts(job, is_temporary=to_file):
+            start = time.perf_counter()
+            chunks = _list_chunks(table, job.size)
+            parts, n_resumed, rows = _run_chunks(job, chunks, workers, on_progress)
+            rate = rows / max(time.perf_counter() - start, 1e-9)
+            people = _check_parts(job, table, chunks, parts)
+            counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
+            if to_file:
+                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
+    except OSError as error:
+        raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
+    problems = merge_problems([problem for part in parts for problem in part.problems])
+    return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), n_resumed, rate)
+
+
+@contextmanager
+def _lock_parts(job: StreamJob, is_temporary: bool) -> Iterator[None]:
+    """Lock the parts while a block runs, and prepare their folder; delete it in the end where it ``is_temporary``.
+
+    A temporary folder is named by the model, the table and the options. Thus even a worker that outlives its killed run
+    cannot write into the parts of another one.
+    """
+    locked_folder = job.folder.parent if is_temporary else job.folder / RECORDS_FOLDER
+    for folder in (locked_folder, job.folder) if is_temporary else (locked_folder,):
+        if folder.is_symlink():  # it leads to files of others, which would be deleted or mixed
+            raise ModelError(f"{folder} is a link in place of a folder: delete the link or give another --out.")
+    if not is_temporary:
+        _refuse_other_content(job)  # before anything is written there
+    locked_folder.mkdir(parents=True, exist_ok=True)
+    with lock_folder(locked_folder, ModelError):
+        if is_temporary:
+            _delete_other_parts(job)
+        else:
+            _refuse_other_content(job)
+        record = job.record_path("run")
+        record.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (job.folder, record.parent):
+            delete_temporary_files(folder)
+        write_atomically(record, job.serialise_identity())
+        yield
+        if is_temporary:
+            shutil.rmtree(job.folder)
+    if is_temporary:
+        with suppress(OSError):  # another run may have begun there
+            locked_folder.rmdir()
+
+
+def _delete_other_parts(job: StreamJob) -> None:
+    """Delete the parts that earlier runs with another model or other options left."""
+    for path in job.folder.parent.iterdir():
+        if path.is_dir() and path != job.folder:
+            shutil.rmtree(path)
+        elif path != job.folder and path.name not in LOCK_NAMES:
+            path.unlink()
+
+
+def _refuse_other_content(job: StreamJob) -> None:
+    """Refuse a folder with files of others, or with parts of another model or other options."""
+    record = job.record_path("run")
+    if record.is_file():
+        is_other = record.read_bytes() != job.serialise_identity()
+    else:
+        is_other = job.folder.is_dir() and any(path.name != RECORDS_FOLDER for path in job.folder.iterdir())
+    if is_other:
+        raise ModelError(
+            f"{job.folder} holds other files, or results of another model or other options: give another folder."
+        )
+
+
+def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:
+    """Return the chunks of all files in their order, by the names of their parts."""
+    files = list_table_files(table) or []
+    base = table if table.is_dir() else table.parent
+    names = ["__".join(file.relative_to(base).parts) for file in files]
+    stems = [name.removesuffix(file.suffix) for name, file in zip(names, files, strict=True)]
+    names = stems if len(set(stems)) == len(stems) else names
+    chunks = {
+        f"{name}-{chunk.number:05d}": chunk
+        for file, name in zip(files, names, strict=True)
+        for chunk in split_into_chunks(file, size)
+    }
+    if not chunks:
+        raise TableError(f"{table} has no people in it: give the file or the folder of the table.")
+    return chunks
+
+
+def _run_chunks(
+    job: StreamJob, chunks: Mapping[str, TableChunk], workers: int, on_progress: Callable[[int], None]
+) -> tuple[list[PartRecord], int, int]:
+    """Make the parts that are missing; return all parts in order, how many were there, and the people of this run."""
+    parts: dict[str, PartRecord] = {}
+    refused: dict[str, RindicesError] = {}
+    n_resumed = people = 0
+    for attempt in range(1 + _MAX_RETRIES):
+        missing = {name: chunk for name, chunk in chunks.items() if name not in parts and name not in refused}
+        parts |= {name: part for name in missing if (part := _load_finished_part(job, missing[name], name))}
+        n_resumed = n_resumed if attempt else len(parts)
+        missing = {name: chunk for name, chunk in missing.items() if name not in parts}
+        try:
+            for name, outcome in _make_parts(job, missing, workers):
+                if isinstance(outcome, RindicesError):
+                    refused[name] = outcome
+                    if sum(len(p.offenders) for error in refused.values() for p in error.problems) > _MAX_REFUSED:
+                        break
+                    continue
+                parts[name] = outcome
+                people += outcome.counted.people
+                on_progress(people)
+            break
+        except BrokenExecutor as error:  # a worker was killed; what the others finished is kept
+            if attempt == _MAX_RETRIES:
+                raise ModelError(_LOST_WORKERS) from error
+    if errors := [refused[name] for name in chunks if name in refused]:
+        raise type(errors[0])(merge_problems([problem for error in errors for problem in error.problems]))
+    return [parts[name] for name in chunks], n_resumed, people
+
+
+def _load_finished_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord | None:
+    """Return the part that an earlier run finished from the same input, if there is one."""
+    stamp = _stamp_file(chunk.path)
+    try:
+        part = _PART_RECORDS.validate_json(job.record_path(name).read_bytes())
+        digests = [compute_digest(path) for path in (job.part_path(name), job.record_path(name, ".npz"))]
+    except (OSError, ValueError):
+        return None
+    return part if part.stamp == stamp and digests == [part.digest, part.hashes_digest] else None
+
+
+def _make_parts(
+    job: StreamJob, chunks: Mapping[str, TableChunk], workers: int
+) -> Iterator[tuple[str, PartRecord | RindicesError]]:
+    """Yield parts as they are finished; processes are started only for more than one chunk."""
+    from joblib import Parallel, cpu_count, delayed, parallel_config
+
+    n_workers = cpu_count() if workers < 0 else workers
+    if n_workers == 1 or len(chunks) < 2:
+        with limit_blas_threads():
+            yield from (try_part(job, chunk, name) for name, chunk in chunks.items())
+        return
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        calls = (delayed(try_part)(job, chunk, name) for name, chunk in chunks.items())
+        yield from Parallel(n_jobs=n_workers, return_as="generator_unordered")(calls)
+
+
+def try_part(job: StreamJob, chunk: TableChunk, name: str) -> tuple[str, PartRecord | RindicesError]:
+    """Make a part; errors in its rows are returned, so that those of all chunks are reported at once."""
+    _open_table(job, chunk.path)  # an error in the first rows stops all chunks
+    try:
+        return name, make_part(job, chunk, name)
+    except RindicesError as error:
+        return name, error
+
+
+def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
+    """Read a chunk, infer, write the part, and then its record; raises all errors of the chunk together."""
+    stamp = _stamp_file(chunk.path)
+    model, opened, table_problems = _open_table(job, chunk.path)
+    counted, columns, keys, people, errors = UnusualCount(0, 0, Counter()), [], [], [], []
+    problems = list(table_problems) if chunk.number == 0 else []
+    with open_part_file(job.part_path(name)) as append_rows:
+        for validation in opened.validate_chunk(chunk, job.size.rows):
+            try:
+                result = model.assess_chunk(validation.cohort_or_raise())
+            except RindicesError as error:
+                errors.append(error)
+                continue
+            append_rows(result.table)
+            columns, counted = list(result.table.columns), counted.merged_with(result.counted)
+            keys.append(_hash_texts(validation.keys))
+            people.append(_hash_texts(result.table[ID].unique()))
+            if not opened.is_complete:
+                problems += [
+                    replace(p, offenders=p.offenders[:_MAX_OFFENDERS], listing=p.listing or join_names(p.offenders))
+                    for p in (*validation.problems, *result.problems)
+                    if p.severity is Severity.WARNING or p.code in _NOTES_ABOUT_ROWS
+                ]
+            del validation, result  # their memory is for the next rows
+        if errors:
+            raise type(errors[0])(problem for error in errors for problem in error.problems)
+    hashes = job.record_path(name, ".npz")
+    with atomic_path(hashes) as temporary_path:
+        np.savez(temporary_path, keys=np.concatenate(keys), people=np.unique(np.concatenate(people)))
+    digest, hashes_digest = compute_digest(job.part_path(name)), compute_digest(hashes)
+    part = PartRecord(stamp, digest, hashes_digest, columns, counted, problems)
+    write_atomically(job.record_path(name), _PART_RECORDS.dump_json(part))
+    return part
+
+
+def _open_table(job: StreamJob, path: Path) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
+    """Return the model, a file whose first rows were validated and assessed, and the problems of these rows."""
+    inputs = (path, job.model, job.request.participants)
+    return _open_table_cached(job, path, str([_stamp_file(file) for file in inputs if isinstance(file, Path)]))
+
+
+@lru_cache(maxsize=1)
+def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
+    """Do the work of `_open_table` once for all chunks of a file; ``stamps`` change with the files."""
+    model = load(job.model)
+    opened = OpenedTable.open(path, job.request, job.schema_rows)
+    _, problems, counted = model.assess(opened.validation.cohort_or_raise(), job.request.on_missing)
+    table_warnings = make_table_warning(counted, model.card.unit)  # made again in the end, of all people
+    if not opened.is_complete:  # each chunk names its own
+        table_warnings += [problem for problem in problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
+        opened = opened.select_regions({*model.regions, *(part for parts in model.sums.values() for part in parts)})
+    problems = [problem for problem in problems if problem not in table_warnings]
+    return model, opened, (*problems, *opened.validation.problems)
+
+
+def _check_parts(job: StreamJob, table: Path, chunks: Mapping[str, TableChunk], parts: Sequence[PartRecord]) -> int:
+    """Refuse parts that do not fit together: different columns, repeated people, parts of files that are gone.
+
+    Returns the number of people.
+    """
+    different = [name for name, part in zip(chunks, parts, strict=True) if part.columns != parts[0].columns]
+    if different:
+        raise TableError(
+            f"some files have sessions and some have none: {next(iter(chunks))} and {join_names(different)} differ. "
+            "Apply the model to them separately."
+        )
+    names = {job.part_path(name).name for name in chunks}
+    files = {file.name for file in job.folder.glob(f"*{job.suffix}") if not file.name.startswith(".")}
+    if stale := sorted(files - names):
+        raise ModelError(
+            f"{job.folder} holds parts of files that are not in {table}: {join_names(stale)}. Delete them."
+        )
+    hash_files = {name: job.record_path(name, ".npz") for name in chunks}
+    repeated = find_repeated_hashes(list(hash_files.values()))
+    counts: Counter[str] = Counter()  # by name, as two people may share a hash
+    for name, chunk in chunks.items() if len(repeated) else ():
+        if np.isin(repeated, load_hashes(hash_files[name])).any():
+            validations = _open_table(job, chunk.path)[1].validate_chunk(chunk, job.size.rows)
+            keys = np.array([key for validation in validations for key in validation.keys], dtype=object)
+            counts.update(keys[np.isin(_hash_texts(keys), repeated)].tolist())
+    if ids := sorted(name for name, times in counts.items() if times > 1):
+        what = f"{format_count(len(ids), 'id stands', 'ids stand')} more than once"
+        cure = "Make the ids unique, or name the column of the session: --session COLUMN"
+        raise TableError(Problem(Severity.ERROR, what, "", cure, ProblemCode.DUPLICATE_IDS, offenders=tuple(ids)))
+    if SESSION not in parts[0].columns:
+        return sum(part.counted.people for part in parts)
+    return len(np.unique(np.concatenate([load_hashes(file, "people") for file in hash_files.values()])))
+
+
+def _hash_texts(texts: Sequence[str] | NDArray[np.object_]) -> Hashes:
+    """Return a hash (N,) of each text."""
+    return np.asarray(pd.util.hash_array(np.array(texts, dtype=object), categorize=False), dtype=np.uint64)
+
+
+def load_hashes(file: Path, kind: str = "keys") -> Hashes:
+    """Return the hashes (N,) of the rows of a part, that is of person and session, or of its ``people``."""
+    with np.load(file) as arrays:
+        return np.asarray(arrays[kind])
+
+
+def find_repeated_hashes(files: Sequence[Path]) -> Hashes:
+    """Return the hashes of rows (K,) that occur more than once in the files, in bounded memory."""
+    n_shares = 1 + sum(len(load_hashes(file)) for file in files) // _MAX_HASHES_IN_MEMORY
+    repeated = []
+    for share in range(n_shares):
+        hashes = np.concatenate([each[each % n_shares == share] for each in map(load_hashes, files)])
+        values, counts = np.unique(hashes, return_counts=True)
+        repeated.append(values[counts > 1])
+    return np.concatenate(repeated)
+
+
+def _stamp_file(path: Path) -> list[str | int]:
+    """Return what changes when a file is written again; raises `TableError` if it is gone."""
+    with explain_read_errors(path):
+        status = path.stat()
+    return [path.name, status.st_size, status.st_mtime_ns]

@@ -1,0 +1,180 @@
+"""R-indices as a file, with a data dictionary of its columns as in BIDS; large results are written in parts."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from rindices.atomic import atomic_path, write_json
+from rindices.errors import ModelError, describe_os_error
+from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.tables.io.spreadsheet import protect_texts
+from rindices.wording import get_wording
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_NO_PYARROW = "writing parquet needs pyarrow: pip install 'rindices[parquet]'."
+_INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
+
+
+def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
+    """Write R-indices as csv, tsv or parquet.
+
+    path: its suffix decides the format. A text table gets a data dictionary in a .json file of the same name; unit:
+    unit of the model, for the words of the data dictionary. Raises ModelError: for another suffix, or if the file
+    cannot be written.
+    """
+    if path.suffix not in (*SEPARATORS, ".parquet"):
+        raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
+    try:
+        with atomic_path(path) as temporary_path:
+            if path.suffix == ".parquet":
+                indices.to_parquet(temporary_path, index=False)
+            else:
+                text, separator = protect_texts(indices), SEPARATORS[path.suffix]
+                text.to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
+            check_people_count(len(indices), _count_rows(temporary_path), path)
+        _write_data_dictionary(path, list(indices.columns), unit)
+    except ImportError as error:
+        raise ModelError(_NO_PYARROW) from error
+    except OSError as error:
+        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
+
+
+def _count_rows(path: Path) -> int:
+    """Return the number of rows in a file of R-indices: lines of text after the header, or what parquet says."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+    with path.open("rb") as file:
+        return sum(content.count(b"\n") for content in iter(lambda: file.read(1_000_000), b"")) - 1
+
+
+def check_people_count(expected: int, written: int, out: Path) -> None:
+    """Raise an error if a file holds another number of people than it should."""
+    if expected != written:
+        raise ModelError(
+            f"{expected:,} people should be in {out} and {written:,} are: it is not complete. Run the command again."
+        )
+
+
+def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> None:
+    """Write the data dictionary of a text table, unless there is a file of this name with other content."""
+    dictionary = path.with_suffix(".json")
+    try:
+        is_other = dictionary.exists() and "r1" not in json.loads(dictionary.read_text("utf-8"))
+    except (ValueError, TypeError):
+        is_other = True
+    if path.suffix != ".parquet" and not is_other:
+        write_json(dictionary, describe_columns(columns, unit))
+
+
+def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[str, object]]:
+    """Return the data dictionary of columns of R-indices, in the words for the unit of a model."""
+    word = get_wording(unit)
+    texts = {
+        ID: "Participant",
+        SESSION: "Session",
+        GROUP: "Group in training",
+        "unusual": "Share of training people who are less unusual, from 0 (ordinary) to 1 (never seen)",
+        "novel": "Whether the model was not made for such people: unusual well above 0.95, or another reason",
+        "novel_because": word("Why: regions with their distance, covariates out of range, another unit"),
+        "members_behind": "Number of ensemble members, of those that were not trained on this person, whose mean the "
+        "R-indices are; without any, R-indices are empty",
+    }
+    severity = (
+        "Severity of disease pattern {}; 0 is none, 1 the most severe patients. The posterior mean of the severity in "
+        "models of recipe default; in others 0 is the average control, and values below 0 or above 1 occur"
+    )
+    if GROUP in columns and "members_behind" not in columns:
+        severity += ". In-sample: all ensemble members were trained on these people, which flatters them"
+    ends = {"low": "Lower", "high": "Upper"}
+    descriptions: dict[str, dict[str, object]] = {}
+    for name in columns:
+        index, _, end = name.partition("_")
+        if name in texts:
+            descriptions[name] = {"Description": texts[name]}
+        elif end in ends:
+            descriptions[name] = {"Description": _INTERVAL_DESCRIPTION.format(ends[end], index), "Units": "arbitrary"}
+        else:
+            descriptions[name] = {"Description": severity.format(name.removeprefix("r")), "Units": "arbitrary"}
+    if GROUP in descriptions:
+        descriptions[GROUP]["Levels"] = {"control": "reference group", "patient": "patient"}
+    return descriptions
+
+
+@contextmanager
+def open_part_file(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Yield a function that appends rows: as text without a header, or parquet; then the file gets its name."""
+    with atomic_path(path) as temporary_path, ExitStack() as stack:
+        file: Any = None
+
+        def append_rows(table: pd.DataFrame) -> None:
+            nonlocal file
+            if path.suffix == ".parquet":
+                rows = _to_arrow_table(table)
+                file = file or stack.enter_context(_open_parquet_writer(temporary_path, rows.schema))
+                file.write_table(rows)
+            else:
+                file = file or stack.enter_context(temporary_path.open("w", encoding="utf-8", newline=""))
+                text, separator = protect_texts(table), SEPARATORS[path.suffix]
+                text.to_csv(file, sep=separator, index=False, header=False, lineterminator="\n")
+
+        yield append_rows
+
+
+def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:
+    """Join parts to one file, in their order; a text table gets a header and a data dictionary.
+
+    columns: names of the columns of all parts; people: number of people in all parts; another number of rows is an
+    error; unit: unit of the model, for the words of the data dictionary.
+    """
+    with atomic_path(out) as temporary_path:
+        if out.suffix == ".parquet":
+            _join_parquet(parts, temporary_path)
+        else:
+            with temporary_path.open("wb") as file:
+                file.write(f"{SEPARATORS[out.suffix].join(columns)}\n".encode())
+                for part in parts:
+                    with part.open("rb") as rows:
+                        shutil.copyfileobj(rows, file, 1_000_000)
+        check_people_count(people, _count_rows(temporary_path), out)
+    _write_data_dictionary(out, columns, unit)
+
+
+def _join_parquet(parts: Sequence[Path], out: Path) -> None:
+    import pyarrow.parquet as pq
+
+    with _open_parquet_writer(out, pq.read_schema(parts[0])) as writer:
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for batch in file.iter_batches():
+                    writer.write_batch(batch)
+
+
+def _to_arrow_table(table: pd.DataFrame) -> "pa.Table":
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ModelError(_NO_PYARROW) from error
+    columns = {
+        name: pa.array(column.to_numpy())
+        if pd.api.types.is_numeric_dtype(column)
+        else pa.array(column.array, pa.string(), from_pandas=True)
+        for name, column in table.items()
+    }
+    return pa.table(columns)
+
+
+def _open_parquet_writer(path: Path, schema: "pa.Schema") -> Any:
+    import pyarrow.parquet as pq
+
+    texts = [name for name in schema.names if name == "novel_because"]  # ids are too many for a dictionary
+    return pq.ParquetWriter(path, schema, use_dictionary=texts)

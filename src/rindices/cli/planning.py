@@ -1,0 +1,225 @@
+"""``rindices power``, ``simulate``, ``score`` and ``reference``: planning of a study and simulation."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rindices.cli.console import (
+    make_folder,
+    parse_numbers,
+    print_facts,
+    print_json,
+    print_problems,
+    print_result,
+    split_option,
+    write_json_and_table,
+)
+from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
+from rindices.errors import ProblemCode, SimulationError, TableError, explain_write_errors
+
+if TYPE_CHECKING:
+    from rindices.tables.cohort import Cohort
+
+
+EXAMPLES = {
+    "power": "--people 150+200,492+900 --effect-d 0.3,0.5 --covariates age,sex,icv --out power",
+    "simulate": "--task basic --seed 0 --out demo",
+    "score": "results/r_indices.tsv demo/truth.tsv",
+    "reference": "healthy.csv --site site --covariates age,sex,icv --out healthy.safetensors",
+}
+
+
+@take_table_options("covariates measure")
+def power(
+    data: DataOptions,
+    people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
+    effect_d: Annotated[
+        list[str] | None, typer.Option("--effect-d", help="Effects in Cohen's d of regions of a pattern, e.g. 0.3,0.5.")
+    ] = None,
+    rates: Annotated[list[str] | None, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
+    patterns: Annotated[int, typer.Option(min=1, help="True number of patterns.")] = 3,
+    cohorts: Annotated[int | None, typer.Option(min=1, help="Simulated cohorts per size and rate.")] = None,
+    controls: Annotated[Path | None, typer.Option(metavar="TABLE", help="Healthy people to simulate from.")] = None,
+    participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
+    group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for power.json, power.md and power.png.")] = None,
+    workers: Workers = -1,
+    as_json: Json = False,
+) -> None:
+    """Simulate cohorts of several sizes and effects: accuracy, chance of the right number of patterns, intervals.
+
+    Effects are Cohen's d between patients and controls, in the people of your table with --controls. The output also
+    says what a loss of 10 % of a region is in d.
+    """
+    from rindices.cli.progress import Progress
+    from rindices.experiments import power as experiment
+
+    healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
+    losses = parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
+    effects = parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
+    sizes, covariates = (
+        _parse_group_sizes(split_option(people)) or experiment.GROUP_SIZES,
+        tuple(data.get("covariates", ())),
+    )
+    effects = effects or (() if losses else experiment.EFFECTS_D)
+    config = experiment.PowerConfig(
+        sizes, losses, patterns, cohorts or experiment.N_COHORTS, covariates, healthy, effects
+    )
+    if out is not None:
+        make_folder(out)
+    with Progress("power") as progress:
+        result = experiment.run_power(config, workers, progress.update)
+    values, table = asdict(result), experiment.format_markdown(result)
+    if out is not None:
+        with explain_write_errors(f"to {out}"):
+            write_json_and_table(out, ("power.json", "power.md"), values, table)
+            experiment.plot_power(result, out / "power.png")
+        typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
+    print_result(as_json, values, table)
+
+
+def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+    """Parse sizes such as 150+200."""
+    pairs = []
+    for text in texts:
+        left, plus, right = text.partition("+")
+        if not (plus and left.strip().isdigit() and right.strip().isdigit()):
+            raise typer.BadParameter(f"{text!r} is not controls + patients: write 150+200", param_hint="--people")
+        pairs.append((int(left), int(right)))
+    return tuple(pairs)
+
+
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., organs, null.")] = "basic",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same cohort.")] = 0,
+    controls: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="Healthy people to add the patterns to.")
+    ] = None,
+    participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
+    group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
+    site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
+    sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
+    visits: Annotated[int, typer.Option(min=1, help="Visits of each person; 2 or more for repeat visits.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities.
+
+    Tasks whose regions change one after the other also have onsets.tsv. With --visits, severities grow, and there are
+    sessions.tsv, rates.tsv and outcomes.tsv.
+    """
+    from rindices.experiments.simulate import simulate_cohort, write_cohort
+
+    healthy = _read_healthy_cohort(controls, participants, group, label, site)
+    if visits > 1:
+        _write_visits(out, task, seed, visits, healthy, sites, as_json)
+        return
+    simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
+    with explain_write_errors(f"to {out}"):
+        write_cohort(simulated, out)
+    cohort = simulated.cohort
+    counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
+    values = {"out": str(out), "task": task, "seed": seed, **counts, "patterns": simulated.severities.shape[1] - 1}
+    text = f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}"
+    print_result(as_json, values, text, err=True)
+
+
+def _write_visits(
+    out: Path, task: str, seed: int, visits: int, healthy: "Cohort | None", sites: int, as_json: bool
+) -> None:
+    """Simulate and write repeat visits."""
+    from rindices.experiments.visits import VisitPlan, simulate_visits, write_visits
+
+    if sites:
+        raise SimulationError("--sites and --visits cannot be combined: leave out one of them.")
+    result = simulate_visits(task, seed, VisitPlan(visits=visits), healthy=healthy)
+    with explain_write_errors(f"to {out}"):
+        write_visits(result, out)
+    n_people, n_rows = len(result.outcomes), len(result.sessions)
+    n_patients, n_events = len(result.rates), int(result.outcomes["event"].sum())
+    counts = {"people": n_people, "controls": n_people - n_patients, "patients": n_patients}
+    counts |= {"patterns": result.rates.shape[1] - 1, "visits": n_rows, "events": n_events}
+    who = f"{n_people - n_patients} controls and {n_patients} patients"
+    text = f"{n_rows} visits of {who} with {n_events} events written to {out}"
+    print_result(as_json, {"out": str(out), "task": task, "seed": seed, **counts}, text, err=True)
+
+
+def _read_healthy_cohort(
+    table: Path | None,
+    participants: Path | None,
+    group: str | None,
+    label: str | None,
+    site: str | None,
+    measure: str | None = None,
+) -> "Cohort | None":
+    """Read a table of healthy people, if there is one, with all its covariates, the first scan of each person."""
+    from rindices.tables.cohort import keep_first_scans
+    from rindices.tables.table import NO_COLUMN, ColumnRoles
+    from rindices.tables.validate import TableRequest, validate_table
+    from rindices.tables.validation.values import ALL_MEASURES
+
+    if table is None:
+        return None
+    roles = ColumnRoles(group=group, site=site or NO_COLUMN, covariates=None)
+    labels, others = ((label,), ("*",)) if label else ((), ())
+    measure = measure or ALL_MEASURES
+    request = TableRequest((table,), participants, roles, labels, others, measure=measure, on_missing="drop")
+    result = validate_table(request)
+    cohort = result.cohort_or_raise()
+    unclear = [problem for problem in result.problems if problem.code is ProblemCode.GROUP_COLUMN_POSSIBLE]
+    if unclear:
+        raise TableError(f"{unclear[0].text}: say who is healthy with --group COLUMN --label LABEL.")
+    print_problems(result.problems)
+    return keep_first_scans(cohort)[0]
+
+
+def score(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="participant_id and s1, s2, ...")],
+    as_json: Json = False,
+) -> None:
+    """Print the pattern-c-index: the share of pairs of people ranked as in the truth (1 is perfect, 0.5 is chance)."""
+    from rindices.experiments.simulate import score_tables
+
+    result = score_tables(indices, truth)
+    matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)
+    text = f"pattern-c-index {result.pattern_c_index:.3f} over {result.people} people ({matches})"
+    print_result(as_json, asdict(result), text)
+
+
+_UNNEEDED_NOTES = {ProblemCode.NO_GROUPS, ProblemCode.GROUP_COLUMN_POSSIBLE}
+"""Notes about groups, which a table of healthy people does not need."""
+
+
+@take_table_options(
+    "participants group covariates site adjust id participants_id session exclude include measure missing_codes"
+)
+def reference(
+    tables: Tables,
+    out: Annotated[Path, typer.Option(help="File to write, .safetensors.")],
+    data: DataOptions,
+    controls: Annotated[list[str] | None, typer.Option(help="Label(s) of the healthy people, with --group.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn the correlations of regions in healthy people, for fit --reference FILE."""
+    from rindices.study.preflight import fit_reference
+
+    if out.suffix != ".safetensors":
+        raise typer.BadParameter(f"{out.name} has another ending than .safetensors", param_hint="--out")
+    adjust, healthy = data.pop("adjust", None), split_option(controls)
+    groups = {"controls": healthy, "patients": ["*"]} if healthy else {}
+    request = make_table_request(tables, {**data, **groups, "on_missing": "drop"})
+    learnt, problems = fit_reference(request, adjust)
+    print_problems([problem for problem in problems if problem.code not in _UNNEEDED_NOTES])
+    with explain_write_errors(f"to {out}"):
+        learnt.save(out)
+    facts = {"people": learnt.people, "sites": learnt.sites, "regions": len(learnt.regions), "adjust": learnt.adjust}
+    if as_json:
+        print_json({"reference": str(out), **facts, "covariates": list(learnt.covariates)})
+    else:
+        shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in facts.items()}
+        print_facts([*shown.items(), ("covariates", ", ".join(learnt.covariates)), ("file", str(out))])

@@ -1,0 +1,182 @@
+"""``rindices associate`` and ``compare``: R-indices against clinical variables, regions and voxels."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rindices.cli.console import parse_numbers, print_json, print_problems, split_option
+from rindices.cli.options import DataOptions, Json, Tables, make_table_request, take_table_options
+from rindices.errors import Findings, ProblemCode, Severity, TableError, did_you_mean, format_count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rindices.tables.cohort import Cohort
+    from rindices.tables.validate import TableRequest
+
+EXAMPLES = {
+    "associate": "results/r_indices.tsv clinical.tsv --covariates age,sex --out associations",
+    "compare": "results/r_indices.tsv dlmuse.csv --participants participants.tsv --out compared",
+}
+_ID_COLUMNS = {"participant_id": "Participant", "session_id": "Session"}
+
+
+def raise_errors(findings: Findings) -> None:
+    """Raise the errors, if there are any, else print all problems."""
+    findings.raise_errors()
+    print_problems(findings)
+
+
+def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[pd.DataFrame, Cohort]":
+    """Read R-indices with groups and the regions of the same people, and print warnings.
+
+    request: regions of all measures are read, and people who lack a value are left out.
+    """
+    from rindices.analysis.tidy import add_groups
+    from rindices.tables.readers import read_indices
+    from rindices.tables.validate import validate_table
+    from rindices.tables.validation.values import ALL_MEASURES
+
+    findings = Findings()
+    table = read_indices(indices, findings)
+    result = validate_table(replace(request, measure=request.measure or ALL_MEASURES, on_missing="drop"))
+    cohort = result.cohort_or_raise()
+    people = add_groups(table, cohort)
+    if len(people) < len(table):
+        absent = format_count(len(table) - len(people), "person is", "people are")
+        what = f"{absent} not in the tables, or lack a value there; left out"
+        findings.at(indices.name).warn(ProblemCode.UNMATCHED_IDS, what)
+    findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
+    raise_errors(findings)
+    return people, cohort
+
+
+def read_variables(indices: Path, other: Path, data: DataOptions) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Read R-indices and another table of the same people, joined by id, and print warnings."""
+    from rindices.tables.readers import read_indices_with_variables
+    from rindices.tables.table import ColumnRoles
+
+    findings = Findings()
+    both = read_indices_with_variables(indices, other, ColumnRoles(data.get("id"), data.get("session")), findings)
+    raise_errors(findings)
+    return both
+
+
+def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFrame":
+    """Read ``participant_id`` and ``image`` from a table; paths are relative to the folder of the table."""
+    import pandas as pd
+
+    from rindices.tables.table import ColumnRoles, read_participants
+
+    findings = Findings()
+    table = read_participants(source, ColumnRoles(), list(people["participant_id"]), findings)
+    raise_errors(findings)
+    if column not in table.frame:
+        raise TableError(f"{source.name} has no column '{column}' of images: {did_you_mean(column, list(table.frame))}")
+    paths = [str(source.parent / path) if isinstance(path, str) else None for path in table.frame[column]]
+    frame = pd.DataFrame({"participant_id": table.ids, "image": paths})
+    return frame if table.sessions is None else frame.assign(session_id=table.sessions)
+
+
+def write_or_remove(
+    table: "pd.DataFrame | None", path: Path, descriptions: dict[str, str], settings: dict[str, Any]
+) -> None:
+    """Write a table and its data dictionary; without a table, remove those of an earlier run."""
+    from rindices.analysis.tidy import write_table
+
+    if table is not None:
+        write_table(table, path, descriptions, settings)
+        return
+    path.unlink(missing_ok=True)
+    path.with_suffix(".json").unlink(missing_ok=True)
+
+
+def write_results(
+    table: "pd.DataFrame",
+    path: Path,
+    descriptions: dict[str, str],
+    settings: dict[str, Any],
+    as_json: bool,
+    summary: str,
+) -> None:
+    """Write a table and its data dictionary, and print it as JSON or as a summary.
+
+    descriptions: description of each column; settings: options and versions that led to the table.
+    """
+    from rindices.analysis.tidy import as_records, write_table
+
+    write_table(table, path, descriptions, settings)
+    if as_json:
+        print_json({"out": str(path), **settings, "results": as_records(table)})
+    else:
+        typer.echo(summary)
+        typer.echo(f"written to {path}", err=True)
+
+
+@take_table_options("id session missing_codes")
+def associate(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    clinical: Annotated[Path, typer.Argument(metavar="CLINICAL", help="Clinical variables, joined by id.")],
+    out: Annotated[Path, typer.Option(help="Folder for associations.tsv and .json.")],
+    data: DataOptions,
+    variables: Annotated[list[str] | None, typer.Option(help="Columns to correlate; by default all.")] = None,
+    covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
+    people: Annotated[str, typer.Option(help="patients, controls or all.")] = "patients",
+    as_json: Json = False,
+) -> None:
+    """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
+    from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
+
+    index_table, clinical_table = read_variables(indices, clinical, data)
+    adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
+    named: dict[str, Any] = {"variables": split_option(variables) or None, "covariates": adjusted}
+    table = associate_indices(index_table, clinical_table, people=people, missing_codes=codes, **named)
+    significant = int((table["q"] < 0.05).sum())
+    message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05"
+    settings = {"people": people, "covariates": list(adjusted)}
+    settings |= {"missing_codes": list(codes)} if codes else {}
+    write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)
+
+
+@take_table_options("participants group controls patients covariates id session exclude include missing_codes")
+def compare(
+    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id, group and r1, r2, ...")],
+    tables: Tables,
+    out: Annotated[Path, typer.Option(help="Folder for regions.tsv, subgroups.tsv and maps.")],
+    data: DataOptions,
+    cuts: Annotated[str, typer.Option(help="Limits between subgroups.")] = "0.4,0.7",
+    others_below: Annotated[
+        float | None, typer.Option(help="Limit of the other indices; by default the first cut.")
+    ] = None,
+    images: Annotated[str | None, typer.Option(help="Column of NIfTI paths, to compare voxels as well.")] = None,
+    mask: Annotated[Path | None, typer.Option(help="Voxels to compare; by default those that vary.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare regions of subgroups of patients with controls: effect sizes, intervals, false discovery rate."""
+    from rindices.analysis.compare import COLUMN_DESCRIPTIONS, compare_subgroups, make_subgroups, tabulate_subgroups
+    from rindices.analysis.tidy import add_ids, write_table
+
+    limits: dict[str, Any] = {
+        "cuts": parse_numbers([cuts], "--cuts", "give numbers such as 0.4,0.7"),
+        "others_below": others_below,
+    }
+    request = make_table_request(tables, {"covariates": ["none"], "site": "none", **data})
+    people, cohort = read_indices_and_regions(indices, request)
+    adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
+    table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
+    settings = {**limits, "covariates": list(cohort.covariates.columns)}
+    if images is not None:
+        from rindices.analysis import voxels
+
+        paths = read_images(people, Path(data.get("participants", tables[0])), images)
+        compared = voxels.compare_voxels(people, paths, covariates=adjusted, mask=mask, **limits)
+        settings["maps"] = [str(path) for path in voxels.write_maps(compared, out)]
+        maps = {**limits, "maps": settings["maps"]}
+        write_table(compared.table, out / "voxels.tsv", voxels.COLUMN_DESCRIPTIONS, maps)
+    subgroups = tabulate_subgroups(people, make_subgroups(people, **limits))
+    write_table(subgroups, out / "subgroups.tsv", _ID_COLUMNS | COLUMN_DESCRIPTIONS, settings)
+    significant = int((table["q"] < 0.05).sum())
+    message = f"{significant} of {len(table)} differences with a false discovery rate below 0.05"
+    write_results(table, out / "regions.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)

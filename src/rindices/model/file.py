@@ -1,0 +1,360 @@
+"""The model file: what a model consists of, how it is written, and how it is read without trusting the file.
+
+`ModelMetadata` describes what a model needs to be applied. What its card says besides is described by `ModelCard`.
+Metadata are checked before they are used, and arrays must be those that the metadata announce.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import numpy as np
+import pandas as pd
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from rindices._typing import AnyArray, FloatArray
+from rindices._version import __version__
+from rindices.array_checks import find_interval_fault
+from rindices.errors import ModelError, Problem, ProblemCode, Severity, describe_os_error, make_damage_error
+from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, MemberHead, TrajectoryHead
+from rindices.model.intervals import CalibratedIntervals
+from rindices.model.records import ModelCard, Record, SelectionRecord
+from rindices.model.safetensors_io import MAX_DIMENSION, read_arrays, read_metadata, write_safetensors
+from rindices.model.unusual import TrainingDistribution
+from rindices.preprocess.harmonise import HARMONISATION_MODES, Harmoniser
+from rindices.preprocess.measures import ADJUSTMENTS
+from rindices.preprocess.normal_scores import SCORES
+from rindices.preprocess.pipeline import Preprocessing
+
+SCHEMA_VERSION = 1
+"""The schema that is written and read."""
+_MAX_DEPTH = 50
+_MAX_LENGTH = 1_000_000  # of distances or knots
+_MAX_INTEGER = 2**63
+_UNSAFE_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and half characters
+
+
+@dataclass(frozen=True, eq=False)
+class ModelContent:
+    """What a model consists of; `rindices.FittedModel` describes the attributes."""
+
+    preprocessing: Preprocessing
+    heads: tuple[MemberHead, ...]
+    orders: tuple[tuple[int, ...], ...]
+    patterns: FloatArray
+    training: TrainingDistribution | None
+    card: ModelCard
+    selection: SelectionRecord | None = field(default=None, compare=False)
+    sums: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    intervals: CalibratedIntervals | None = None
+    patterns_se: FloatArray | None = None
+    pipelines: tuple[Preprocessing, ...] = ()
+    indices: pd.DataFrame | None = field(default=None, compare=False)
+    visit_indices: pd.DataFrame | None = field(default=None, compare=False)
+
+    @property
+    def n_patterns(self) -> int:
+        """M."""
+        return int(self.patterns.shape[1])
+
+    @property
+    def index_names(self) -> list[str]:
+        """``r1`` to ``rM``, the columns of R-indices."""
+        return [f"r{k + 1}" for k in range(self.n_patterns)]
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The regions that a table must have."""
+        return self.preprocessing.regions
+
+    @property
+    def has_distances(self) -> bool:
+        """Whether distances from the training people can be judged."""
+        return self.training is not None and len(self.training.distances) > 0
+
+
+def _require(is_right: Callable[[Any], bool], message: str) -> AfterValidator:
+    """Return a check of a field, with what it should be."""
+
+    def check(value: Any) -> Any:
+        if not is_right(value):
+            raise ValueError(message)
+        return value
+
+    return AfterValidator(check)
+
+
+def _require_one_of(choices: Collection[str]) -> AfterValidator:
+    return _require(lambda value: value in choices, f"should be one of {', '.join(choices)}")
+
+
+Name = Annotated[str, _require(lambda name: name.strip() and "\n" not in name, "should be a name on one line")]
+Names = Annotated[
+    list[Name],
+    Field(min_length=1, max_length=MAX_DIMENSION),
+    _require(lambda names: len(set(names)) == len(names), "should not hold a name twice"),
+]
+Range = Annotated[
+    list[float], _require(lambda ends: len(ends) == 2 and ends[0] <= ends[1], "should be a lowest and a highest value")
+]
+Size = Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
+Count = Annotated[int, Field(ge=1, lt=_MAX_INTEGER)]
+Adjustment = Annotated[str, _require_one_of(ADJUSTMENTS)]
+
+
+class NumericCoding(Record):
+    """A covariate that is a number, with its range in controls, and whether its logarithm is adjusted for."""
+
+    kind: Literal["numeric"]
+    name: Name
+    low: float
+    high: float
+    log: bool
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError("should be a lowest and a highest value")
+        if self.log and self.low <= 0:
+            raise ValueError("should have a positive range, as its logarithm is taken")
+        return self
+
+
+class CategoricalCoding(Record):
+    """A covariate with categories; the first is the reference."""
+
+    kind: Literal["categorical"]
+    name: Name
+    levels: Names
+
+
+class SiteCoding(Record):
+    """Sites whose effects are removed, and the number of people that each effect was estimated from."""
+
+    mode: Annotated[str, _require_one_of(HARMONISATION_MODES)]
+    sites: Names
+    counts: list[Count]
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> Self:
+        if len(self.counts) != len(self.sites):
+            raise ValueError("should have one count for each site")
+        return self
+
+
+class _RecipeValues(Record):
+    """Settings of a recipe that are shown or computed with."""
+
+    package: str = ""
+    epoch: int = 0
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class _Recipe(Record):
+    recipe: Name
+    settings: Annotated[_RecipeValues, Field(alias="values")]
+
+
+class ModelMetadata(Record):
+    """Metadata that a model needs to be applied.
+
+    kind: kind of the heads, a key of `HEADS_BY_KIND`; members, n_patterns: S and M; regions: names of the R regions;
+    orders: for each member, a permutation of its M patterns; interval_over: if not None, the file holds standard errors
+    of the patterns; design_covariance: whether the file holds the covariance of the covariates, from which missing ones
+    are predicted; sums: regions that are sums of columns of a table, and their columns; training_distances,
+    interval_knots: number of distances in training and of knots of the intervals; None if the file has none; pipelines:
+    number of members with a preprocessing of their own: all or none.
+    """
+
+    schema: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)]
+    kind: Annotated[str, _require_one_of(HEADS_BY_KIND)]
+    members: Size
+    n_patterns: Size
+    regions: Names
+    covariates: list[Annotated[NumericCoding | CategoricalCoding, Field(discriminator="kind")]]
+    unit: Name
+    orders: list[list[int]]
+    sums: dict[Name, Annotated[list[Name], Field(min_length=1)]]
+    training_distances: Annotated[int, Field(ge=0, le=_MAX_LENGTH)] | None
+    interval_knots: Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | None
+    adjust: Adjustment
+    design_covariance: bool
+    pipelines: Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
+    harmonise: SiteCoding | None = None
+    covariate_ranges: dict[Name, Range] = field(default_factory=dict)
+    interval_over: str | None = None
+    recipe: Annotated[_Recipe | None, BeforeValidator(lambda value: value or None)] = None
+
+    @model_validator(mode="after")
+    def _check_fields_against_each_other(self) -> Self:
+        names = [coding.name for coding in self.covariates]
+        orders = [sorted(order) for order in self.orders]
+        faults = {
+            "covariates should not hold a name twice": len(set(names)) != len(names),
+            "covariate_ranges should be ranges of the covariates": not set(self.covariate_ranges) <= set(names),
+            "orders should be one order of the patterns for each member": len(orders) != self.members
+            or any(order != [*range(self.n_patterns)] for order in orders),
+            "pipelines should be one for each member, or none": self.pipelines not in (0, self.members),
+            "sums should be sums of the regions": not set(self.sums) <= set(self.regions),
+            "training_distances should be 0, or at least 3": self.training_distances in (1, 2),
+        }
+        for message, is_fault in faults.items():
+            if is_fault:
+                raise ValueError(message)
+        return self
+
+    def list_array_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of every array that a model with these metadata has."""
+        regions, patterns = len(self.regions), self.n_patterns
+        columns = sum(1 if isinstance(each, NumericCoding) else len(each.levels) - 1 for each in self.covariates)
+        shapes: dict[str, tuple[int, ...]] = {
+            "residualise.centre": (columns,),
+            "residualise.coefficients": (columns, regions),
+            "standardise.mean": (regions,),
+            "standardise.sd": (regions,),
+        }
+        if self.design_covariance:
+            shapes["residualise.covariance"] = (columns, columns)
+        if self.adjust == "rank":
+            shapes["normal_scores.quantiles"] = (len(SCORES), regions)
+        if self.harmonise is not None:
+            shapes |= Harmoniser.shapes(len(self.harmonise.sites), columns, regions)
+        shapes |= {f"pipeline{k}.{name}": shape for k in range(self.pipelines) for name, shape in shapes.items()}
+        shapes["patterns"] = (len(SEVERITY_LEVELS), patterns, regions)
+        if self.interval_over is not None:
+            shapes["patterns_se"] = shapes["patterns"]
+        if self.training_distances is not None:
+            shapes |= {"training.mean": (regions,), "training.covariance": (regions, regions)}
+            shapes |= {"training.distances": (self.training_distances,), "training.limit": ()}
+        if self.interval_knots is not None:
+            interval_shapes = CalibratedIntervals.shapes(patterns, self.interval_knots)
+            shapes |= {f"intervals.{name}": shape for name, shape in interval_shapes.items()}
+        for name, shape in HEADS_BY_KIND[self.kind].shapes(regions, patterns).items():
+            shapes |= {f"member{k}.{name}": shape for k in range(self.members)}
+        return shapes
+
+
+MODEL_KEYS = frozenset(each.name for each in fields(ModelMetadata)) - {each.name for each in fields(ModelCard)}
+"""Keys of the metadata that are not of the card."""
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+AnyModel = TypeVar("AnyModel", bound=ModelContent)
+
+
+def collect_arrays(model: ModelContent) -> dict[str, AnyArray]:
+    """Return all arrays of a model by their names in the file."""
+    parts: dict[str, Mapping[str, AnyArray]] = {f"member{k}": head.to_arrays() for k, head in enumerate(model.heads)}
+    parts |= {f"pipeline{k}": pipeline.to_arrays() for k, pipeline in enumerate(model.pipelines)}
+    for name, part in (("training", model.training), ("intervals", model.intervals)):
+        if part is not None:
+            parts[name] = {each.name: getattr(part, each.name) for each in fields(part)}
+    arrays = {**model.preprocessing.to_arrays(), "patterns": model.patterns}
+    if model.patterns_se is not None:
+        arrays["patterns_se"] = model.patterns_se
+    return arrays | {f"{prefix}.{name}": array for prefix, part in parts.items() for name, array in part.items()}
+
+
+def write_model(model: ModelContent, path: Path) -> None:
+    """Write a model to one ``.safetensors`` file.
+
+    Raises ModelError: if the file cannot be written.
+    """
+    metadata = {
+        **model.card.to_dict(),
+        **model.preprocessing.to_dict(),
+        "schema": SCHEMA_VERSION,
+        "kind": model.heads[0].kind,
+        "n_patterns": model.n_patterns,
+        "members": len(model.heads),
+        "orders": [list(order) for order in model.orders],
+        "pipelines": len(model.pipelines),
+        "sums": {region: list(columns) for region, columns in model.sums.items()},
+        "training_distances": None if model.training is None else len(model.training.distances),
+        "interval_knots": None if model.intervals is None else model.intervals.knots.shape[1],
+    }
+    try:
+        write_safetensors(path, collect_arrays(model), metadata)
+    except OSError as error:
+        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): check the folder.") from error
+
+
+def read_model(path: Path, kind: type[AnyModel]) -> AnyModel:
+    """Return the model in a file."""
+    content = read_metadata(path)
+    schema = content.get("schema")
+    if type(schema) is int and schema > SCHEMA_VERSION:
+        what = f"schema {schema} is newer than what rindices {__version__} reads"
+        raise ModelError(Problem(Severity.ERROR, what, path.name, "Update rindices", ProblemCode.NEWER_FILE))
+    metadata = parse_metadata(path, content, ModelMetadata)
+    card = parse_metadata(path, {key: content[key] for key in content if key not in MODEL_KEYS}, ModelCard)
+    arrays = read_arrays(path, metadata.list_array_shapes())
+    parts: dict[str, dict[str, AnyArray]] = defaultdict(dict)
+    for name, array in arrays.items():
+        prefix, _, rest = name.partition(".")
+        parts[prefix][rest] = array
+    training, intervals = parts.get("training"), parts.get("intervals")
+    if intervals and (what := find_interval_fault(intervals["low"], intervals["middle"], intervals["high"])):
+        raise make_damage_error(path.name, f"intervals.middle {what}")
+    head_kind = HEADS_BY_KIND[metadata.kind]
+    model = kind(
+        preprocessing=Preprocessing.from_parts(content, arrays),
+        heads=tuple(head_kind.from_arrays(parts[f"member{k}"]) for k in range(metadata.members)),
+        orders=tuple(tuple(order) for order in metadata.orders),
+        patterns=arrays["patterns"],
+        patterns_se=arrays.get("patterns_se"),
+        training=TrainingDistribution(**training) if training else None,
+        card=card,
+        intervals=CalibratedIntervals(**intervals) if intervals else None,
+        sums={region: tuple(columns) for region, columns in metadata.sums.items()},
+        pipelines=tuple(Preprocessing.from_parts(content, parts[f"pipeline{k}"]) for k in range(metadata.pipelines)),
+    )
+    _check_curves(path.name, model)
+    return model
+
+
+def parse_metadata(path: Path, content: Mapping[str, Any], kind: type[AnyRecord]) -> AnyRecord:
+    """Return checked metadata of a file; ModelError names the first value that is not as it should be."""
+    if (fault := find_unsafe_value(content)) is not None:
+        raise make_damage_error(path.name, " ".join(fault))
+    try:
+        return kind.from_dict(content)
+    except ValueError as error:
+        raise make_damage_error(path.name, str(error)) from None
+
+
+def _check_curves(file: str, model: ModelContent) -> None:
+    """Refuse members with curves whose arrays contradict each other, or whose mean is not ``patterns``."""
+    curves = []
+    for number, (head, order) in enumerate(zip(model.heads, model.orders, strict=True)):
+        if not isinstance(head, TrajectoryHead):
+            return
+        if fault := head.find_fault():
+            raise make_damage_error(file, f"member{number}.{fault}")
+        curves.append(head.compute_curves(np.array(SEVERITY_LEVELS))[:, order])
+    mean = np.mean(curves, axis=0)
+    if not np.allclose(model.patterns, mean, rtol=0.0, atol=1e-6 * np.abs(mean).max()):
+        raise make_damage_error(file, "patterns should be the mean of the members' curves")
+
+
+def find_unsafe_value(value: Any, place: str = "", depth: int = 0) -> tuple[str, str] | None:
+    """Find a value that no metadata may hold: numbers that are not finite or endless, control characters, deep nesting.
+
+    value: as read from JSON; place: keys that lead to it, joined by dots; depth: number of these keys. Returns the
+    place of the first such value, and what is wrong with it.
+    """
+    if isinstance(value, dict | list):
+        if depth >= _MAX_DEPTH:
+            return place, "is nested too deeply"
+        keys = [(place, key) for key in value] if isinstance(value, dict) else []
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        inner = [(f"{place}.{key}" if place else str(key), item) for key, item in items]
+        faults = (find_unsafe_value(item, path, depth + 1) for path, item in (*keys, *inner))
+        return next((fault for fault in faults if fault is not None), None)
+    if isinstance(value, str):
+        return (place, "holds control characters") if _UNSAFE_TEXT.search(value) else None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (place, "is not finite")
+    return (place, "is too large") if isinstance(value, int) and abs(value) >= _MAX_INTEGER else None

@@ -1,0 +1,276 @@
+"""Tables of the patterns of a model: changes along severity, the order of the regions, interactions.
+
+Shape letters: S members, Q severities, M patterns, K steps of a curve, R regions.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from rindices._typing import BoolArray, FloatArray
+from rindices.errors import ModelError
+from rindices.learners.inference import SEVERITY_LEVELS, InteractingHead, TrajectoryHead
+from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+from rindices.model.file import ModelContent
+from rindices.selection.agreement import compute_confidence_interval, compute_standard_error
+from rindices.tables.layout.muse import region_label
+
+TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))
+"""Severities of the rows of `make_trajectory_table`."""
+COURSE_LEVELS = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Severities at which curves may change their direction; those of `make_course_table`."""
+ONSET_SHARE = 0.25
+"""Share of its final change that a region has at its onset."""
+MIN_FINAL_CHANGE = 0.2
+"""Final change, in control standard deviations, below which a region has no onset of its own. A region that hardly
+changes says little about its curve, which then follows the common course of its pattern."""
+_ONSET_RESOLUTION = 0.025
+"""Standard error of an onset that members share, since curves have steps of 0.2. Chosen on simulated cohorts of seeds
+500 to 504."""
+_MAX_SHRINKAGE = 0.5
+"""Largest share of the distance to the mean that `estimate_shrinkage` assumes to be taken: onsets that hardly differ by
+more than their errors do not say how much."""
+_STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
+
+TRAJECTORY_COLUMNS = ("pattern", "region", "label", "severity", "change", "low", "high")
+REGION_ORDER_COLUMNS = ("pattern", "region", "label", "change", "onset", "onset_low", "onset_high", "rank")
+INTERACTION_COLUMNS = ("pattern", "other", "factor", "low", "high")
+PATTERN_COLUMN_DESCRIPTIONS = {
+    "pattern": "Pattern, named as its R-index",
+    "severity": "Severity at which the change is taken; 1 is full severity",
+    "region": "Region, named as in the model",
+    "label": "Region, readable",
+    "change": "Change of the region in standard deviations of controls; negative is loss",
+    "low": "Lower end of the 95 % interval",
+    "high": "Upper end of the 95 % interval",
+}
+COURSE_COLUMN_DESCRIPTIONS = {
+    **{name: PATTERN_COLUMN_DESCRIPTIONS[name] for name in ("pattern", "region", "label")},
+    "onset": "Severity at which the region has a quarter of its final change, mean over members; empty for a region "
+    "that does not clearly belong to the pattern",
+    "onset_low": "Lower end of the 95 % interval of the onset",
+    "onset_high": "Upper end of the 95 % interval of the onset",
+    "rank": "Position of the region in the order of onsets of its pattern; 1 changes first",
+    **{
+        f"c{100 * level:.0f}": f"Change of the region at severity {level:g}, in standard deviations of controls"
+        for level in COURSE_LEVELS
+    },
+}
+
+
+def list_trajectory_heads(model: ModelContent) -> list[TrajectoryHead]:
+    """Return the members of a model whose patterns are curves; empty unless all members are such."""
+    heads = [head for head in model.heads if isinstance(head, TrajectoryHead)]
+    return heads if len(heads) == len(model.heads) else []
+
+
+def has_curved_patterns(model: ModelContent) -> bool:
+    """Return whether regions of a pattern change at different severities.
+
+    Patterns of the shape ``straight`` have one course for all regions, up to a factor for each region: their steps
+    (K, R) are a matrix of rank 1.
+    """
+    heads = list_trajectory_heads(model)
+    if not heads:
+        return False
+    singular = np.linalg.svd(np.stack([head.steps for head in heads]), compute_uv=False)  # (S, M, K)
+    return bool((singular[..., 1] > _STRAIGHT_TOLERANCE * singular[..., 0]).any())
+
+
+def make_trajectory_table(model: ModelContent) -> pd.DataFrame:
+    """Return the change of each region along severity, one row per pattern, region and severity.
+
+    model: a model without curves has its patterns interpolated between 0 and the severities at which they were
+    recorded. Returns see `rindices.FittedModel.trajectories`. The interval is empty if there is a single member.
+    """
+    changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))
+    arrays = (array.transpose(1, 2, 0) for array in changes)
+    axes = {"pattern": model.index_names, "region": model.regions, "severity": TRAJECTORY_LEVELS}
+    table = _make_long_table(axes, dict(zip(("change", "low", "high"), arrays, strict=True)))
+    return table[list(TRAJECTORY_COLUMNS)]
+
+
+def make_pattern_table(model: ModelContent) -> pd.DataFrame:
+    """Return the change of each region, one row per pattern, severity and region.
+
+    The interval ``low`` to ``high`` is empty if the model has no standard errors of its patterns.
+    """
+    errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
+    low, high = compute_confidence_interval(model.patterns, errors, len(model.heads))
+    arrays = {"change": model.patterns, "low": low, "high": high}
+    axes = {"pattern": model.index_names, "severity": SEVERITY_LEVELS, "region": model.regions}
+    table = _make_long_table(axes, {name: array.transpose(1, 0, 2) for name, array in arrays.items()})
+    return table[list(PATTERN_COLUMN_DESCRIPTIONS)]
+
+
+def _make_long_table(axes: Mapping[str, Sequence[object]], arrays: Mapping[str, FloatArray]) -> pd.DataFrame:
+    """Return arrays as columns, one row per combination of the axes, with a label of each region."""
+    index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
+    table = pd.DataFrame({name: array.ravel() for name, array in arrays.items()}, index=index).reset_index()
+    table["label"] = [region_label(region) for region in table["region"]]
+    return table
+
+
+def make_region_order(model: ModelContent) -> pd.DataFrame:
+    """Return the order in which the regions of each pattern change, earliest first.
+
+    Returns see `rindices.FittedModel.region_order`. One row per pattern and region that clearly belongs to it: its
+    final change is at least 0.2 standard deviations of controls, and the 95 % interval of that change excludes 0.
+    Raises ModelError: if the patterns of the model are not curves.
+    """
+    table = _make_onset_table(model)
+    table = table[table["onset"].notna()]
+    table = table.assign(strength=-table["change"].abs(), number=table["pattern"].str.removeprefix("r").astype(int))
+    table = table.sort_values(["number", "rank", "strength"], kind="stable")
+    return table[list(REGION_ORDER_COLUMNS)].reset_index(drop=True)
+
+
+def make_course_table(model: ModelContent) -> pd.DataFrame:
+    """Return onset and change at five severities, one row per pattern and region: content of ``trajectories.tsv``.
+
+    Returns see `COURSE_COLUMN_DESCRIPTIONS`. Raises ModelError: if the patterns of the model are not curves.
+    """
+    table = _make_onset_table(model)
+    changes, _, _ = _compute_changes(model, np.array(COURSE_LEVELS))
+    for level, change in zip(COURSE_LEVELS, changes, strict=True):
+        table[f"c{100 * level:.0f}"] = change.ravel()
+    return table[list(COURSE_COLUMN_DESCRIPTIONS)]
+
+
+def compute_progress(model: ModelContent, levels: FloatArray) -> FloatArray:
+    """Return the share (Q, M, R) of its final change that each region has at severities (Q,).
+
+    It is taken on the scale on which disease is additive, as onsets are. A region without any change has NaN.
+    """
+    knots = _compute_knots(_stack_steps(model).mean(axis=0))
+    positions = np.linspace(0.0, 1.0, knots.shape[1])
+    rows = knots.transpose(0, 2, 1).reshape(-1, len(positions))
+    progress = np.stack([np.interp(levels, positions, row) for row in rows])
+    return np.asarray(progress.T.reshape(len(levels), len(knots), -1))
+
+
+def compute_curve_onsets(steps: FloatArray) -> FloatArray:
+    """Return the severity at which each region first has a quarter of its final change.
+
+    steps (..., K, R): change of each region in K equal steps of severity. Returns (..., R), NaN for a region without
+    any change.
+    """
+    knots = _compute_knots(steps)
+    reached = knots[..., 1:, :] >= ONSET_SHARE
+    step = reached.argmax(axis=-2)[..., None, :]
+    before, after = (np.take_along_axis(knots, step + k, axis=-2)[..., 0, :] for k in (0, 1))
+    onset = (step[..., 0, :] + (ONSET_SHARE - before) / (after - before)) / steps.shape[-2]
+    return np.where(reached.any(axis=-2), onset, np.nan)
+
+
+def _compute_knots(steps: FloatArray) -> FloatArray:
+    """Return the share of the final change before the first and after each of the steps, (..., K + 1, R)."""
+    change = np.concatenate([np.zeros_like(steps[..., :1, :]), steps.cumsum(axis=-2)], axis=-2)
+    final = change[..., -1:, :]
+    return change / np.where(final == 0.0, np.nan, final)
+
+
+def _stack_steps(model: ModelContent) -> FloatArray:
+    """Return the steps of the aligned members (S, M, K, R), on the scale on which disease is additive."""
+    heads = list_trajectory_heads(model)
+    if not heads:
+        raise ModelError(
+            "the patterns of this model are no curves, so their regions have no order: fit with recipe default."
+        )
+    return np.stack([head.steps[list(order)] for head, order in zip(heads, model.orders, strict=True)])
+
+
+def _make_onset_table(model: ModelContent) -> pd.DataFrame:
+    """Return change, onset and rank, one row per pattern and region."""
+    steps = _stack_steps(model)
+    (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
+    member_onsets = compute_curve_onsets(steps)
+    onsets = member_onsets.mean(axis=0)
+    belongs = (np.abs(change) >= MIN_FINAL_CHANGE) & ~((low <= 0.0) & (high >= 0.0))
+    error = np.hypot(_compute_member_error(model, member_onsets), _ONSET_RESOLUTION)
+    bias = np.stack([estimate_shrinkage(*each) for each in zip(onsets, error, belongs, strict=True)])
+    ends = compute_confidence_interval(onsets, error, len(member_onsets))
+    ends = np.clip(ends[0] - np.maximum(bias, 0.0), 0.0, 1.0), np.clip(ends[1] - np.minimum(bias, 0.0), 0.0, 1.0)
+    columns = {"onset": onsets, "onset_low": ends[0], "onset_high": ends[1]}
+    arrays = {name: np.where(belongs, array, np.nan) for name, array in columns.items()}
+    table = _make_long_table({"pattern": model.index_names, "region": model.regions}, {"change": change, **arrays})
+    rounded = table["onset"].round(6)  # regions of straight patterns share one rank
+    table["rank"] = rounded.groupby(table["pattern"]).rank(method="min").astype("Int64")
+    return table
+
+
+def _compute_changes(model: ModelContent, levels: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the change at severities (Q,) and both ends of its interval, each (Q, M, R), in control SDs."""
+    heads = list_trajectory_heads(model)
+    if heads:
+        curves = [head.compute_curves(levels)[:, list(order)] for head, order in zip(heads, model.orders, strict=True)]
+        members = np.stack(curves)
+        change = members.mean(axis=0)
+        return change, *compute_confidence_interval(change, _compute_member_error(model, members), len(members))
+    change = _interpolate(model.patterns, levels)
+    errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
+    return change, *compute_confidence_interval(change, _interpolate(errors, levels), len(model.heads))
+
+
+def _compute_member_error(model: ModelContent, members: FloatArray) -> FloatArray:
+    """Return the standard error of a mean over members (S, ...); NaN for a single member."""
+    if len(members) < 2:
+        return np.full(members.shape[1:], np.nan)
+    share = SUBSAMPLE_SHARE if model.card.interval_over == "people" else 1.0
+    return compute_standard_error(members, share)
+
+
+def estimate_shrinkage(onsets: FloatArray, error: FloatArray, belongs: BoolArray) -> FloatArray:
+    """Return by how much the onsets of one pattern are drawn towards their mean.
+
+    The prior of the curves is that of a normal mean: an onset is drawn towards the common one by a factor ``s``, the
+    share of the variance of the onsets that is not error. Among such estimates, the mean squared standard error is ``1
+    - s`` times the variance of the onsets, and what was taken from their distance to the mean is ``(1 - s) / s`` times
+    the distance that is left.
+
+    onsets, error (R,): onsets and their standard errors; belongs (R,): the regions that have an onset. Others get no
+    meaningful value. Returns (R,), estimated bias: positive for an early region, whose onset is drawn to a later one.
+    """
+    if belongs.sum() < 2:
+        return np.zeros_like(onsets)
+    mean, variance = onsets[belongs].mean(), onsets[belongs].var(ddof=1)
+    taken = min(np.mean(error[belongs] ** 2), _MAX_SHRINKAGE * variance) / variance if variance > 0.0 else 0.0
+    return np.asarray((mean - onsets) * taken / (1.0 - taken))
+
+
+def _interpolate(values: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return values (4, M, R) at `SEVERITY_LEVELS` as values at other levels (Q, M, R), from 0 at severity 0."""
+    recorded, flat = (0.0, *SEVERITY_LEVELS), values.reshape(len(values), -1)
+    columns = [np.interp(levels, recorded, np.concatenate([[0.0], column])) for column in flat.T]
+    return np.stack(columns, axis=1).reshape(len(levels), *values.shape[1:])
+
+
+def average_interaction(model: ModelContent) -> FloatArray | None:
+    """Return the mean over members of the interactions (M, M); None where the changes of the patterns add up."""
+    members = _stack_interactions(model)
+    return None if members is None else np.asarray(members.mean(axis=0))
+
+
+def make_interaction_table(model: ModelContent) -> pd.DataFrame:
+    """Return the factor by which each pattern multiplies the change of each other one.
+
+    Returns see `rindices.FittedModel.interactions`; empty where the changes of the patterns add up.
+    """
+    members, names, rows = _stack_interactions(model), model.index_names, []
+    if members is not None:
+        factor = 1.0 + members.mean(axis=0)
+        low, high = compute_confidence_interval(factor, _compute_member_error(model, members), len(members))
+        pairs = [(k, m) for k in range(len(names)) for m in range(len(names)) if k != m]
+        rows = [(names[k], names[m], factor[k, m], max(low[k, m], 0.0), high[k, m]) for k, m in pairs]
+    return pd.DataFrame(rows, columns=list(INTERACTION_COLUMNS))
+
+
+def _stack_interactions(model: ModelContent) -> FloatArray | None:
+    """Return the interactions of the aligned members (S, M, M); None where the changes of the patterns add up."""
+    stacked = [
+        head.interaction[np.ix_(order, order)]
+        for head, order in zip(model.heads, model.orders, strict=True)
+        if isinstance(head, InteractingHead)
+    ]
+    return np.stack(stacked) if stacked else None

@@ -1,0 +1,126 @@
+"""Write a model as one web page that computes R-indices in a browser, for people without Python.
+
+The scripts of the page (folder ``templates``) repeat the arithmetic of `rindices.FittedModel.assess` in doubles.
+Shape letters: R regions, M patterns, G points of z, N drawn people.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rindices._typing import FloatArray
+from rindices._version import __version__
+from rindices.atomic import write_atomically
+from rindices.errors import ModelError, describe_os_error, format_quantity
+from rindices.learners.inference import ShiftHead, TrajectoryHead
+from rindices.learners.severity_posterior import N_STEPS, compute_log_copula, make_severity_points
+from rindices.model.apply_checks import MIN_INFORMATION
+from rindices.model.consensus import draw_training_noise
+from rindices.model.file import collect_arrays
+from rindices.model.fitted import FittedModel
+from rindices.model.unusual import label_region
+from rindices.packing import ArrayPacker, read_decoder
+from rindices.preprocess.residualise import CovariateRecord
+from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
+from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
+from rindices.tables.layout.muse import ICV_CODE
+from rindices.tables.validation.values import Unit
+from rindices.wording import get_wording
+
+
+def export_page(model: FittedModel, path: Path) -> None:
+    """Write a model as a web page.
+
+    Raises ModelError: if a browser cannot compute this model, or the file cannot be written.
+    """
+    if not all(isinstance(head, ShiftHead) for head in model.heads):
+        raise ModelError("networks cannot be exported to a page: fit with recipe default, or export with --onnx.")
+    if model.preprocessing.adjust == "rank":
+        raise ModelError("models of ranks cannot be exported to a page: fit with adjust = log or linear, or use apply.")
+    layout: Any = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("rindices.share"), undefined=StrictUndefined, **layout)
+    facts = {"has_intervals": model.intervals is not None, "version": __version__, "decoder": read_decoder()}
+    page = environment.get_template("page.html").render(model=describe_model(model), **facts)
+    try:
+        write_atomically(path, page.encode())
+    except OSError as error:
+        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another path with --page.") from error
+
+
+def describe_model(model: FittedModel) -> dict[str, Any]:
+    """Return all that the page needs of a model, as values for JSON; arrays are packed."""
+    preprocessing, training, card = model.preprocessing, model.training, model.card
+    word, has_sizes = get_wording(card.unit), card.unit not in (Unit.STANDARDISED, Unit.ANY)
+    parts = [part for columns in model.sums.values() for part in columns]
+    return {
+        "patterns": model.n_patterns,
+        "steps": N_STEPS,
+        "kind": model.heads[0].kind,
+        "orders": [list(order) for order in model.orders],
+        "pipelines": len(model.pipelines),
+        "regions": list(model.regions),
+        "labels": [label_region(region) for region in model.regions],
+        "aliases": {name: [label_region(name), *list_region_spellings(name)] for name in (*model.regions, *parts)},
+        "sums": {region: list(columns) for region, columns in model.sums.items()},
+        "covariates": [_describe_covariate(model, record) for record in preprocessing.residualiser.to_dict()],
+        "sites": None if preprocessing.harmoniser is None else list(preprocessing.harmoniser.sites),
+        "adjust": preprocessing.adjust,
+        "unit": card.unit,
+        "noun": word("regions"),
+        "values_noun": word("all volumes are"),
+        "positive": [has_sizes and not may_be_zero(name) for name in model.regions],
+        "zero_is_missing": Layout(card.source or "table", {}).zero_is_missing,
+        "has_distances": model.has_distances,
+        "limit": float(training.limit) if training is not None else 1.0,
+        "min_information": MIN_INFORMATION,
+        "trained_on": dict(card.trained_on) or None,
+        "fingerprint": card.fingerprint or "",
+        "citation": card.citation or "",
+        "licence": card.licence or "",
+        "id_names": list(ID_NAMES),
+        "session_names": list(SESSION_NAMES),
+        "site_names": list(SITE_NAMES),
+        "head_size_names": [f"MUSE_{ICV_CODE}", *ICV_NAMES],
+        "arrays": _pack_model(model).pack(),
+    }
+
+
+def _describe_covariate(model: FittedModel, record: CovariateRecord) -> dict[str, Any]:
+    described: dict[str, Any] = dict(record)
+    if record["kind"] == "numeric":
+        ranges = model.card.covariate_ranges
+        described["text"] = f"{format_quantity(record['low'])} to {format_quantity(record['high'])}"
+        described["range"] = list(ranges.get(record["name"], (record["low"], record["high"])))
+    return described
+
+
+def _pack_model(model: FittedModel) -> ArrayPacker:
+    """Return the arrays of a model that the page needs."""
+    training, first, packer = model.training, model.heads[0], ArrayPacker()
+    arrays = collect_arrays(model) | {"control_mean": model.preprocessing.control_mean}
+    if training is not None:
+        sd = np.sqrt(np.diag(training.covariance))
+        arrays |= {"training.sd": sd, "training.precision": training.precision, "training.shares": training.shares}
+    for number, head in enumerate(model.heads):
+        if isinstance(head, TrajectoryHead):
+            arrays[f"member{number}.log_copula"] = compute_log_copula(head.correlation)
+    if isinstance(first, TrajectoryHead):
+        points, arrays["expected.noise"] = first.draw_patients()
+        packer.add("expected.points", points.astype(np.uint16))
+        arrays |= {"points": make_severity_points(model.n_patterns), "expected.whole": first.expected_variance}
+    elif training is not None:
+        arrays["drawn.noise"] = draw_training_noise(len(model.regions))
+    unused = () if model.has_distances else ("training.distances", "training.shares")
+    for name, array in arrays.items():
+        if name.endswith(".precision"):
+            packer.add(name, pack_triangle(array))
+        elif name not in ("patterns", "patterns_se", *unused) and not name.endswith((".covariance", ".correlation")):
+            packer.add(name, np.atleast_1d(np.asarray(array, dtype=float)))
+    return packer
+
+
+def pack_triangle(matrix: FloatArray) -> FloatArray:
+    """Return the lower triangle of a symmetric matrix (R, R) as one row."""
+    return np.asarray(matrix[np.tril_indices(len(matrix))])

@@ -1,0 +1,125 @@
+"""Warnings of a study: cohorts that are small by the committed power study (``data/power.json``), doubtful results."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, format_count, join_names
+from rindices.model.fitted import FittedModel
+from rindices.model.records import Reproduction, SelectionRecord
+from rindices.selection.dimensions import MIN_GROUP_OVERLAP
+from rindices.tables.cohort import ID, Cohort
+from rindices.wording import get_wording
+
+MIN_CARRIER_SHARE = 0.3
+"""Share of patients who carry a pattern below which they are called few."""
+MIN_CONSENSUS_SCALE = 0.7
+"""Scale of a consensus pattern, relative to single members, below which members hardly agree on it."""
+_NOT_REPRODUCED = (
+    (Reproduction.NOT_REPRODUCED, ProblemCode.NOT_REPRODUCED, "other people do not reproduce"),
+    (Reproduction.NOT_KNOWN, ProblemCode.REPRODUCTION_NOT_KNOWN, "it is not known whether other people reproduce"),
+)
+MILD_RATE = 0.2  # loss of the paper's mild task; cohorts are not judged by smaller effects
+MIN_RECOVERY_RATE = 0.8  # a cohort is small if the right number of patterns is found in fewer cohorts than this
+
+
+@dataclass(frozen=True)
+class PowerRow:
+    """Means and standard errors over the simulated cohorts of one size and effect."""
+
+    controls: int
+    patients: int
+    rate: float  # share of volume lost at severity 1
+    accuracy: float  # pattern-c-index
+    accuracy_se: float | None
+    right: float  # share of cohorts in which the test finds the true number of patterns
+    right_se: float | None
+    any: float  # share of cohorts in which the test finds at least one pattern
+    any_se: float | None
+    width: float  # of the 95 % interval of a person's severity; severities are 0 to 1
+    width_se: float | None
+    d: float | None = None  # Cohen's d of a region of a pattern, in the median region where the rate was given
+
+
+def load_power_rows() -> list[PowerRow]:
+    """Return the power study that comes with the package."""
+    text = (files("rindices.study") / "data" / "power.json").read_text("utf-8")
+    return [PowerRow(**row) for row in json.loads(text)["rows"]]
+
+
+def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[Problem]:
+    """Return a warning if simulated cohorts of this size too rarely gave the right number of patterns."""
+    rows = load_power_rows()
+    fitting = [row for row in rows if row.controls <= n_controls and row.patients <= n_patients]
+    if fitting:
+        largest = max(row.controls + row.patients for row in fitting)
+        typical = [row for row in fitting if row.controls + row.patients == largest and row.rate >= MILD_RATE]
+        weak = [row for row in typical if row.right < MIN_RECOVERY_RATE]
+        if not weak:
+            return []
+        row, noun, aim = weak[-1], get_wording(unit)("region"), "what more people would give"
+        why = (
+            f"with {row.controls} and {row.patients}, simulated patterns that take {row.rate:.0%} of a {noun} were "
+            f"ranked {row.accuracy:.2f} (0.5 is chance) and their number was found in {row.right:.0%} of the cohorts"
+        )
+    else:
+        smallest, aim = min(rows, key=lambda row: row.controls), "what to expect"
+        sizes = {"controls": (n_controls, smallest.controls), "patients": (n_patients, smallest.patients)}
+        few = [f"{size} {name} are fewer than {least}" for name, (size, least) in sizes.items() if size < least]
+        why = f"{', and '.join(few)}, the fewest in the simulations"
+    what = f"a small study ({n_controls} controls and {n_patients} patients): {why}"
+    return [Problem(Severity.WARNING, what, "", f"Run rindices power to see {aim}", ProblemCode.SMALL_COHORT)]
+
+
+def list_weak_patterns(scales: Sequence[float]) -> list[str]:
+    """Return the names of patterns on which members hardly agree, so that their mean is nearly flat."""
+    return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < MIN_CONSENSUS_SCALE]
+
+
+def check_consensus_scale(scales: Sequence[float]) -> list[Problem]:
+    """Return a warning for patterns on which members hardly agree."""
+    weak = list_weak_patterns(scales)
+    what = f"members hardly agree on {join_names(weak)}: fewer patterns may be enough"
+    return [Problem(Severity.WARNING, what, code=ProblemCode.WEAK_PATTERNS)] if weak else []
+
+
+def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
+    """Return warnings about the kind of result, the number of patterns and single patterns."""
+    number, patterns = selection.number_of_patterns, selection.patterns
+    warnings: list[tuple[ProblemCode, str, str]] = []  # code, what and cure
+    is_mean_difference = selection.finding == "mean_difference"
+    if is_mean_difference and (unstable := [candidate for candidate in selection.grid if not candidate.stable]):
+        settings = join_names([f"{candidate.setting.n_patterns} ({candidate.why})" for candidate in unstable], 3)
+        what = f"patterns were tried and are not stable: {settings}"
+        warnings.append((ProblemCode.UNSTABLE_PATTERNS, what, "the mean difference is reported instead"))
+    if number.why:
+        source = "the study" if number.forced is not None else number.decided_by or "agreement"
+        what = f"{source} and the test name different numbers of patterns"
+        warnings.append((ProblemCode.N_PATTERNS_UNCLEAR, what, number.why))
+    if number.test.overlap < MIN_GROUP_OVERLAP:
+        what = "controls and patients differ so much in covariates or site that the test can hardly compare them"
+        warnings.append((ProblemCode.GROUPS_NOT_COMPARABLE, what, "controls more like the patients would help"))
+    rare = [] if is_mean_difference else [item.name for item in patterns if item.carriers < MIN_CARRIER_SHARE]
+    if rare:
+        what = f"few patients carry {join_names(rare)}"
+        warnings.append((ProblemCode.FEW_CARRIERS, what, "look for a batch, a scanner or a subgroup behind it"))
+    cure = "more people would help" if is_mean_difference else "try fewer patterns, or more people"
+    for reproduction, code, words in _NOT_REPRODUCED:
+        names = [item.name for item in patterns if item.reproduction is reproduction]
+        warnings += [(code, f"{words} {join_names(names)}", cure)] if names else []
+    return [Problem(Severity.WARNING, what, "", capitalise_first(cure), code) for code, what, cure in warnings]
+
+
+def list_doubts(model: FittedModel, cohort: Cohort) -> list[Problem]:
+    """Return what the adjustment, the tests and the patterns of a model give reason to doubt."""
+    assert model.selection is not None
+    assert model.indices is not None
+    doubts = [*model.preprocessing.review(cohort), *collect_study_warnings(model.selection)]
+    without = model.indices.loc[model.indices["r1"].isna(), ID].tolist()
+    if without:
+        people = format_count(len(without), "person has", "people have")
+        what = f"{people} no R-index, because every ensemble member that agrees with the others was trained on them"
+        cure, code = "Use more members", ProblemCode.PEOPLE_WITHOUT_INDEX
+        doubts.append(Problem(Severity.WARNING, what, "", cure, code, offenders=tuple(without)))
+    return doubts

@@ -1,0 +1,219 @@
+"""A study: a cohort with all settings, the people as its members take them, and the plan of its member sets.
+
+`Study` is passed whole, so that no setting is lost on the way. Each member has a pipeline of its own (site effects,
+adjustment, scales), learnt from the people that it is trained on. So the R-index that a member gives to a person whom
+it has not seen owes nothing to that person. The plan does not depend on the machine, so results do not either.
+
+Shape letters: S members, N people, R regions.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rindices._typing import BoolArray, FloatArray
+from rindices.errors import StudyError, format_count, join_names
+from rindices.learners.prepared_people import N_FOLDS, PreparedPeople, find_seen_people, reduce_visits
+from rindices.model.normal_reference import NormalReference
+from rindices.preprocess.harmonise import resolve_harmonise_mode
+from rindices.preprocess.measures import encode_measures, resolve_adjustment
+from rindices.preprocess.pipeline import Preprocessing
+from rindices.selection.choose import GridPoint
+from rindices.study.config import ModelConfig, StudyConfig
+from rindices.study.group_tests import GroupTests, run_group_tests
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, StudyRecipe, get_study_recipe
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort, find_visit_times, sort_people
+from rindices.threads import limit_blas_threads
+from rindices.wording import get_wording
+
+STACK_SIZE = N_FOLDS
+"""Members per set: those of one partition into folds, or five that share matrix products and fit a core's cache."""
+_MIN_SITE_SIZE = 3  # two are left where one is in the fold of a member
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A cohort and all settings.
+
+    cohort: in the order of its table; config: of its section ``data``, the adjustment and the visits are used; the rest
+    was read into ``cohort``; reference: the reference that the study names (`rindices.study.preflight.read_reference`).
+    """
+
+    cohort: Cohort
+    config: StudyConfig
+    reference: NormalReference | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of everything that is drawn."""
+        return self.config.run.seed
+
+    @cached_property
+    def ordered(self) -> Cohort:
+        """The cohort in an order that depends on the values of people alone, in which it is trained."""
+        return sort_people(self.cohort, self.seed)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """The pipeline of everyone."""
+        with limit_blas_threads():
+            return self.config.fit_preprocessing(self.ordered)
+
+    @cached_property
+    def tests(self) -> GroupTests:
+        """The permutation tests."""
+        return run_group_tests(self.ordered, self.seed, self.config.adjust)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyPeople:
+    """The people of a study as the members of a model take them; a study may end with another model than its own."""
+
+    study: Study
+    model: ModelConfig
+
+    @property
+    def cohort(self) -> Cohort:
+        """The people in the order in which they are trained."""
+        return self.study.ordered
+
+    @property
+    def recipe(self) -> StudyRecipe:
+        """The recipe of the model."""
+        return self.model.get_recipe()
+
+    @property
+    def visits(self) -> str:
+        """What members learn from: the first visits, the mean of visits, or all of them.
+
+        Left out in the study, all visits. Recipes that do not couple visits learn from the mean of all.
+        """
+        if self.cohort.visits is None:
+            return "first"
+        visits = self.study.config.data.visits or "all"
+        return visits if visits != "all" or "visits" in self.recipe.uses else "mean"
+
+    @property
+    def data_key(self) -> str:
+        """Key of the training data: the cohort, its harmonisation, adjustment and visits, and the reference."""
+        data, reference = self.study.config.data, self.study.reference
+        mode = resolve_harmonise_mode(self.cohort, data.harmonise)
+        scale = resolve_adjustment(self.cohort, self.study.config.adjust)
+        parts = [
+            self.cohort.fingerprint(),
+            "" if mode == "none" else f"-{mode}",
+            "" if scale == "linear" else f"-{scale}",
+            "" if encode_measures(self.cohort) is None else f"-measures-{data.icv_for}",
+            "" if self.visits == "first" else f"-visits-{self.visits}",
+            "" if reference is None else f"-{reference.digest}",
+        ]
+        return "".join(parts)
+
+    @property
+    def plan(self) -> list[MemberSet]:
+        """The member sets of the model."""
+        return make_plan(self.model, self.study.seed, self.data_key)
+
+    @cached_property
+    def seen(self) -> BoolArray | None:
+        """The people (S, N) that each member is trained on, by group and site; None if it is everyone."""
+        if not self.recipe.leaves_people_out:
+            return None
+        self._check_site_sizes()
+        people = self.cohort.people
+        strata = list(zip(*(people[name].astype(str) for name in (GROUP, SITE) if name in people), strict=True))
+        values = self.cohort.volumes.to_numpy(dtype=float)
+        return find_seen_people(values, strata, range(self.model.n_members), self.study.seed)
+
+    def _check_site_sizes(self) -> None:
+        """Refuse sites whose effect cannot be estimated without the people whom a member leaves out."""
+        harmoniser = self.study.preprocessing.harmoniser
+        sizes = {} if harmoniser is None else dict(zip(harmoniser.sites, harmoniser.counts, strict=True))
+        small = [site for site, number in sizes.items() if number < _MIN_SITE_SIZE]
+        if small:
+            raise StudyError(
+                f"{join_names(small)}: the effect of a site needs at least {_MIN_SITE_SIZE} controls, since each "
+                "ensemble member leaves a fifth of the people out. Leave the site out, or join it to another."
+            )
+
+    @cached_property
+    def pipelines(self) -> tuple[Preprocessing, ...]:
+        """The pipeline of each member; empty if all members share that of everyone."""
+        if self.seen is None:
+            return ()
+        return tuple(self.study.config.fit_preprocessing(self.cohort, seen) for seen in self.seen)
+
+    def prepare(self, number: int | None = None, visits: str = "first") -> PreparedPeople:
+        """Return the people, one row each.
+
+        number: the member by whose pipeline they are prepared; left out, by that of everyone; visits: use the first
+        visit of each person, the mean of visits, or both the mean and the trend.
+        """
+        pipeline, seen, cohort = self.study.preprocessing, None, self.cohort
+        if number is not None and self.seen is not None:
+            pipeline, seen = self.pipelines[number], self.seen[number]
+        reference = None if self.study.reference is None else self.study.reference.select(cohort.regions)
+        y, kinds = cohort.is_patient.astype(np.intp), encode_measures(cohort)
+        if visits == "first" or cohort.visits is None:
+            return PreparedPeople(pipeline.transform(cohort), y, reference, kinds, seen=seen)
+        positions = dict(zip(cohort.people[ID], range(len(cohort)), strict=True))
+        person = cohort.visits.people[ID].map(positions).to_numpy(dtype=np.intp)
+        is_control = cohort.is_control if seen is None else cohort.is_control & seen
+        reduced = reduce_visits(pipeline.transform(cohort.visits), person, find_visit_times(cohort.visits), is_control)
+        people = PreparedPeople(reduced.level, y, reference, kinds, seen=seen)
+        return people if visits == "mean" else people._replace(trend=reduced.trend, n_visits=reduced.n_visits)
+
+    def prepare_set(self, numbers: Sequence[int]) -> list[PreparedPeople]:
+        """Return the people of each member of a set, to train on; one element if all members share them."""
+        return [self.prepare(number, self.visits) for number in (numbers if self.seen is not None else [None])]
+
+    def prepare_patients(self, number: int) -> FloatArray:
+        """Return the patients (N, R) of a member; missing cells are filled for recipes that need all of them."""
+        people = self.prepare(number)
+        people = people if self.recipe.uses_measured_cells else people.complete()
+        return np.asarray(people.X[people.y == 1])
+
+
+def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
+    """Return the member sets of a model, in a fixed order; ``data`` is the key of the training data."""
+    values, plan = model.resolve_values(), []
+    points = [
+        GridPoint(number, weight) for number in dict.fromkeys(model.patterns or ()) for weight in model.list_weights()
+    ]
+    for point in points:
+        own = dict(values)
+        if point.orthogonality is not None:
+            own["weights"] = values.get("weights", {}) | {"orthogonality": point.orthogonality}
+        for start in range(0, model.n_members, STACK_SIZE):
+            numbers = tuple(range(start, min(start + STACK_SIZE, model.n_members)))
+            plan.append(MemberSet(point, numbers, model.recipe, json.dumps(own, sort_keys=True), seed, data))
+    return plan
+
+
+def check_settings(cohort: Cohort, model: ModelConfig) -> None:
+    """Refuse settings that cannot succeed, before anything is trained."""
+    wanted = max(model.patterns or (1,))
+    if wanted > 1 and model.recipe == MEAN_DIFFERENCE:
+        raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
+    if wanted > find_largest_number(cohort, model.recipe):
+        least, noun = model.get_recipe().min_patients(wanted), get_wording(cohort.unit)("region")
+        raise StudyError(
+            f"{format_count(wanted, 'pattern needs', 'patterns need')} at least {least} patients and "
+            f"{format_count(wanted, noun)}; there are {cohort.n_patients} and {cohort.n_regions}: "
+            f"{'ask for fewer patterns' if wanted > 1 else 'add people'}."
+        )
+    typical = (1,) if model.recipe == MEAN_DIFFERENCE else (1, 2)
+    one_member = model.model_copy(update={"members": 1, "patterns": model.patterns or typical})
+    n_settings = len(make_plan(one_member, 0, ""))
+    if n_settings > 1 and model.n_members < 2:
+        raise StudyError(f"choosing among {n_settings} settings needs at least 2 members each: raise members.")
+
+
+def find_largest_number(cohort: Cohort, recipe: str) -> int:
+    """Return the largest number of patterns that a recipe can train on these people and regions; 0 if none."""
+    min_patients = get_study_recipe(recipe).min_patients
+    numbers = range(1, cohort.n_regions + 1)
+    return max((number for number in numbers if min_patients(number) <= cohort.n_patients), default=0)

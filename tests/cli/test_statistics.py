@@ -1,0 +1,165 @@
+"""The commands associate and compare, and what the commands of statistics share."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import rindices as ri
+from rindices.analysis.associate import associate_indices
+from rindices.cli.main import app
+from rindices.cli.statistics import raise_errors, read_images, write_results
+from rindices.errors import AnalysisError, Findings, ProblemCode, TableError
+from rindices.experiments.simulate import write_cohort
+from tests.analysis.helpers import BLOB_CENTRE, IMAGE_AFFINE, N_PEOPLE, make_clinical_tables, write_images
+
+TABLE = pd.DataFrame({"index": ["r1"], "effect": [0.5]})
+DESCRIPTIONS = {"index": "The R-index.", "effect": "The effect."}
+
+
+def test_errors_are_raised_and_other_problems_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = Findings()
+    findings.note(ProblemCode.UNIT_UNKNOWN, "the unit is unknown")
+    raise_errors(findings)
+    assert "note: the unit is unknown." in capsys.readouterr().err
+    findings.error(ProblemCode.FILE_EMPTY, "the file is empty")
+    with pytest.raises(TableError, match="the file is empty"):
+        raise_errors(findings)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_table_is_written_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    write_results(TABLE, tmp_path / "t.tsv", DESCRIPTIONS, {"seed": 1}, as_json, "one effect")
+    assert (tmp_path / "t.tsv").read_text() == "index\teffect\nr1\t0.5\n"
+    assert (tmp_path / "t.json").is_file()
+    output = capsys.readouterr().out
+    if as_json:
+        expected = {"out": str(tmp_path / "t.tsv"), "seed": 1, "results": [{"index": "r1", "effect": 0.5}]}
+        assert json.loads(output) == expected
+    else:
+        assert output == "one effect\n"
+
+
+def test_paths_of_images_are_relative_to_their_table(tmp_path: Path) -> None:
+    images = pd.DataFrame({"participant_id": ["a", "b"], "path": ["a.nii", None]})
+    images.to_csv(tmp_path / "images.csv", index=False)
+    people = pd.DataFrame({"participant_id": ["a", "b"]})
+    read = read_images(people, tmp_path / "images.csv", "path")
+    assert read["image"].fillna("missing").tolist() == [str(tmp_path / "a.nii"), "missing"]
+    with pytest.raises(TableError, match="did you mean 'path'"):
+        read_images(people, tmp_path / "images.csv", "paths")
+
+
+def get_row(table: pd.DataFrame, index: str, variable: str) -> pd.Series:
+    return table[(table["index"] == index) & (table["variable"] == variable)].iloc[0]
+
+
+def test_tables_are_joined_by_id_and_results_equal_the_function(tmp_path: Path) -> None:
+    indices, clinical = make_clinical_tables()
+    indices.to_csv(tmp_path / "r_indices.tsv", sep="\t", index=False)
+    clinical = clinical.rename(columns={"participant_id": "ID"})
+    clinical["ID"] = clinical["ID"].str.removeprefix("sub-")  # spelt differently, and in another order
+    clinical["tau"] = np.where(clinical.index == 5, "<80", (clinical["age"] * 3).round(2).astype(str))
+    clinical.to_csv(tmp_path / "clinical.csv", index=False)
+    arguments = ["associate", str(tmp_path / "r_indices.tsv"), str(tmp_path / "clinical.csv")]
+    done = CliRunner().invoke(app, [*arguments, "--covariates", "age", "--out", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    assert "'<80' for sub-" in done.stderr
+    assert (value["people"], value["covariates"]) == ("patients", ["age"])
+    written = pd.read_csv(tmp_path / "out/associations.tsv", sep="\t", na_values="n/a", keep_default_na=False)
+    expected = associate_indices(*make_clinical_tables(), covariates=["age"])
+    for index in ("r1", "r2"):
+        for name in ("n", "correlation", "p", "low", "high"):
+            assert get_row(written, index, "memory")[name] == pytest.approx(get_row(expected, index, "memory")[name])
+    assert get_row(written, "r1", "tau")["n"] == N_PEOPLE - 1
+    assert get_row(written, "r1", "carrier")["level"] == "yes"
+    dictionary = json.loads((tmp_path / "out/associations.json").read_text())
+    assert set(written.columns) <= set(dictionary)
+    assert len(value["results"]) == len(written)
+
+
+def test_codes_for_missing_never_enter_a_correlation(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ids = [f"s{k}" for k in range(60)]
+    r1 = rng.random(60)
+    score = 20 + 10 * r1 + rng.normal(0, 1, 60)
+    indices = pd.DataFrame({"participant_id": ids, "group": "patient", "r1": r1})
+    clinical = pd.DataFrame({"participant_id": ids, "ados": np.where(np.arange(60) < 6, -9999, score)})
+    clinical["iq"] = np.where(np.arange(60) < 3, -4, rng.integers(70, 130, 60))
+    clinical["change"] = rng.integers(-3, 4, 60)
+    indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    clinical.to_csv(tmp_path / "c.csv", index=False)
+    arguments = [
+        "associate",
+        str(tmp_path / "r.tsv"),
+        str(tmp_path / "c.csv"),
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, AnalysisError)
+    message = str(done.exception)
+    assert "9 cells in 2 columns may stand for missing: ados (-9999 in 6 cells), iq (-4 in 3 cells)" in message
+    assert "--missing-codes -9999,-4" in message
+    done = CliRunner().invoke(app, [*arguments, "--missing-codes", "-9999,-4"])
+    rows = {row["variable"]: row for row in json.loads(done.stdout)["results"]}
+    assert (rows["ados"]["n"], rows["iq"]["n"], rows["change"]["n"]) == (54, 57, 60)
+    assert rows["ados"]["correlation"] > 0.8
+    only_change = CliRunner().invoke(app, [*arguments, "--variables", "change"])
+    assert only_change.exit_code == 0
+    as_they_are = CliRunner().invoke(app, [*arguments, "--missing-codes", "none"])
+    assert abs({row["variable"]: row for row in json.loads(as_they_are.stdout)["results"]}["ados"]["correlation"]) < 0.5
+
+
+def test_the_true_regions_have_the_largest_effects(tmp_path: Path) -> None:
+    simulated = ri.simulate_cohort("small", 0)
+    write_cohort(simulated, tmp_path)
+    severities = simulated.severities.rename(columns={"s1": "r1", "s2": "r2", "s3": "r3"})
+    indices = simulated.cohort.people.merge(severities, how="left").fillna({"r1": 0.0, "r2": 0.0, "r3": 0.0})
+    indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    arguments = ["compare", str(tmp_path / "r.tsv"), str(tmp_path / "volumes.csv")]
+    arguments += ["--participants", str(tmp_path / "participants.tsv"), "--covariates", "age,sex,icv"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    table = pd.DataFrame(value["results"])
+    written = pd.read_csv(tmp_path / "out/regions.tsv", sep="\t", na_values="n/a", keep_default_na=False)
+    np.testing.assert_allclose(written["effect"], table["effect"])
+    truth = simulated.patterns.set_index("region")
+    for k in (1, 2, 3):
+        high = table[(table["index"] == f"r{k}") & (table["subgroup"] == "high")]
+        top = high.nsmallest(14, "effect")["region"]
+        assert (truth.loc[top, f"s{k}"] > 0).mean() > 0.75
+    people = pd.read_csv(tmp_path / "out/subgroups.tsv", sep="\t")
+    assert set(people.columns) == {"participant_id", "index", "subgroup", "range"}
+    assert len(people) == table.drop_duplicates(["index", "subgroup"])["n"].sum()
+    assert "Description" in json.loads((tmp_path / "out/regions.json").read_text())["effect"]
+
+
+def test_maps_of_voxels_are_written(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    pytest.importorskip("nilearn")
+    indices, images = write_images(tmp_path)
+    write_cohort(ri.simulate_cohort("tiny", 0), tmp_path)
+    volumes = pd.read_csv(tmp_path / "volumes.csv").iloc[: len(indices)]
+    volumes["participant_id"] = indices["participant_id"]
+    volumes.to_csv(tmp_path / "v.csv", index=False)
+    images.to_csv(tmp_path / "p.tsv", sep="\t", index=False)
+    indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    arguments = ["compare", str(tmp_path / "r.tsv"), str(tmp_path / "v.csv"), "--participants", str(tmp_path / "p.tsv")]
+    done = CliRunner().invoke(app, [*arguments, "--images", "image", "--out", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    assert str(tmp_path / "out/r1_high_effect.nii.gz") in value["maps"]
+    written = nibabel.load(tmp_path / "out/r1_high_significant.nii.gz")
+    np.testing.assert_allclose(written.affine, IMAGE_AFFINE)
+    assert np.asarray(written.dataobj)[BLOB_CENTRE] < 0
+    table = pd.read_csv(tmp_path / "out/voxels.tsv", sep="\t", na_values="n/a")
+    assert table.set_index(["index", "subgroup"]).loc[("r1", "high"), "significant"] > 50
+    wrong = CliRunner().invoke(app, [*arguments, "--images", "imgae", "--out", str(tmp_path / "out")])
+    assert "did you mean 'image'" in str(wrong.exception)

@@ -1,0 +1,96 @@
+"""Sums at a site equal naive loops and numerical derivatives."""
+
+import numpy as np
+
+from rindices.federated.messages import pack_symmetric, unpack_symmetric
+from rindices.federated.site import (
+    make_packed_posterior,
+    scale_distances,
+    sum_blocks,
+    sum_contrasts,
+    sum_cosines,
+    sum_expectations,
+    sum_likelihood,
+    sum_moments,
+)
+from rindices.learners.trajectory.expectation_maximisation import PatientSums, TrajectoryModel, compute_log_likelihood
+
+RNG = np.random.default_rng(0)
+PEOPLE = RNG.normal(size=(80, 6))
+
+
+def make_model() -> TrajectoryModel:
+    common = np.ones((2, 5)) / 5
+    steps = common[:, :, None] * RNG.normal(size=(2, 1, 6))
+    return TrajectoryModel(steps, np.eye(6) + 0.3, np.array([[1.0, 0.3], [0.3, 1.0]]), common)
+
+
+def test_moments_equal_a_loop() -> None:
+    total, products, weighted, fourth = sum_moments(PEOPLE)
+    np.testing.assert_allclose(total, sum(PEOPLE))
+    np.testing.assert_allclose(unpack_symmetric(products), sum(np.outer(x, x) for x in PEOPLE))
+    np.testing.assert_allclose(weighted, sum((x @ x) * x for x in PEOPLE))
+    np.testing.assert_allclose(fourth, sum((x @ x) ** 2 for x in PEOPLE))
+
+
+def test_blocks_equal_a_loop() -> None:
+    blocks, directions = RNG.integers(3, size=80), RNG.normal(size=(6, 2))
+    sums, squares, products = sum_blocks(PEOPLE, directions, blocks, 3)
+    for block in range(3):
+        rows = PEOPLE[blocks == block]
+        np.testing.assert_allclose(sums[block], rows.sum(axis=0))
+        np.testing.assert_allclose(squares[block], (rows**2).sum(axis=0))
+        np.testing.assert_allclose(unpack_symmetric(products[block]), (rows @ directions).T @ (rows @ directions))
+
+
+def test_contrasts_have_the_derivatives_that_differences_have() -> None:
+    white, direction = RNG.normal(size=(50, 3)), RNG.normal(size=3)
+
+    def evaluate(h: np.ndarray) -> np.ndarray:
+        s = white @ h
+        return np.array([(s * np.exp(-0.5 * s * s)).sum(), np.exp(-0.5 * s * s).sum()])
+
+    sums = sum_contrasts(white, np.stack([[direction, -direction, 2 * direction]])).reshape(3, 2, -1)
+    np.testing.assert_allclose(sums[0][:, 0], evaluate(direction))
+    eye, width = np.eye(3), 1e-5
+    for k in range(3):
+        slope = (evaluate(direction + width * eye[k]) - evaluate(direction - width * eye[k])) / (2 * width)
+        np.testing.assert_allclose(sums[0][:, 1 + k], slope, rtol=1e-5, atol=1e-6)
+    curvature = unpack_symmetric(sums[0][:, 4:])
+    wide = 1e-4
+    for i in range(3):
+        for j in range(3):
+            ends = [evaluate(direction + wide * (a * eye[i] + b * eye[j])) * a * b for a in (1, -1) for b in (1, -1)]
+            np.testing.assert_allclose(curvature[:, i, j], sum(ends) / (4 * wide**2), rtol=1e-3, atol=1e-3)
+
+
+def test_expectations_equal_those_of_the_pooled_fit() -> None:
+    model = make_model()
+    weights = model.compute_weights()
+    gram = model.flat_steps @ weights
+    posterior = make_packed_posterior(pack_symmetric(gram), pack_symmetric(model.correlation))
+    cross, second, normal = sum_expectations(PEOPLE, weights, posterior)
+    expected = PatientSums.compute(PEOPLE, model)
+    np.testing.assert_allclose(cross, expected.cross, atol=1e-9)
+    basis = model.point_basis
+    np.testing.assert_allclose(unpack_symmetric(second), (basis * expected.point_weights[:, None]).T @ basis, atol=1e-9)
+    assert unpack_symmetric(normal).shape == (2, 2)
+    white = np.linalg.solve(np.linalg.cholesky(model.noise), PEOPLE.T)
+    constant = 0.5 * (white**2).sum() + 80 * np.log(np.diag(np.linalg.cholesky(model.noise))).sum()
+    total = compute_log_likelihood(PEOPLE, model).sum()
+    np.testing.assert_allclose(sum_likelihood(PEOPLE, weights, posterior) - constant, total, rtol=1e-9)
+
+
+def test_distances_are_those_of_people_who_were_left_out() -> None:
+    mean, covariance = PEOPLE.mean(axis=0), np.cov(PEOPLE.T, bias=True)
+    scaled = scale_distances(PEOPLE, mean, np.linalg.inv(covariance), 80, 1.0) * 2.5 * np.sqrt(6)
+    others = np.delete(PEOPLE, 7, axis=0)
+    centred = PEOPLE[7] - others.mean(axis=0)
+    exact = np.sqrt(centred @ np.linalg.inv(np.cov(others.T, bias=True)) @ centred)
+    np.testing.assert_allclose(scaled[7], exact, rtol=0.02)
+
+
+def test_cosines_equal_a_loop() -> None:
+    values = RNG.random((20, 2))
+    sums = sum_cosines(values, 4)
+    np.testing.assert_allclose(sums[1, 2], np.cos(3 * np.pi * values[:, 1]).sum())
