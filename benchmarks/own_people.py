@@ -255,7 +255,8 @@ def main() -> None:
             row = run()
             rows = json.loads(path.read_text("utf-8")) if path.is_file() else {}
             rows[key] = row
-            path.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+            lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(values)}" for name, values in rows.items())
+            path.write_text(f"{{\n{lines}\n}}\n", "utf-8")  # a study in a line
             OUT.with_suffix(".md").write_text(summarise(rows), "utf-8")
             print(key, row, flush=True)
 

@@ -63,6 +63,7 @@ def test_results_equal_two_fits_by_hand() -> None:
     assert len(unseen) == len(cohort)
 
 
+@pytest.mark.slow
 def test_true_patterns_are_reproduced_and_noise_is_not() -> None:
     def concordance(task: str | SimulationTask) -> float:
         cohort = simulate_few_regions(task, 1).cohort

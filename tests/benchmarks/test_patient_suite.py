@@ -39,6 +39,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return tables
 
 
+@pytest.mark.slow
 def test_figures_of_a_table_with_a_strong_disease(tables: dict[str, Any], tmp_path: Path) -> None:
     result = PatientTrial("ill", 0, tmp_path).measure()
     assert set(result.figures) == set(METHODS)

@@ -78,6 +78,7 @@ def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
     assert "data:image/png;base64," in section
 
 
+@pytest.mark.slow
 def test_visits_to_learn_from_are_chosen(tmp_path: Path) -> None:
     table = tmp_path / "visits.csv"
     write_visits(table)

@@ -1,6 +1,7 @@
 """Permutation tests with covariates and strata."""
 
 import numpy as np
+import pytest
 
 from rindices.selection.dimensions import (
     AdjustedGroups,
@@ -26,6 +27,7 @@ def estimate(seed: int, effect: float, adjust: bool = True) -> DimensionEstimate
     return count_dimensions(groups, seed, n_permutations=99)
 
 
+@pytest.mark.slow
 def test_a_covariate_that_differs_between_groups_is_no_pattern() -> None:
     n_rejected = sum(estimate(seed, effect=0.0).number > 0 for seed in range(N_COHORTS))
     assert n_rejected <= 4  # the level is 0.05; more than four of twenty have a chance of 0.003

@@ -108,6 +108,7 @@ def test_the_number_of_patterns_is_estimated(patterns: int) -> None:
     assert sum(correct) >= 9
 
 
+@pytest.mark.slow
 def test_the_significance_level_holds() -> None:
     small = {"regions": 6, "controls": 40, "patients": 50}
     rejected = [
@@ -135,6 +136,7 @@ def test_patients_who_vary_more_or_less_in_all_directions_have_no_pattern(stretc
     assert sum(number > 0 for number in numbers) <= 2
 
 
+@pytest.mark.slow
 def test_nonlinear_effects_of_age_need_permutations_by_age() -> None:
     """A linear adjustment leaves a curve: permutations by age allow for it, free permutations do not."""
     n_conditional, n_free = 0, 0
