@@ -22,13 +22,12 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.suites.patient_methods import fit_default
-from benchmarks.suites.patients import read_psychosis_visits, read_schizophrenia_cohort
+from benchmarks.suites.patients import read_autism_measures, read_psychosis_visits, read_schizophrenia_cohort
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.measures import encode_measures, find_thickness
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import derive_codings, find_head_size_columns
 from rindices.tables.cohort import SITE, Cohort
-from rindices.tables.readers import read_cohort
 
 OUT = Path(__file__).parent / "results" / "thickness_and_volumes.json"
 FOLDS, BOOTSTRAPS = 5, 2000
@@ -52,27 +51,10 @@ def read_psychosis(data: Path) -> Cohort:
     return cohort.take((cohort.people["session_id"].astype(str) == "1").to_numpy())
 
 
-def read_autism(data: Path) -> Cohort:
-    """Return ABIDE I."""
-    stats = data / "autism" / "stats"
-    parcels = [stats / f"{side}.aparc_table_{kind}.tsv" for side in ("lh", "rh") for kind in ("volume", "thickness")]
-    return read_cohort(
-        [stats / "aseg_table.tsv", *parcels],
-        data / "autism" / "Phenotypic_V1_0b_preprocessed1.csv",
-        participants_id="FILE_ID",
-        group="DX_GROUP",
-        controls="2",
-        patients="1",
-        covariates=["AGE_AT_SCAN", "SEX", "SupraTentorialVol"],
-        site="SITE_ID",
-        on_missing="drop",
-    )
-
-
 READERS: dict[str, Callable[[Path], Cohort]] = {
     "psychosis": read_psychosis,
     "schizophrenia": partial(read_schizophrenia_cohort, measure="any"),
-    "autism": read_autism,
+    "autism": partial(read_autism_measures, kinds=("volume", "thickness")),
 }
 
 

@@ -4,7 +4,7 @@ The tables are public and are not part of the package; their sources are in ``do
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -106,12 +106,16 @@ def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
     return PatientTable(first, second, reference=reference)
 
 
-def _read_autism(data: Path, include: tuple[str, ...]) -> PatientTable:
-    """Return ABIDE I; its intracranial volume is faulty, so the supratentorial volume is the head size."""
-    stats, phenotypes = data / "autism" / "stats", data / "autism" / "Phenotypic_V1_0b_preprocessed1.csv"
-    cohort = read_cohort(
-        [stats / "aseg_table.tsv", stats / "lh.aparc_table_volume.tsv", stats / "rh.aparc_table_volume.tsv"],
-        phenotypes,
+PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
+
+
+def read_autism_measures(data: Path, kinds: Sequence[str], include: Sequence[str] = ()) -> Cohort:
+    """Return ABIDE I with the kinds of cortical measures, and all of the subcortical table."""
+    stats = data / "autism" / "stats"
+    parcels = [stats / f"{side}.aparc_table_{kind}.tsv" for side in ("lh", "rh") for kind in kinds]
+    return read_cohort(
+        [stats / "aseg_table.tsv", *parcels],
+        data / "autism" / PHENOTYPES,
         participants_id="FILE_ID",
         group="DX_GROUP",
         controls="2",
@@ -121,6 +125,11 @@ def _read_autism(data: Path, include: tuple[str, ...]) -> PatientTable:
         include=include,
         on_missing="drop",
     )
+
+
+def _read_autism(data: Path, include: tuple[str, ...]) -> PatientTable:
+    """Return ABIDE I; its intracranial volume is faulty, so the supratentorial volume is the head size."""
+    cohort, phenotypes = read_autism_measures(data, ("volume",), include), data / "autism" / PHENOTYPES
     scores = (
         pd.read_csv(phenotypes).drop_duplicates("FILE_ID").set_index("FILE_ID")["ADOS_TOTAL"].replace(-9999, np.nan)
     )

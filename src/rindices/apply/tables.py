@@ -94,7 +94,7 @@ def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[s
         "models of recipe default; in others 0 is the average control, and values below 0 or above 1 occur"
     )
     if GROUP in columns and "members_behind" not in columns:
-        severity += ". In-sample: all ensemble members were trained on these people, which flatters them"
+        severity += ". In-sample: all members were fitted to these people, so group differences are overstated"
     ends = {"low": "Lower", "high": "Upper"}
     descriptions: dict[str, dict[str, object]] = {}
     for name in columns:

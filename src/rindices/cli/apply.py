@@ -129,9 +129,9 @@ def _find_training_people(model: Path, out: Path) -> list[Problem]:
     known = sorted(set(ids[0]) & set(ids[1]))
     if not known:
         return []
-    people = format_count(len(known), "person of this table has", "people of this table have")
-    cure = f"Their R-indices without flattery are in {own.name} beside the model"
-    what = f"{people} taught the model, which flatters them"
+    people = format_count(len(known), "person of this table was", "people of this table were")
+    cure = f"Use their cross-fitted R-indices in {own.name} beside the model"
+    what = f"{people} in the study that the model was fitted to, so their R-indices here are in-sample"
     return [Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE, offenders=tuple(known))]
 
 
