@@ -97,6 +97,8 @@ def measure_accuracy(tasks: list[str], cohorts: int, sizes: list[tuple[int, int]
                     simulated = ri.simulate_cohort(kind, seed=seed)
                     cohort, truth = simulated.cohort, simulated.truth
                     model = ri.fit(cohort, truth.shape[1], workers=1)
+                    if model.n_patterns < truth.shape[1]:  # one index, because the patterns were not stable
+                        return {"task": task, "people": list(size)}
                     tables = {"written": model.indices, "all_members": model.apply(cohort)}
                     scores = {name: score(table[cohort.is_patient], truth) for name, table in tables.items()}
                     own = model.indices[cohort.is_patient]
@@ -206,11 +208,15 @@ def summarise(rows: dict[str, Row]) -> str:
         lines += make_table("| table | seeds | written | nested cross-validation | in-sample |", table)
     if len(frames["accuracy"]):
         frame = frames["accuracy"].assign(people=[f"{a} + {b}" for a, b in frames["accuracy"]["people"]])
-        table = []
+        frame, table = frame.dropna(subset="written"), []
         for (people, task), own in frame.groupby(["people", "task"], sort=False):
             figures = [f"{own[name].mean():.3f}" for name in ("written", "all_members", "coverage")]
             table.append([task, people, len(own), *figures, f"{own['behind'].mean():.1f}"])
-        lines += ["Simulated patients, pattern-c-index, and coverage of the 90 % intervals.", ""]
+        lines += [
+            "Simulated patients, pattern-c-index, and coverage of the 90 % intervals. Studies whose patterns were not",
+            "stable, so that they ended with one index, are left out.",
+            "",
+        ]
         head = "| task | people | cohorts | written | all members | coverage | members behind |"
         lines += make_table(head, table)
     if len(frames["scale"]):
