@@ -66,7 +66,7 @@ def test_contrasts_have_the_derivatives_that_differences_have() -> None:
 
 def test_expectations_equal_those_of_the_pooled_fit() -> None:
     model = make_model()
-    weights = model.compute_weights()
+    weights = model.weights
     gram = model.flat_steps @ weights
     posterior = make_packed_posterior(pack_symmetric(gram), pack_symmetric(model.correlation))
     cross, second, normal = sum_expectations(PEOPLE, weights, posterior)

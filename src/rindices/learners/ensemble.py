@@ -1,7 +1,7 @@
 """Ensemble members, repetitions of a training whose agreement shows whether a result can be trusted, and stability.
 
 Stability of each pattern is measured by learning it from other people. The disease space is learnt from a part of the
-people (`compute_contrastive_space`), the model's patterns are projected onto it, and patients who were left out are
+people (`GroupMoments.solve_space`), the model's patterns are projected onto it, and patients who were left out are
 ranked along each pattern. A pattern is stable if it ranks them as before. Ranks are compared, because a pattern of a
 few patients (a batch, a scanner, one family) is easily found again but ranks all other patients by noise. The basis of
 the disease space is taken from the model. The agreement of split halves shows whether that basis is found again.
@@ -23,12 +23,12 @@ from rindices.learners.contrastive.estimator import (
     UNIT_SEVERITY_QUANTILE,
     ContrastiveICA,
     MeanDifference,
-    compute_contrastive_space,
     initialise_contrastive_head,
 )
+from rindices.learners.contrastive.linear_start import GroupMoments
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople, Subsample
+from rindices.learners.prepared_people import PreparedPeople, Subsample, split_by_folds
 from rindices.selection.agreement import agreement
 from rindices.threads import limit_blas_threads
 
@@ -54,7 +54,8 @@ class HeldOutLikelihood(NamedTuple):
 
     shape: shape of the member's patterns; straight, curved, interacting: with patterns of each shape; None for a shape
     that was not fitted; coupled: whether the patterns are those of all visits, coupled; None without repeat visits;
-    coupling_gain: gain in the log-likelihood of all visits per held-out patient by coupling them.
+    coupling_gain: gain in the log-likelihood of all visits per held-out patient by coupling them; from_trends: whether
+    coupled patterns started from the trends.
     """
 
     shape: str
@@ -63,6 +64,7 @@ class HeldOutLikelihood(NamedTuple):
     interacting: float | None = None
     coupled: bool | None = None
     coupling_gain: float | None = None
+    from_trends: bool | None = None
 
     @classmethod
     def from_values(cls, shape: str, values: Mapping[str, float | None]) -> Self:
@@ -143,7 +145,6 @@ def fit_linear_members(
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
-    evidence: bool = True,
     learner: LinearLearner = ContrastiveICA,
 ) -> list[Member]:
     """Fit members of a linear learner, each on its own four fifths of controls and of patients.
@@ -151,17 +152,16 @@ def fit_linear_members(
     The mean of such members is no worse than one fit on all people, and better where people are few. But members that
     share people agree even on noise. So each member also has evidence: the agreement of two fits on disjoint halves.
 
-    people: of each member; numbers: numbers of the members; evidence: whether to compute the evidence, which takes
-    twice as long as the member itself; learner: `ContrastiveICA` or `MeanDifference`.
+    people: of each member; numbers: numbers of the members; learner: `ContrastiveICA` or `MeanDifference`.
     """
     members = []
-    for number, each in zip(numbers, people, strict=True):
+    for number, each, split in zip(numbers, people, split_by_folds(people), strict=True):
         rng, halves = np.random.default_rng([seed, number]), None
         fitted = _fit_subsample(each, each.subsample, learner, n_patterns, rng)
         curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
-        if evidence:
+        if split is not None:
             patients = each.complete().X[each.y == 1]
-            fits = [_fit_subsample(each, half, learner, n_patterns, rng) for half in Subsample.draw_halves(each.y, rng)]
+            fits = [_fit_subsample(each, half, learner, n_patterns, rng) for half in split]
             halves = agreement(*(half.head_.infer(patients) for half in fits))[:3]
         members.append(Member(number, TrainingOutcome.CONVERGED, 0, fitted.head_, curves, halves))
     return members
@@ -230,7 +230,7 @@ def compute_pattern_weights(people: PreparedPeople, patterns: FloatArray) -> Flo
     centre = people.X[people.y == 0].mean(axis=0)
     controls, patients = people.X[people.y == 0] - centre, people.X[people.y == 1] - centre
     target = ReferenceTarget.choose(controls, people.reference)
-    space, noise, _ = compute_contrastive_space(controls, patients, patterns.shape[1], target)
+    space, noise, _ = GroupMoments.compute(controls, patients, target).solve_space(patterns.shape[1])
     dual = np.linalg.solve(noise, space)
     projected = space @ np.linalg.solve(space.T @ dual, dual.T @ patterns)
     size = np.sqrt((patterns * np.linalg.solve(noise, patterns)).sum(axis=0))

@@ -28,16 +28,6 @@ class Subsample(NamedTuple):
     seen: IntArray
     unseen: IntArray
 
-    @classmethod
-    def draw_halves(cls, y: IntArray, rng: np.random.Generator) -> tuple[Self, Self]:
-        """Split controls and patients (N,) at random into halves of equal size."""
-        groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
-        first, second = (
-            np.sort(np.concatenate([rows[half * (len(rows) // 2) : (half + 1) * (len(rows) // 2)] for rows in groups]))
-            for half in (0, 1)
-        )
-        return cls(first, second), cls(second, first)
-
 
 def round_members(members: int) -> int:
     """Return a number of members as whole sets of folds, rounded up."""
@@ -132,6 +122,23 @@ class PreparedPeople(NamedTuple):
     def deal_to_members(self, numbers: Sequence[int], seed: int) -> list[Self]:
         """Return the people of each member, who are dealt to folds within groups."""
         return [self._replace(seen=seen) for seen in find_seen_people(self.X, self.y.tolist(), numbers, seed)]
+
+
+def split_by_folds(people: Sequence[PreparedPeople]) -> list[tuple[Subsample, Subsample] | None]:
+    """Return two parts of the people that have nobody in common, for each member of a set of folds.
+
+    Those of member k are three folds, beginning with its own, and the two others. None for members that are not those
+    of a whole set.
+    """
+    masks = [each.seen for each in people if each.seen is not None]
+    if len(masks) != N_FOLDS or not (np.sum(masks, axis=0) == N_FOLDS - 1).all():
+        return [None] * len(people)
+    folds, splits = np.argmin(masks, axis=0), list[tuple[Subsample, Subsample] | None]()
+    for k in range(N_FOLDS):
+        is_first = (folds - k) % N_FOLDS < (N_FOLDS + 1) // 2
+        first, second = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+        splits.append((Subsample(first, second), Subsample(second, first)))
+    return splits
 
 
 class ReducedVisits(NamedTuple):

@@ -8,7 +8,7 @@ smaller number of patterns agrees better; for learners without a likelihood, the
 Shape letters: S members, N people, M patterns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,7 @@ within patterns makes a pattern too many more likely by 0.03 to 0.09 a patient, 
 on it, by 0.07 to 0.14 (thirteen cohorts of seeds from 400)."""
 AGREEMENT_MARGIN = 0.10
 """A member agrees if its mean concordance is at most this far below that of the best member."""
+NOT_MEASURED = "agreement is measured for the chosen number of patterns and for smaller ones"
 _MIN_BOOTSTRAP_MEMBERS = 4
 _N_BOOTSTRAPS = 1_000
 _CONFIDENCE_LEVEL = 0.95
@@ -66,9 +67,9 @@ class Candidate(NamedTuple):
     """The members of one grid point.
 
     indices (S, N, M): R-indices of the same people by each usable member; numbers (S,): numbers of the members;
-    trained: number of members that were trained, converged or not; evidence (S, 3): concordance, dimension and
-    difference agreement between fits on disjoint halves of the people, one row per member. If given, it replaces the
-    agreement among members, who share people; held_out (T,): mean log-likelihood of the people that each of the T
+    trained: number of members that were trained, converged or not; evidence (E, 3): concordance, dimension and
+    difference agreement of E pairs of fits on disjoint halves of the people. If given, it replaces the agreement among
+    members, who share people; held_out (T,): mean log-likelihood of the people that each of the T
     trained members has not seen, with the shape of patterns that the members prefer together. If all candidates have
     it, it decides; converged: number of members that converged; S if not given. Converged members of another shape are
     not usable.
@@ -137,6 +138,26 @@ class SelectionResult(NamedTuple):
     orders: tuple[IntArray, ...] = ()
 
 
+class _Evaluated(NamedTuple):
+    """Evaluation of a candidate, the agreement that decides, and its bootstrap sample."""
+
+    evaluation: CandidateEvaluation
+    agreement: MembersAgreement | None
+    bootstrap: FloatArray | None
+
+    @property
+    def rank_value(self) -> float:
+        """The concordance by which grid points are compared."""
+        is_single = self.evaluation.point.n_patterns == 1
+        return self.evaluation.concordance - (SINGLE_PATTERN_ADVANTAGE if is_single else 0.0)
+
+
+def _evaluate(candidate: Candidate, seed: Sequence[int], min_concordance: float) -> _Evaluated:
+    agreement = compute_candidate_agreement(candidate)
+    bootstrap = bootstrap_concordance(agreement, candidate.evidence, np.random.default_rng(seed))
+    return _Evaluated(evaluate_candidate(candidate, agreement, bootstrap, min_concordance), agreement, bootstrap)
+
+
 def choose_grid_point(
     candidates: Sequence[Candidate], seed: int = 0, min_concordance: float = MIN_STABLE_CONCORDANCE
 ) -> SelectionResult:
@@ -146,32 +167,73 @@ def choose_grid_point(
     """
     if not candidates:
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
-    agreements = [compute_candidate_agreement(candidate) for candidate in candidates]
-    bootstraps = [
-        bootstrap_concordance(agreement, candidate.evidence, np.random.default_rng([seed, k]))
-        for k, (agreement, candidate) in enumerate(zip(agreements, candidates, strict=True))
-    ]
-    evaluations = tuple(
-        evaluate_candidate(*parts, min_concordance) for parts in zip(candidates, agreements, bootstraps, strict=True)
-    )
-    stable = [k for k, evaluation in enumerate(evaluations) if evaluation.stable]
+    evaluated = {k: _evaluate(each, [seed, k], min_concordance) for k, each in enumerate(candidates)}
+    stable = [k for k, each in evaluated.items() if each.evaluation.stable]
     if not stable:
-        return SelectionResult(evaluations, None)
-    kept = [k for k in stable if not any(_agrees_less(evaluations[k], evaluations[other]) for other in stable)]
-    choice = _choose_by_likelihood(candidates, kept)
+        return SelectionResult(tuple(each.evaluation for each in evaluated.values()), None)
+    choice = _choose_by_likelihood(candidates, _list_unrivalled(evaluated))
     if choice is None:
-        best = max(stable, key=lambda k: _compute_rank_value(evaluations[k]))
+        best = max(stable, key=lambda k: evaluated[k].rank_value)
+        bootstraps = {k: evaluated[k].bootstrap for k in stable}
         choice = best, tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
-    best, ties = choice
-    agreement = agreements[best]
+    return _conclude(candidates, evaluated, *choice)
+
+
+def choose_and_measure(
+    candidates: Sequence[Candidate],
+    measure: Callable[[Sequence[int]], Sequence[Candidate]],
+    seed: int = 0,
+    min_concordance: float = MIN_STABLE_CONCORDANCE,
+) -> SelectionResult:
+    """Choose among candidates whose evidence is costly, so that it is only measured where it is needed.
+
+    It is measured for the most likely candidate and for those with fewer patterns, until one is stable. ``measure``
+    takes positions of candidates and returns these candidates with evidence.
+    """
+    known, evaluated, remaining = list(candidates), dict[int, _Evaluated](), list(range(len(candidates)))
+    while remaining:
+        choice = _choose_by_likelihood(known, remaining)
+        if choice is None:
+            return choose_grid_point(measure(range(len(known))), seed, min_concordance)
+        largest = known[choice[0]].point.n_patterns
+        missing = [k for k, each in enumerate(known) if each.point.n_patterns <= largest and k not in evaluated]
+        for k, candidate in zip(missing, measure(missing) if missing else (), strict=True):
+            known[k], evaluated[k] = candidate, _evaluate(candidate, [seed, k], min_concordance)
+        kept = _list_unrivalled(evaluated)
+        if choice[0] in kept:
+            return _conclude(known, evaluated, *choice)
+        remaining = [k for k in remaining if k in kept or k not in evaluated]
+    return SelectionResult(tuple(evaluated[k].evaluation for k in sorted(evaluated)), None)
+
+
+def _conclude(
+    candidates: Sequence[Candidate], evaluated: Mapping[int, _Evaluated], best: int, ties: tuple[int, ...]
+) -> SelectionResult:
+    """Return the result of a choice, with the members of the consensus."""
+    unknown = (None, (np.nan, np.nan), True, NOT_MEASURED)
+    evaluations = tuple(
+        evaluated[k].evaluation
+        if k in evaluated
+        else CandidateEvaluation(each.point, each.trained, each.converged or len(each.indices), *unknown)
+        for k, each in enumerate(candidates)
+    )
+    agreement = evaluated[best].agreement
     per_member = None if agreement is None else agreement.per_member
     return SelectionResult(evaluations, best, ties, *find_agreeing_members(candidates[best].indices, per_member))
 
 
-def _agrees_less(candidate: CandidateEvaluation, other: CandidateEvaluation) -> bool:
-    """Return whether a candidate with more patterns than another agrees less by more than `CONCORDANCE_MARGIN`."""
-    has_more = candidate.point.n_patterns > other.point.n_patterns
-    return has_more and _compute_rank_value(candidate) < _compute_rank_value(other) - CONCORDANCE_MARGIN
+def _list_unrivalled(evaluated: Mapping[int, _Evaluated]) -> list[int]:
+    """Return the stable candidates that do not agree less than one with fewer patterns by `CONCORDANCE_MARGIN`."""
+    stable = {k: each for k, each in evaluated.items() if each.evaluation.stable}
+    return [
+        k
+        for k, own in stable.items()
+        if not any(
+            own.evaluation.point.n_patterns > other.evaluation.point.n_patterns
+            and own.rank_value < other.rank_value - CONCORDANCE_MARGIN
+            for other in stable.values()
+        )
+    ]
 
 
 def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
@@ -189,11 +251,6 @@ def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]
     return ordered[best], tuple(ordered[k] for k in ties)
 
 
-def _compute_rank_value(evaluation: CandidateEvaluation) -> float:
-    """Return the concordance by which grid points are compared."""
-    return evaluation.concordance - (SINGLE_PATTERN_ADVANTAGE if evaluation.point.n_patterns == 1 else 0.0)
-
-
 def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None:
     """Return the agreement that decides; its values per member and pair are always those among the members."""
     if len(candidate.indices) < 2:
@@ -206,14 +263,6 @@ def average_evidence(among_members: MembersAgreement, evidence: FloatArray) -> M
     """Return an agreement with the means of evidence (S, 3) instead of those over pairs of members."""
     concordance, dimension, difference = (float(value) for value in evidence.mean(axis=0))
     return among_members._replace(concordance=concordance, dimension=dimension, difference=difference)
-
-
-def compute_candidate_concordance(candidate: Candidate) -> float | None:
-    """Return the concordance of `compute_candidate_agreement`, without comparing members where it is known."""
-    if candidate.evidence is not None and len(candidate.indices) > 1:
-        return float(candidate.evidence[:, 0].mean())
-    agreement = compute_candidate_agreement(candidate)
-    return None if agreement is None else agreement.concordance
 
 
 def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = None) -> ConsensusMembers:

@@ -20,8 +20,9 @@ from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
     GridPoint,
+    choose_and_measure,
     choose_grid_point,
-    compute_candidate_concordance,
+    compute_candidate_agreement,
 )
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import (
@@ -84,25 +85,39 @@ def _train_settings(
     observer: StudyObserver,
     min_concordance: float = MIN_STABLE_CONCORDANCE,
 ) -> TrainedSettings:
-    """Train all settings of a model and choose among them; each is announced when all its members are trained."""
-    plan, announced = people.plan, set[GridPoint]()
-
-    def report_progress(done: float, total: int, work: MemberSet | None) -> None:
-        observer.on_progress(done, total, work)
-        if work is None or work.point in announced:
-            return
-        setting = [other for other in plan if other.point == work.point]
-        if all(store.path(other).is_file() for other in setting):
-            announced.add(work.point)
-            members = gather_members(setting, store)[work.point]
-            concordance = compute_candidate_concordance(make_candidate(work.point, members, people.prepare_patients))
-            if concordance is not None:
-                observer.on_setting(work.point, concordance)
-
-    run_plan(plan, people.prepare_set, store, engine, replace(observer, on_progress=report_progress))
+    """Train all settings of a model and choose among them."""
+    plan, recipe, seed = people.plan, people.recipe, people.study.seed
+    run_plan(plan, people.prepare_set, store, engine, observer)
     gathered = gather_members(plan, store)
-    candidates = [make_candidate(point, members, people.prepare_patients) for point, members in gathered.items()]
-    return TrainedSettings(people, gathered, choose_grid_point(candidates, people.study.seed, min_concordance))
+
+    def make(point: GridPoint) -> Candidate:
+        candidate = make_candidate(point, gathered[point], people.prepare_patients)
+        if candidate.evidence is not None and len(candidate.indices) > 1:
+            observer.on_setting(point, float(candidate.evidence[:, 0].mean()))
+        elif not recipe.compares_halves and (agreement := compute_candidate_agreement(candidate)) is not None:
+            observer.on_setting(point, agreement.concordance)
+        return candidate
+
+    def measure(positions: Sequence[int]) -> list[Candidate]:
+        """Compare fits on disjoint halves, for one set of the members of each of some settings."""
+        points = [list(gathered)[position] for position in positions]
+        compared = []
+        for point in points:
+            usable = {member.number for member in select_usable_members(gathered[point])}
+            sets = (work for work in plan if work.point == point and usable.intersection(work.numbers))
+            compared.append(replace(next(sets), halves=True))
+        run_plan([*plan, *compared], people.prepare_set, store, engine, observer)
+        for point, members in gather_members(compared, store).items():
+            evidence = {member.number: member.evidence for member in members}
+            gathered[point] = [each._replace(evidence=evidence.get(each.number)) for each in gathered[point]]
+        return [make(point) for point in points]
+
+    candidates = [make(point) for point in gathered]
+    if recipe.compares_halves:
+        choice = choose_and_measure(candidates, measure, seed, min_concordance)
+    else:
+        choice = choose_grid_point(candidates, seed, min_concordance)
+    return TrainedSettings(people, gathered, choice)
 
 
 def _build(trained: TrainedSettings, finding: Finding, failed: tuple[CandidateRecord, ...] = ()) -> FittedModel:
@@ -177,7 +192,7 @@ def make_candidate(
     inferred = [member.head.infer(prepare_patients(member.number)) for member in usable]
     indices = np.stack(inferred) if usable else np.zeros((0, 0, point.n_patterns))
     split_halves = [member.evidence for member in usable if member.evidence is not None]
-    evidence = np.array(split_halves) if split_halves and len(split_halves) == len(usable) else None
+    evidence = np.array(split_halves) if split_halves else None
     numbers = tuple(member.number for member in usable)
     converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
     return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), converged)

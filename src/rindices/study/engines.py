@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -103,8 +103,15 @@ def run_training_job(job: TrainingJob) -> None:
     people = _load_people(job.people)
     with explain_write_errors(f"to {store.folder}"), limit_blas_threads():
         store.log_event("begun", job.work)
-        recipe = get_study_recipe(job.work.recipe)
-        store.save(job.work, recipe.train_members(people, job.work, store.checkpoint_path(job.work)))
+        recipe, work = get_study_recipe(job.work.recipe), job.work
+        if work.halves:
+            trained = store.load(replace(work, halves=False))
+            if trained is None:
+                raise StudyError(f"{store.folder} has lost members that it had: run the same command again.")
+            members = recipe.compare_halves(people, trained, work.seed)
+        else:
+            members = recipe.train_members(people, work, store.checkpoint_path(work))
+        store.save(work, members)
         store.log_event("finished", job.work)
 
 

@@ -31,7 +31,7 @@ MEAN_DIFFERENCE = "mean-difference"
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
 _FITS_PER_MEMBER = 6.0  # of recipe default, in units of a straight fit: both shapes and the fits to halves
-_KEY_VERSION = 3
+_KEY_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class MemberSet:
     """Members of one grid point that are trained together.
 
     numbers: the members' numbers within the grid point; recipe: its name in `RECIPES`; values: every value of the
-    recipe, as JSON; data: key of the training data.
+    recipe, as JSON; data: key of the training data; halves: whether the members are trained already, and are compared
+    on disjoint halves of the people.
     """
 
     point: GridPoint
@@ -48,6 +49,7 @@ class MemberSet:
     values: str
     seed: int
     data: str
+    halves: bool = False
 
     @property
     def key(self) -> str:
@@ -55,7 +57,8 @@ class MemberSet:
         parts = [_KEY_VERSION, list(self.point), list(self.numbers), self.recipe, self.values, self.seed, self.data]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
         weight = "" if self.point.orthogonality is None else f"-l{self.point.orthogonality:g}"
-        return f"m{self.point.n_patterns}{weight}-{self.numbers[0]:03d}-{digest}"
+        halves = "-halves" if self.halves else ""
+        return f"m{self.point.n_patterns}{weight}-{self.numbers[0]:03d}{halves}-{digest}"
 
 
 class StudyRecipe:
@@ -67,7 +70,8 @@ class StudyRecipe:
     the R-indices of the study's own people are in-sample; uses_measured_cells: whether it learns from people with
     missing cells. For other recipes they are filled by what the others predict; uses: the settings of `RECIPE_SETTINGS`
     that it uses; a study that names another one is refused; adjust: scale of the adjustment unless the study names one;
-    see `rindices.Preprocessing.fit`; is_refitted: whether `learn_weights` learns the index again. Otherwise patterns
+    see `rindices.Preprocessing.fit`; compares_halves: whether fits on disjoint halves of the people are compared after
+    the members are trained, for the settings that need it; is_refitted: whether `learn_weights` learns the index again. Otherwise patterns
     are projected onto the disease space that is learnt again.
     """
 
@@ -78,6 +82,7 @@ class StudyRecipe:
     uses_measured_cells: bool = False
     uses: frozenset[str] = frozenset({"reference"})
     adjust: str | None = None
+    compares_halves: bool = False
     is_refitted: bool = False
 
     def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
@@ -93,6 +98,10 @@ class StudyRecipe:
 
         people: of each member, or of one if members share them; checkpoint: file for the state of a long training.
         """
+        raise NotImplementedError
+
+    def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
+        """Return members with evidence, for recipes that measure it where it is needed (`compares_halves`)."""
         raise NotImplementedError
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
@@ -134,6 +143,7 @@ class _DefaultRecipe(StudyRecipe):
     )
     uses_measured_cells = True
     uses = frozenset({"reference", "visits"})
+    compares_halves = True
 
     def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
         from rindices.learners.ensemble import SHAPES
@@ -152,12 +162,17 @@ class _DefaultRecipe(StudyRecipe):
         shape = json.loads(work.values)["shape"]
         return fit_trajectory_members(people, work.point.n_patterns, work.numbers, work.seed, shape)
 
+    def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
+        from rindices.learners.trajectory.members import compare_trajectory_halves
+
+        return compare_trajectory_halves(people, members, seed)
+
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
         """Time one straight fit to a few people; a member has two fits of each shape, on other numbers of people."""
         from rindices.learners.trajectory.members import fit_trajectory_members
 
         start, few = time.perf_counter(), _take_people(people, 400)
-        fit_trajectory_members(few.deal_to_members([0], 0), work.point.n_patterns, [0], 0, "straight", evidence=False)
+        fit_trajectory_members(few.deal_to_members([0], 0), work.point.n_patterns, [0], 0, "straight")
         size = max(1.0, len(people.X) / len(few.X))
         return (time.perf_counter() - start) * _FITS_PER_MEMBER * (1.0 + size) / 2.0
 

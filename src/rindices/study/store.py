@@ -171,7 +171,7 @@ _MemberRecord = tuple[
     TrainingOutcome,
     int,
     tuple[float, float, float | None] | None,
-    tuple[str, float | None, float | None, float | None, bool | None, float | None] | None,
+    tuple[str, float | None, float | None, float | None, bool | None, float | None, bool | None] | None,
 ]
 
 

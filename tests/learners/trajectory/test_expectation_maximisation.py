@@ -32,14 +32,14 @@ def make_true_start(cohort, correlation: float = 0.0) -> TrajectoryModel:
 
 
 def infer(model: TrajectoryModel, people):
-    return model.make_posterior().compute_means(people @ model.compute_weights())
+    return model.posterior.compute_means(people @ model.weights)
 
 
 def test_sums_against_a_loop_over_people() -> None:
     cohort = simulate_unfolding(n_patients=7)
     patients, model = cohort.shifts[cohort.y == 1], make_true_start(cohort, 0.3)
     sums = PatientSums.compute(patients, model)
-    posterior, weights = model.make_posterior(), model.compute_weights()
+    posterior, weights = model.posterior, model.weights
     cross, fourth, total = np.zeros((N_REGIONS, 10)), 0.0, np.zeros(len(posterior.points))
     for person in patients:
         p = posterior._compute_probabilities(person[None] @ weights)[0][0]
@@ -90,14 +90,14 @@ def test_interactions_solve_their_regression() -> None:
     patients = cohort.shifts[cohort.y == 1]
     model = make_true_start(cohort)._replace(interaction=np.array([[0.0, 0.2], [-0.1, 0.0]]))
     found = _solve_interaction(model, PatientSums.compute(patients, model))
-    posterior = model.make_posterior()
+    posterior = model.posterior
     root = np.linalg.inv(np.linalg.cholesky(model.noise))
     parts = make_point_basis(2).reshape(-1, 2, 5)
     first, second = (root @ (parts[:, k] @ model.steps[k]).T for k in range(2))  # (R, G), whitened
     features = np.stack([posterior.points[:, 1] * first, posterior.points[:, 0] * second], axis=-1)
     rows, targets = [np.eye(2) / 0.5], [np.zeros(2)]
     for person in patients:
-        weight = np.sqrt(posterior._compute_probabilities(person[None] @ model.compute_weights())[0][0])
+        weight = np.sqrt(posterior._compute_probabilities(person[None] @ model.weights)[0][0])
         rows.append((features * weight[:, None]).reshape(-1, 2))
         targets.append((((root @ person)[:, None] - first - second) * weight).ravel())
     expected = np.linalg.lstsq(np.concatenate(rows), np.concatenate(targets))[0]

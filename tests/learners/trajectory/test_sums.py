@@ -27,7 +27,7 @@ def model(request: pytest.FixtureRequest) -> TrajectoryModel:
 
 def make_head(model: TrajectoryModel) -> TrajectoryHead:
     ones, zeros = np.ones(N_REGIONS), np.zeros(N_REGIONS)
-    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.compute_weights(), model.steps, model.correlation)
+    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.weights, model.steps, model.correlation)
     precision = np.linalg.inv(model.noise)
     if model.interaction is None:
         return TrajectoryHead(*arrays, precision)

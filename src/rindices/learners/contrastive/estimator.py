@@ -20,7 +20,7 @@ Shape letters: N people, R regions, M patterns.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -29,23 +29,20 @@ from sklearn.covariance import ledoit_wolf
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
-from rindices.learners.contrastive.rotation import (
-    LikelihoodWeights,
-    PeopleMoments,
-    SeverityPrior,
-    compute_covariance,
-    compute_severity_weights,
-    draw_rotation_starts,
-    estimate_severity_moments,
-    find_most_likely_basis,
-    fit_fastica_unmixing,
-    fit_prior_to_moments,
-    refine_patterns,
+from rindices.learners.contrastive.linear_start import (
+    N_EM_STEPS,
+    N_REFINEMENTS,
+    GroupMoments,
+    LinearStart,
+    MomentsQuestion,
+    fit_linear_start,
+    order_by_strength,
+    sum_contrasts,
 )
+from rindices.learners.contrastive.rotation import compute_severity_weights, fit_fastica_unmixing
+from rindices.learners.conversation import hold
 from rindices.learners.inference import ContrastiveHead, apply_log_transform, fit_log_transform
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
-from rindices.learners.prepared_people import Subsample
-from rindices.threads import limit_blas_threads
 
 UNIT_SEVERITY_QUANTILE = 0.98
 """Quantile of patients that gets R-index 1."""
@@ -55,8 +52,6 @@ _N_ERRORS = 2.0  # standard errors that are subtracted
 SHRINKAGES = (0.2, 0.5, 0.8, 0.95)
 """Weights of the identity in the correlation matrix."""
 _ROTATIONS = ("likelihood", "ica")
-N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
-"""Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
 
 
 class ContrastiveSolution(NamedTuple):
@@ -151,8 +146,14 @@ class ContrastiveICA(_HeadLearner):
         head = initialise_contrastive_head(regions, patient, self.n_patterns, straighten=by_likelihood)
         people = head.prepare(regions)
         target = ReferenceTarget.choose(people[~patient], self.reference)
-        learn = fit_contrastive_likelihood if by_likelihood else fit_contrastive_ica
-        solution = learn(people[~patient], people[patient], self.n_patterns, self._draw_seed(), target)
+        if by_likelihood:
+            start = solve_people(people[~patient], people[patient], self.n_patterns, self._draw_seed(), target)
+            weights = compute_severity_weights(start.patterns, start.noise)
+            solution = ContrastiveSolution(weights, start.patterns, start.spectrum)
+        else:
+            solution = fit_contrastive_ica(
+                people[~patient], people[patient], self.n_patterns, self._draw_seed(), target
+            )
         unit = compute_unit_severity(people[patient] @ solution.weights)
         self.head_ = replace(head, weights=solution.weights / unit)
         self.shifts_ = (solution.patterns * unit).T
@@ -201,129 +202,19 @@ def fit_contrastive_ica(
     return ContrastiveSolution(weights[:, order], patterns[:, order], spectrum[::-1])
 
 
-def fit_contrastive_likelihood(
+def solve_people(
     controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int, target: ReferenceTarget | None = None
-) -> ContrastiveSolution:
-    """Run steps 2 to 4 of the method on prepared people (N, R)."""
-    rng = np.random.default_rng(seed)
-    patterns, noise, spectrum = compute_contrastive_space(controls, patients, n_patterns, target)
-    patterns = _rotate_patterns(patients, patterns, noise, N_RANDOM_STARTS, rng)
-    moments = PeopleMoments.compute(patients)
-    for _ in range(N_REFINEMENTS):
-        patterns = _rotate_patterns(patients, refine_patterns(moments, patterns, noise, N_EM_STEPS), noise, 0, rng)
-    return ContrastiveSolution(compute_severity_weights(patterns, noise), patterns, spectrum)
-
-
-def compute_contrastive_space(
-    controls: FloatArray, patients: FloatArray, n_patterns: int, target: ReferenceTarget | None = None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Find the directions in which patients vary more than controls.
-
-    Solves E[(y - mean x)(y - mean x)'] w = rho C w. The second moment about the controls' mean is the covariance plus
-    the squared mean shift. The shift lies in the same space and is estimated far better than any variance.
-
-    controls, patients (N, R): prepared people, x and y; n_patterns: M; target: correlations of a reference population,
-    for C. Returns patterns (R, M): C w of the M largest rho; their signs give patients a positive mean; noise (R, R):
-    C, the controls' covariance; spectrum (R,): rho, descending.
-    """
-    noise = estimate_covariance(controls, target)
-    shift = patients.mean(axis=0) - controls.mean(axis=0)
-    patterns, spectrum = solve_contrastive_space(noise, ledoit_wolf(patients)[0], shift, n_patterns)
-    return patterns, noise, spectrum
-
-
-def solve_contrastive_space(
-    noise: FloatArray, covariance: FloatArray, shift: FloatArray, n_patterns: int
-) -> tuple[FloatArray, FloatArray]:
-    """Solve the eigenproblem of `compute_contrastive_space` from moments.
-
-    noise, covariance (R, R): covariance of controls and of patients; shift (R,): difference between the means of
-    patients and controls; n_patterns: M. Returns patterns (R, M); spectrum (R,).
-    """
-    spectrum, vectors = eigh(covariance + np.outer(shift, shift), noise)
-    top = vectors[:, ::-1][:, :n_patterns]
-    return noise @ (top * np.where(shift @ top < 0, -1.0, 1.0)), spectrum[::-1]
-
-
-def _rotate_patterns(
-    patients: FloatArray, patterns: FloatArray, noise: FloatArray, n_random_starts: int, rng: np.random.Generator
-) -> FloatArray:
-    """Return the patterns (R, M) in their most likely basis, with a positive mean of patients, strongest first."""
-    u = patients @ compute_severity_weights(patterns, noise)
-    root = compute_covariance_root(compute_covariance(u))
-    rotated = patterns @ root
-    if patterns.shape[1] > 1:
-        white = (u - u.mean(axis=0)) @ np.linalg.inv(root)
-        starts = draw_rotation_starts(rotated, n_random_starts, rng)
-        rotated = find_most_likely_basis(white, rotated, LikelihoodWeights(), starts)
-    return orient_patterns(rotated, noise, patients.mean(axis=0))
-
-
-def compute_covariance_root(covariance: FloatArray) -> FloatArray:
-    """Return the root (M, M) of a covariance; it is symmetric, so that the current basis remains a good start."""
-    values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
-    return np.asarray(vectors * np.sqrt(values) @ vectors.T)
-
-
-def orient_patterns(patterns: FloatArray, noise: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return patterns (R, M) with positive severities of patients of this mean (R,), the strongest first."""
-    patterns = patterns * np.where(mean @ compute_severity_weights(patterns, noise) < 0, -1.0, 1.0)
-    return np.asarray(patterns[:, order_by_strength(patterns, noise)])
-
-
-def order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
-    """Return the order of patterns by size in a metric, which does not depend on the start."""
-    strength = (patterns * np.linalg.solve(metric, patterns)).sum(axis=0)
-    return np.argsort(-strength, kind="stable")
-
-
-class LinearStart(NamedTuple):
-    """A solved linear model: patients are D s + e.
-
-    patterns (R, M): D, the shift of each region in control standard deviations at severity 1; noise (R, R): covariance
-    of e; prior: of s.
-    """
-
-    patterns: FloatArray
-    noise: FloatArray
-    prior: SeverityPrior
-
-
-def fit_linear_start(
-    people: FloatArray,
-    y: IntArray,
-    subsample: Subsample,
-    n_patterns: int,
-    seed: int,
-    reference: FloatArray | None = None,
 ) -> LinearStart:
-    """Solve the linear model for the people of a member.
+    """Run steps 2 and 3 of the method on prepared people (N, R)."""
+    moments = GroupMoments.compute(controls, patients, target)
 
-    people (N, R): shifts in control standard deviations; y (N,): 0 control, 1 patient; subsample: people of the member;
-    n_patterns: M; reference (R, R): correlations of a reference population. Raises InputError: if the member has too
-    few patients, or too few people, for that many patterns.
-    """
-    seen, labels = people[subsample.seen], y[subsample.seen]
-    if labels.sum() <= n_patterns:
-        raise InputError(
-            f"{labels.sum()} patients cannot give {n_patterns} patterns (a member sees that many of {(y == 1).sum()}): "
-            "lower n_patterns or add patients."
-        )
-    centre = seen[labels == 0].mean(axis=0)
-    controls, patients = seen[labels == 0] - centre, seen[labels == 1] - centre
-    try:
-        with limit_blas_threads():
-            target = ReferenceTarget.choose(controls, reference)
-            noise = estimate_covariance(controls, target)
-            patterns = fit_contrastive_likelihood(controls, patients, n_patterns, seed, target).patterns
-            mean, covariance = estimate_severity_moments(PeopleMoments.compute(patients), patterns, noise)
-    except np.linalg.LinAlgError as error:
-        raise InputError(
-            f"{n_patterns} patterns cannot be distinguished in {len(seen)} people: ask for fewer."
-        ) from error
-    unit = compute_unit_severity(patients @ compute_severity_weights(patterns, noise))
-    return LinearStart(patterns * unit, noise, fit_prior_to_moments(mean / unit, covariance / np.outer(unit, unit)))
+    def answer(questions: list[Any]) -> list[Any]:
+        (question,) = questions
+        if isinstance(question, MomentsQuestion):
+            return [moments]
+        return [sum_contrasts(patients @ question.linear_map - question.offset, question.directions)]
+
+    return hold(fit_linear_start("everyone", n_patterns, np.random.default_rng(seed)), answer)
 
 
 def compute_measure_weights(

@@ -2,8 +2,7 @@
 
 Controls: e ~ N(0, C). Patients: D s + e with severities s of any mean and covariance and sparse patterns D. The space
 of D is known from covariances; the rotation within it is that under which severities have the prior's margins and
-patterns are sparse over regions. People enter only through their moments, so the same arithmetic runs where people
-cannot be pooled (`stepwise`).
+patterns are sparse over regions (`linear_start`). People enter only through their moments.
 
 Shape letters: N people, R regions, M patterns. In all functions ``patterns`` is D and ``noise`` is C.
 """
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
-from scipy.optimize import minimize
 from scipy.special import ndtr
 from scipy.stats import beta
 from sklearn.decomposition import FastICA
@@ -61,7 +59,7 @@ def _compute_beta_quantiles(mean: float, sd: float) -> FloatArray:
     return np.asarray(upper * beta.ppf(QUANTILE_GRID, share * concentration, (1.0 - share) * concentration))
 
 
-# Hyvarinen's (1998) weights: with them the two moments of `_negentropy_loss` approximate negentropy in nats.
+# Hyvarinen's (1998) weights: with them the two moments of `ContrastSums` approximate negentropy in nats.
 ODD_MOMENT_WEIGHT = 36.0 / (8.0 * np.sqrt(3.0) - 9.0)
 EVEN_MOMENT_WEIGHT = 24.0 / (16.0 * np.sqrt(3.0) - 27.0)
 
@@ -93,51 +91,12 @@ def fit_fastica_unmixing(people: FloatArray, seed: int) -> FloatArray:
     return np.asarray(ica.components_.T)
 
 
-def find_most_likely_basis(
-    white: FloatArray, patterns: FloatArray, weights: LikelihoodWeights, starts: list[FloatArray]
-) -> FloatArray:
-    """Rotate patterns to their most likely basis, in which severities have unit variance.
-
-    white (N, M): patients' whitened severities; patterns (R, M): change of each region per unit of ``white``, in
-    control standard deviations; starts (M, M): unmixings to start from. The most likely result is used. Returns (R, M),
-    rotated patterns.
-    """
-    n_patterns = patterns.shape[1]
-
-    def compute_flat_loss(flat: FloatArray) -> tuple[float, FloatArray]:
-        term = _compute_rotation_loss(flat.reshape(n_patterns, n_patterns), white, patterns, weights)
-        return term.loss, term.gradient.ravel()
-
-    fits = [minimize(compute_flat_loss, start.ravel(), jac=True, method="L-BFGS-B") for start in starts]
-    unmixing = min(fits, key=lambda fit: float(fit.fun)).x.reshape(n_patterns, n_patterns)
-    return np.asarray(patterns @ np.linalg.inv(normalise_rows(unmixing)))
-
-
 def draw_rotation_starts(patterns: FloatArray, number: int, rng: np.random.Generator) -> list[FloatArray]:
     """Return unmixings (M, M): the current basis of patterns (R, M), and ``number`` random orthogonal ones."""
     n_patterns = patterns.shape[1]
     size = np.sqrt((patterns**2).mean(axis=0))
     random = [np.linalg.qr(rng.standard_normal((n_patterns, n_patterns)))[0] * size.mean() for _ in range(number)]
     return [np.diag(size), *random]
-
-
-def _compute_rotation_loss(
-    unmixing: FloatArray, white: FloatArray, patterns: FloatArray, weights: LikelihoodWeights
-) -> LossTerm:
-    """Return the negative log-likelihood of an unmixing B (M, M) in nats, up to a constant, and its gradient.
-
-    With s = B u the severities, u = ``white`` (N, M), and D = patterns B^-1 (R, M), the loss has three terms.
-
-    - People: with free marginals and a Gaussian copula of free correlation, the part that depends on B is the
-      negentropy of the marginals, -N sum_k J(s_k).
-    - Independence: -N log |det corr(s)| / 2, the further term of full ICA.
-    - Regions: entries of D are logistic, sum of 2 log cosh(D / 2) + R log |det B|.
-    """
-    sign, logdet = np.linalg.slogdet(unmixing)
-    if sign == 0 or not np.isfinite(logdet):
-        return LossTerm(np.inf, np.zeros_like(unmixing))
-    term = add_pattern_terms(_negentropy_loss(unmixing, white), unmixing, logdet, patterns, len(white), weights)
-    return LossTerm(float(term.loss), term.gradient)
 
 
 def add_pattern_terms(
@@ -157,18 +116,6 @@ def add_pattern_terms(
     for weight, term in terms:
         people = LossTerm(people.loss + weight * term.loss, people.gradient + weight * term.gradient)
     return people
-
-
-def _negentropy_loss(unmixing: FloatArray, white: FloatArray) -> LossTerm:
-    """Minus the summed negentropy of the severities' marginals."""
-    norm = np.linalg.norm(unmixing, axis=1, keepdims=True)
-    unit = unmixing / norm
-    s = white @ unit.T
-    bell = np.exp(-0.5 * s * s)
-    odd_moment, even_moment = (s * bell).mean(axis=0), bell.mean(axis=0) - np.sqrt(0.5)
-    slope = 2.0 * bell * (EVEN_MOMENT_WEIGHT * even_moment * s - ODD_MOMENT_WEIGHT * odd_moment * (1.0 - s * s))
-    loss = -len(white) * float((ODD_MOMENT_WEIGHT * odd_moment**2 + EVEN_MOMENT_WEIGHT * even_moment**2).sum())
-    return LossTerm(loss, (slope.T @ white - (slope * s).sum(axis=0)[:, None] * unit) / norm)
 
 
 def _dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: FloatArray | float) -> LossTerm:
@@ -198,21 +145,44 @@ _MIN_EIGENVALUE_SHARE = 0.05  # of the largest eigenvalue, so that the severitie
 
 
 class PeopleMoments(NamedTuple):
-    """Number of people, their mean (R,) and the mean (R, R) of x x'."""
+    """Sums over people: their number, x (R,) and x x' (R, R)."""
 
     number: int
-    mean: FloatArray
-    second: FloatArray
+    total: FloatArray
+    products: FloatArray
 
     @classmethod
     def compute(cls, people: FloatArray) -> Self:
         """Return the moments of people (N, R)."""
-        return cls(len(people), people.mean(axis=0), people.T @ people / len(people))
+        return cls(len(people), people.sum(axis=0), people.T @ people)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean (R,)."""
+        return np.asarray(self.total / max(self.number, 1))
+
+    @property
+    def second(self) -> FloatArray:
+        """Mean (R, R) of x x'."""
+        return np.asarray(self.products / max(self.number, 1))
 
     @property
     def covariance(self) -> FloatArray:
         """Covariance (R, R), divided by the number of people."""
         return np.asarray(self.second - np.outer(self.mean, self.mean))
+
+    def add(self, other: Self, sign: float = 1.0) -> Self:
+        """Return the moments of both sets of people; with sign -1, of this set without the other, a part of it."""
+        number = self.number + round(sign * other.number)
+        return self._replace(
+            number=number, total=self.total + sign * other.total, products=self.products + sign * other.products
+        )
+
+    def centre(self, point: FloatArray) -> Self:
+        """Return the moments of the people, less a point (R,)."""
+        cross = np.outer(self.total, point)
+        products = self.products - cross - cross.T + self.number * np.outer(point, point)
+        return self._replace(total=self.total - self.number * point, products=products)
 
     def project(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean (M,) and covariance (M, M) of people @ weights (R, M)."""
@@ -280,11 +250,6 @@ def is_well_posed(patterns: FloatArray, noise: FloatArray) -> bool:
     if not size.min() > size.max() / _MAX_CONDITION_NUMBER:
         return False
     return bool(np.linalg.cond(gram / np.outer(size, size)) < _MAX_CONDITION_NUMBER)
-
-
-def compute_covariance(s: FloatArray) -> FloatArray:
-    """Return the covariance (M, M) of columns (N, M), also for M = 1."""
-    return np.atleast_2d(np.cov(s, rowvar=False, bias=True))
 
 
 def _shrink_patterns(

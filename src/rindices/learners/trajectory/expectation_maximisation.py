@@ -2,15 +2,18 @@
 
 The equations are in ``docs/default.md``. A person is x = sum_m h_m(z_m) + e, with e ~ N(0, C), severities z_m in [0, 1]
 and curves h_m of K straight steps (`TrajectoryModel`). The E step computes, for every person, the probability of each
-combination of severities, and adds up what the M step needs (`sums` below): people enter through these sums alone, so
+combination of severities, and adds up what the M step needs (`CurveSums`): people enter through these sums alone, so
 sites can add theirs. The M step fits all curves by generalised least squares; then normal variation and the correlation
-of severities are estimated again. The loop ends when held-out patients do not become more likely any more.
+of severities are estimated again. The loop is a conversation (`rindices.learners.conversation`); it ends when held-out
+patients do not become more likely any more.
 
 Shape letters: N people, R regions, M patterns, K steps, G points of z, J models.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Self, TypeVar
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -18,13 +21,14 @@ from scipy.optimize import nnls
 
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.contrastive.rotation import solve_with_diagonal
+from rindices.learners.conversation import Conversation
 from rindices.learners.missing_cells import (
     MissingRegions,
     fill_missing_cells,
     find_complete_rows,
     iterate_missing_regions,
 )
-from rindices.learners.normal_variation import ReferenceTarget, shrink_scatter
+from rindices.learners.normal_variation import ReferenceTarget, shrink_normal_scatter
 from rindices.learners.severity_posterior import (
     BasisProducts,
     PosteriorSummary,
@@ -40,7 +44,8 @@ from rindices.learners.severity_posterior import (
 )
 
 
-class TrajectoryModel(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class TrajectoryModel:
     """Patterns as curves, normal variation, the copula of the severities, and how patterns interact.
 
     steps (M, K, R): change of each region in each step of z, in control standard deviations; noise (R, R): C, the
@@ -91,54 +96,54 @@ class TrajectoryModel(NamedTuple):
         factors = np.concatenate([np.ones((1, n_patterns)), self.interaction.T])
         return np.asarray((parts * factors[:, :, None]).sum(axis=-3).reshape(*expectations.shape[:-1], -1))
 
-    def compute_weights(self) -> FloatArray:
-        """Return C^-1 times the steps, (R, M * K)."""
+    @cached_property
+    def weights(self) -> FloatArray:
+        """C^-1 times the steps, (R, M * K)."""
         return np.asarray(np.linalg.solve(self.noise, self.flat_steps.T))
 
-    def make_posterior(self, weights: FloatArray | None = None) -> SeverityPosterior:
-        """Return the posterior of the severities; ``weights`` (R, M * K), if they are known, are not computed again."""
-        weights = self.compute_weights() if weights is None else weights
-        return SeverityPosterior.build(self.steps, weights, self.correlation, self.interaction)
+    @cached_property
+    def posterior(self) -> SeverityPosterior:
+        """Posterior of the severities."""
+        return SeverityPosterior.build(self.steps, self.weights, self.correlation, self.interaction)
 
 
 _MAX_PROBABILITIES = 4_000_000  # in memory at once
 
 
 class ControlSums(NamedTuple):
-    """Sums over controls: their number, x x' (R, R) and |x|^4, or their expectations."""
+    """Sums over controls: their number and x x' (R, R), or its expectation."""
 
     number: int
     scatter: FloatArray
-    fourth_power: float
 
     @classmethod
     def compute(cls, controls: FloatArray, model: TrajectoryModel) -> Self:
         """Sum over controls (N, R), given as shifts from their mean; the model matters only for missing cells."""
         if find_complete_rows(controls).all():
-            return cls(len(controls), controls.T @ controls, _sum_fourth_powers(controls))
+            return cls(len(controls), controls.T @ controls)
         filled, scatter = fill_missing_cells(controls, np.asarray(np.linalg.inv(model.noise)))
-        return cls(len(filled), filled.T @ filled + scatter, _sum_fourth_powers(filled))
+        return cls(len(filled), filled.T @ filled + scatter)
 
 
 class PatientSums(NamedTuple):
     """Sums over patients under the current model; missing cells count as their expectations.
 
-    point_weights (G,): sum of the posterior probabilities of each point; cross (R, T): sum of x E[functions]'; scatter
-    (R, R): sum of x x'; fourth_power: sum of |r|^4, with r what the expected change leaves of a patient.
+    With f the functions of z (T,) and y the severities as normal quantiles (M,): moments (T, T): sum of E[f f']; normal
+    (M, M): sum of E[y y']; cross (R, T): sum of x E[f]'; scatter (R, R): sum of x x'.
     """
 
     number: int
-    point_weights: FloatArray
+    moments: FloatArray
+    normal: FloatArray
     cross: FloatArray
     scatter: FloatArray
-    fourth_power: float
 
     @classmethod
-    def compute(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
-        """Sum over patients (N, R), given as shifts from the controls' mean."""
+    def compute(cls, patients: FloatArray, model: TrajectoryModel, scatter: FloatArray | None = None) -> Self:
+        """Sum over patients (N, R), given as shifts from the controls' mean; ``scatter``, if it is known."""
         is_complete = find_complete_rows(patients)
         if is_complete.all():
-            return cls._compute_complete(patients, model)
+            return cls._compute_complete(patients, model, scatter)
         sums = cls._compute_complete(patients[is_complete], model)
         for part in _split_into_chunks(patients[~is_complete], len(model.functions)):
             sums = sums.add(cls._compute_incomplete(part, model))
@@ -146,26 +151,18 @@ class PatientSums(NamedTuple):
 
     def add(self, other: Self) -> Self:
         """Return the sums over both groups of patients."""
-        return self._replace(
-            number=self.number + other.number,
-            point_weights=self.point_weights + other.point_weights,
-            cross=self.cross + other.cross,
-            scatter=self.scatter + other.scatter,
-            fourth_power=self.fourth_power + other.fourth_power,
-        )
+        return type(self)(*(own + its for own, its in zip(self, other, strict=True)))
 
     @classmethod
-    def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
-        weights, steps = model.compute_weights(), model.flat_steps
-        posterior = model.make_posterior(weights)
+    def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel, scatter: FloatArray | None = None) -> Self:
+        posterior = model.posterior
         functions = None if model.interaction is None else model.functions
-        point_weights, cross = np.zeros(len(posterior.points)), np.zeros((steps.shape[1], model.functions.shape[1]))
-        fourth_power = 0.0
-        for part, summary in summarise_people(patients, weights, posterior, functions):
+        point_weights, cross = np.zeros(len(posterior.points)), np.zeros((patients.shape[1], model.functions.shape[1]))
+        for part, summary in summarise_people(patients, model.weights, posterior, functions):
             point_weights += summary.point_weights
             cross += part.T @ summary.basis
-            fourth_power += _sum_fourth_powers(part - model.combine(summary.basis) @ steps)
-        return cls(len(patients), point_weights, cross, patients.T @ patients, fourth_power)
+        scatter = patients.T @ patients if scatter is None else scatter
+        return cls(len(patients), *sum_points(model, point_weights), cross, scatter)
 
     @classmethod
     def _compute_incomplete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
@@ -198,9 +195,16 @@ class PatientSums(NamedTuple):
             regions.add_rows(cross, carried)
             noise = regions.counts[:, None, None] * regions.covariance
             regions.add_blocks(scatter, model.combine(carried) @ slopes.transpose(0, 2, 1) + noise)
-        fourth_power = _sum_fourth_powers(filled - basis @ model.flat_steps)
         scatter += filled.T @ filled
-        return cls(len(patients), probabilities.sum(axis=0), filled.T @ expected + cross, scatter, fourth_power)
+        moments, normal = sum_points(model, probabilities.sum(axis=0))
+        return cls(len(patients), moments, normal, filled.T @ expected + cross, scatter)
+
+
+def sum_points(model: TrajectoryModel, point_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return sums of E[f f'] (T, T) and E[y y'] (M, M), given the summed probabilities of the points (G,)."""
+    functions, normal = model.functions, make_normal_points(len(model.steps))
+    first, second = ((array * point_weights[:, None]).T @ array for array in (functions, normal))
+    return first, second
 
 
 class _ReducedBatch(NamedTuple):
@@ -229,7 +233,7 @@ class _MeasuredRegions(NamedTuple):
     def compute(cls, people: FloatArray, model: TrajectoryModel) -> Self:
         """Compute the products of people (N, R), of whom each lacks a region."""
         precision, steps = np.asarray(np.linalg.inv(model.noise)), model.flat_steps
-        filled, weights = np.where(np.isnan(people), 0.0, people), model.compute_weights()
+        filled, weights = np.where(np.isnan(people), 0.0, people), model.weights
         products, gram = filled @ precision, steps @ weights
         numbers, grams, group = filled @ weights, list[FloatArray](), np.zeros(len(people), dtype=np.int64)
         log_density = -0.5 * ((products * filled).sum(axis=1) + np.linalg.slogdet(model.noise)[1])
@@ -268,10 +272,9 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
 
 
 def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
-    weights, root = model.compute_weights(), np.linalg.cholesky(model.noise)
-    posterior = model.make_posterior(weights)
+    root = np.linalg.cholesky(model.noise)
     parts = [np.zeros(0)]
-    for part, summary in summarise_people(patients, weights, posterior):
+    for part, summary in summarise_people(patients, model.weights, model.posterior):
         white = solve_triangular(root, part.T, lower=True)
         parts.append(summary.log_sum - 0.5 * (white**2).sum(axis=0))
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
@@ -306,10 +309,6 @@ def _split_into_chunks(people: FloatArray, n_points: int) -> Iterator[FloatArray
         yield people[start : start + size]
 
 
-def _sum_fourth_powers(people: FloatArray) -> float:
-    return float(np.square(np.square(people).sum(axis=1)).sum())
-
-
 RHO_BY_SHAPE = {"straight": 1.0, "curved": 0.9, "interacting": 1.0}
 """Share of the prior variance of a region's steps that is common to the regions of a pattern."""
 MAX_ITERATIONS = {"straight": 40, "curved": 40, "interacting": 100}
@@ -331,6 +330,22 @@ _MIN_GROWTH = 0.1  # of a pattern, at full severity of all others
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
 
 
+class CurveSums(NamedTuple):
+    """What one step of EM needs; likelihood: mean log-likelihood of held-out patients; NaN without any."""
+
+    patients: PatientSums
+    controls: ControlSums
+    likelihood: float = float("nan")
+
+
+class CurveQuestion(NamedTuple):
+    """Asks for the `CurveSums` of a set of people under a model; held_out: set of the held-out people, if any."""
+
+    people: Hashable
+    held_out: Hashable | None
+    model: TrajectoryModel
+
+
 class TrajectoryFit(NamedTuple):
     """Result of `fit_trajectories`.
 
@@ -345,74 +360,74 @@ class TrajectoryFit(NamedTuple):
 class TrajectoryProblem(NamedTuple):
     """People of one member, and where EM begins.
 
-    controls, patients (N, R): shifts from the controls' mean, in control standard deviations. Missing cells are NaN;
-    the likelihood is then that of the measured cells; target: correlations of a reference population, for C; held_out
-    (N, R): other patients, who tell when EM ends.
+    people: set of the people, given as shifts from the controls' mean, in control standard deviations; start: first
+    model; target: correlations of a reference population, for C; held_out: set of other people, whose patients tell
+    when EM ends.
     """
 
-    controls: FloatArray
-    patients: FloatArray
+    people: Hashable
     start: TrajectoryModel
     target: ReferenceTarget | None = None
-    held_out: FloatArray | None = None
-
-    def iterate(self, shape: str) -> Iterator[tuple[TrajectoryModel, float]]:
-        """Yield the start, then the model after each M step, each with the mean log-likelihood of held-out patients."""
-        model = self.start
-        if shape == "interacting" and model.interaction is None:
-            model = model._replace(interaction=np.zeros_like(model.correlation))
-        control_sums, rho = ControlSums.compute(self.controls, model), RHO_BY_SHAPE[shape]
-        is_complete, variances = not np.isnan(self.controls).any(), initialise_variances(model)
-        while True:
-            yield model, _compute_mean_likelihood(self.held_out, model)
-            sums = PatientSums.compute(self.patients, model)
-            control_sums = control_sums if is_complete else ControlSums.compute(self.controls, model)
-            model, variances = update_model(model, variances, sums, control_sums, rho, self.target)
+    held_out: Hashable | None = None
 
 
 def fit_trajectories(
     problems: Sequence[TrajectoryProblem], shape: str, n_iterations: int | None = None
-) -> list[TrajectoryFit]:
+) -> Conversation[list[TrajectoryFit]]:
     """Maximise the likelihood of the people of each member, from its start.
 
     problems: one per member; n_iterations: number of M steps, by default `MAX_ITERATIONS`; the largest number if there
     are held-out patients. All members take as many steps as make their held-out patients most likely on average
-    (`advance_together`).
+    (`StepRule`).
     """
-    paths = [problem.iterate(shape) for problem in problems]
-    limit = n_iterations or MAX_ITERATIONS[shape]
-    states, number = advance_together(paths, limit, MIN_GAIN, lambda models: max(map(_get_patience, models)))
-    return [TrajectoryFit(model, number, held_out) for model, held_out in states]
+    models, variances = [problem.start for problem in problems], []
+    if shape == "interacting":
+        none = np.zeros_like(models[0].correlation)
+        models = [model if model.interaction is not None else replace(model, interaction=none) for model in models]
+    variances = [initialise_variances(model) for model in models]
+    rule: StepRule[TrajectoryModel] = StepRule(n_iterations or MAX_ITERATIONS[shape], MIN_GAIN)
+    while True:
+        questions = [CurveQuestion(each.people, each.held_out, own) for each, own in zip(problems, models, strict=True)]
+        answers: list[CurveSums] = yield list(questions)
+        patience = max(map(_get_patience, models))
+        if rule.ends(list(zip(models, (each.likelihood for each in answers), strict=True)), patience):
+            return [TrajectoryFit(model, rule.n_best, held_out) for model, held_out in rule.best]
+        updated = [
+            update_model(model, own, sums, RHO_BY_SHAPE[shape], problem.target)
+            for model, own, sums, problem in zip(models, variances, answers, problems, strict=True)
+        ]
+        models, variances = [model for model, _ in updated], [own for _, own in updated]
 
 
 Model = TypeVar("Model")
 
 
-def advance_together(
-    paths: Sequence[Iterator[tuple[Model, float]]],
-    max_steps: int,
-    min_gain: float,
-    get_patience: Callable[[Sequence[Model]], int],
-) -> tuple[list[tuple[Model, float]], int]:
-    """Advance members step by step, as far as their held-out patients become more likely on average.
+@dataclass
+class StepRule(Generic[Model]):
+    """Decides after how many steps a fit ends: as many as make held-out patients most likely, on average of members.
 
     In small samples, further steps would fit chance. The number of steps is the same for all members, so it hardly
-    depends on the people that a single member has not seen.
+    depends on the people that a single member has not seen. Without held-out patients all steps are taken.
 
-    paths: one per member: the model after each step, the start first, and the mean log-likelihood of its held-out
-    patients, NaN without any. Without held-out patients all steps are taken; min_gain: least gain in the mean
-    log-likelihood; get_patience: takes the models; returns after how many steps without that gain to end. Returns
-    states: model and mean log-likelihood of each member; n_steps.
+    max_steps: largest number; min_gain: least gain in the mean log-likelihood; best: model and mean log-likelihood of
+    each member after ``n_best`` steps.
     """
-    states = best = [next(path) for path in paths]
-    n_best = 0
-    for step in range(1, max_steps + 1):
-        states = [next(path) for path in paths]
-        if not _average_likelihood(states) < _average_likelihood(best) + min_gain:  # also without held-out patients
-            best, n_best = states, step
-        elif step - n_best >= get_patience([model for model, _ in states]):
-            break
-    return best, n_best
+
+    max_steps: int
+    min_gain: float
+    n_best: int = 0
+    n_steps: int = -1
+    best: list[tuple[Model, float]] = field(default_factory=list)
+
+    def ends(self, states: list[tuple[Model, float]], patience: int) -> bool:
+        """Take the states after the next step, the start first; and say whether it was the last one.
+
+        patience: steps without a gain after which to end.
+        """
+        self.n_steps += 1
+        if not self.best or not _average_likelihood(states) < _average_likelihood(self.best) + self.min_gain:
+            self.best, self.n_best = states, self.n_steps
+        return self.n_steps >= self.max_steps or self.n_steps - self.n_best >= patience
 
 
 def _average_likelihood(states: Sequence[tuple[object, float]]) -> float:
@@ -421,25 +436,21 @@ def _average_likelihood(states: Sequence[tuple[object, float]]) -> float:
 
 
 def update_model(
-    model: TrajectoryModel,
-    variances: FloatArray,
-    sums: PatientSums,
-    control_sums: ControlSums,
-    rho: float,
-    target: ReferenceTarget | None = None,
+    model: TrajectoryModel, variances: FloatArray, sums: CurveSums, rho: float, target: ReferenceTarget | None = None
 ) -> tuple[TrajectoryModel, FloatArray]:
-    """Take one M step, from sums over people alone.
-
-    variances (M, R): tau; sums, control_sums: of the patients under ``model``, and of the controls. Returns model;
-    variances (M, R).
-    """
-    cross, gram = model.combine(sums.cross), compute_gram(model, sums)
-    model, variances = update_curves(model, variances, cross, gram, rho)
+    """Take one M step, from sums over people alone; takes and returns also the variances tau (M, R)."""
+    patients = sums.patients
+    model, variances = update_curves(model, variances, *combine_sums(model, patients), rho)
     if model.interaction is not None:
-        moved = model.interaction + _RELAXATION * (_solve_interaction(model, sums) - model.interaction)
+        moved = model.interaction + _RELAXATION * (_solve_interaction(model, patients) - model.interaction)
         lowest = -(1.0 - _MIN_GROWTH) / max(1, len(moved) - 1)
-        model = model._replace(interaction=np.clip(moved, lowest, _MAX_INTERACTION))
-    return update_variation(model, sums, control_sums, target), variances
+        model = replace(model, interaction=np.clip(moved, lowest, _MAX_INTERACTION))
+    return update_variation(model, patients, sums.controls, target), variances
+
+
+def combine_sums(model: TrajectoryModel, sums: PatientSums) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of x E[b]' (R, M * K) and of E[b b'] (M * K, M * K), with b the basis with growth."""
+    return model.combine(sums.cross), model.combine(model.combine(sums.moments).T)
 
 
 def update_curves(
@@ -447,9 +458,9 @@ def update_curves(
 ) -> tuple[TrajectoryModel, FloatArray]:
     """Return the model with updated steps and, if patterns are straight, common steps; and variances (M, R)."""
     if rho == 1.0:
-        model = model._replace(common=update_common_steps(model, cross, gram))
+        model = replace(model, common=update_common_steps(model, cross, gram))
     steps, variances = update_steps(model, variances, cross, gram, rho)
-    return model._replace(steps=steps), variances
+    return replace(model, steps=steps), variances
 
 
 def compute_residual_scatter(
@@ -465,33 +476,18 @@ def update_variation(
     model: TrajectoryModel, sums: PatientSums, control_sums: ControlSums, target: ReferenceTarget | None = None
 ) -> TrajectoryModel:
     """Return the model with normal variation and the copula of the severities estimated again."""
-    together, gram = control_sums.scatter + sums.scatter, compute_gram(model, sums)
-    scatter = compute_residual_scatter(model, together, model.combine(sums.cross), gram)
-    number = control_sums.number + sums.number
-    noise = shrink_scatter(scatter, control_sums.fourth_power + sums.fourth_power, number)
+    together, number = control_sums.scatter + sums.scatter, control_sums.number + sums.number
+    scatter = compute_residual_scatter(model, together, *combine_sums(model, sums))
+    noise = shrink_normal_scatter(scatter, number)
     if target is not None:
         noise = target.mix_with_scale(noise, np.sqrt(np.diag(scatter) / number))
-    normal = make_normal_points(len(model.steps))
-    correlation = shrink_correlation((normal * sums.point_weights[:, None]).T @ normal)
-    return model._replace(noise=noise, correlation=correlation)
-
-
-def compute_gram(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
-    """Return the sum over patients of E[basis basis'], (M * K, M * K)."""
-    basis = model.point_basis
-    return np.asarray((basis * sums.point_weights[:, None]).T @ basis)
+    return replace(model, noise=noise, correlation=shrink_correlation(sums.normal))
 
 
 def _get_patience(model: TrajectoryModel) -> int:
     """Return the number of M steps without a gain after which EM ends; interactions converge slowly."""
     has_interactions = model.interaction is not None and np.abs(model.interaction).max() >= _MIN_INTERACTION
     return _INTERACTION_PATIENCE if has_interactions else PATIENCE
-
-
-def _compute_mean_likelihood(patients: FloatArray | None, model: TrajectoryModel) -> float:
-    if patients is None or not len(patients):
-        return float("nan")
-    return float(compute_log_likelihood(patients, model).mean())
 
 
 def initialise_variances(model: TrajectoryModel) -> FloatArray:
@@ -577,20 +573,21 @@ def _solve_interaction(model: TrajectoryModel, sums: PatientSums) -> FloatArray:
     It is a ridge regression of M * (M - 1) numbers; the feature of the pair (k, m) is z_m h_k(z_k).
     """
     n_patterns, n_steps = model.steps.shape[:2]
-    points, basis = make_severity_points(n_patterns), make_point_basis(n_patterns, n_steps)
-    weights = model.compute_weights()
+    weights = model.weights
+    gram = model.flat_steps @ weights
     pairs = [(k, m) for k in range(n_patterns) for m in range(n_patterns) if k != m]
     blocks = [slice(k * n_steps, (k + 1) * n_steps) for k in range(n_patterns)]
-    features = np.zeros((len(pairs), *basis.shape))  # in the basis of the steps, (pairs, G, M * K)
-    for feature, (k, m) in zip(features, pairs, strict=True):
-        feature[:, blocks[k]] = points[:, m, None] * basis[:, blocks[k]]
-    weighted = features @ (model.flat_steps @ weights) * sums.point_weights[:, None]
-    information = np.tensordot(weighted, features, axes=([1, 2], [1, 2])) + np.eye(len(pairs)) / _INTERACTION_SD**2
-    parts = sums.cross.reshape(len(weights), n_patterns + 1, -1)
-    observed = [float((parts[:, m + 1, blocks[k]] * weights[:, blocks[k]]).sum()) for k, m in pairs]
-    solution = np.linalg.solve(information, observed - np.tensordot(weighted, basis, axes=([1, 2], [0, 1])))
+    # the functions are the basis, then the basis times each severity
+    moments = sums.moments.reshape(n_patterns + 1, n_patterns, n_steps, n_patterns + 1, n_patterns, n_steps)
+    information, right = np.eye(len(pairs)) / _INTERACTION_SD**2, np.zeros(len(pairs))
+    for row, (k, m) in enumerate(pairs):
+        observed = sums.cross.reshape(len(weights), n_patterns + 1, -1)[:, m + 1, blocks[k]]
+        additive = np.einsum("abc,abc->", moments[m + 1, k, :, 0], gram[blocks[k]].reshape(n_steps, n_patterns, -1))
+        right[row] = float((observed * weights[:, blocks[k]]).sum()) - additive
+        for column, (other, n) in enumerate(pairs):
+            information[row, column] += (moments[m + 1, k, :, n + 1, other] * gram[blocks[k], blocks[other]]).sum()
     interaction = np.zeros((n_patterns, n_patterns))
-    interaction[tuple(np.transpose(pairs))] = solution
+    interaction[tuple(np.transpose(pairs))] = np.linalg.solve(information, right)
     return interaction
 
 

@@ -9,20 +9,28 @@ Shape letters: S members, N people, R regions, M patterns, K steps.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState
-from rindices.learners.contrastive.estimator import LinearStart, fit_linear_start, initialise_contrastive_head
+from rindices.learners.contrastive.estimator import initialise_contrastive_head
+from rindices.learners.contrastive.linear_start import (
+    ContrastQuestion,
+    GroupMoments,
+    LinearStart,
+    MomentsQuestion,
+    fit_linear_start,
+    sum_contrasts,
+)
+from rindices.learners.conversation import Conversation, hold, join
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
     SHAPES,
     HeldOutLikelihood,
     Member,
-    SplitHalfAgreement,
     TrainingOutcome,
     choose_shape,
     is_clear_gain,
@@ -30,9 +38,12 @@ from rindices.learners.ensemble import (
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, MemberHead, TrajectoryHead
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members
+from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members, split_by_folds
 from rindices.learners.trajectory.expectation_maximisation import (
     MAX_ITERATIONS,
+    ControlSums,
+    CurveSums,
+    PatientSums,
     TrajectoryFit,
     TrajectoryModel,
     TrajectoryProblem,
@@ -41,7 +52,6 @@ from rindices.learners.trajectory.expectation_maximisation import (
 )
 from rindices.learners.trajectory.visits import (
     MIN_COUPLING_GAIN,
-    VisitFit,
     VisitProblem,
     VisitRows,
     compute_common_steps,
@@ -61,42 +71,150 @@ _PATH_BY_SHAPE = {"straight": ("straight",), "curved": ("curved",), "interacting
 _MIN_FIRST_GAIN = 0.5 * MIN_INTERACTION_GAIN  # of the first member, for interactions to be tried in all
 
 
+@limit_blas_threads()
 def fit_trajectory_members(
     people: Sequence[PreparedPeople],
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
     shape: str = "auto",
-    evidence: bool = True,
     coupled: bool | None = None,
 ) -> list[Member]:
     """Fit members, each on its own four fifths of controls and of patients.
 
     people: of each member; n_patterns: M; numbers: numbers of the members; shape: ``auto``: the shape under which the
-    patients that members have not seen are more likely, on average; evidence: whether to measure the agreement of fits
-    on disjoint halves; coupled: whether to couple repeat visits in straight patterns (`coupling`). By default, if
-    patients that members have not seen are then more likely. Without trends, or with few people who have several
-    visits, the mean of visits is fitted.
+    patients that members have not seen are more likely, on average; coupled: whether to couple repeat visits in
+    straight patterns (`visits`). By default, if patients that members have not seen are then more likely. Without
+    trends, or with few people who have several visits, the mean of visits is fitted.
     """
-    rngs = [np.random.default_rng([seed, number]) for number in numbers]
-    shifted = [_ShiftedPeople(each, n_patterns) for each in people]
-    starts = [_MemberStart(each, each.fit_start(each.subsample, rng)) for each, rng in zip(shifted, rngs, strict=True)]
-    if starts[0].people.visits is not None:
-        starts = _choose_coupling(starts, coupled)
-    # interactions need at least two patterns, and points that are few
-    shapes = SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
-    fits = _fit_shapes(starts, shapes if shape == "auto" else _PATH_BY_SHAPE[shape])
-    chosen = choose_shape([_get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
+    source = MemberPeople.prepare(people, numbers, n_patterns)
+    problems = hold(pose_problems(numbers, n_patterns, seed), source.answer)
+    visits = None
+    if source.members[numbers[0]].visits is not None:
+        visits = _choose_coupling([source.members[number] for number in numbers], problems, source, coupled)
+    given = None if visits is None else visits.straight
+    fits = hold(fit_shapes(problems, list_shapes(shape, n_patterns), given), source.answer)
+    chosen = choose_shape([get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
     members = []
-    for number, rng, start, fit in zip(numbers, rngs, starts, fits, strict=True):
-        is_coupled = None if start.coupled is None else start.coupled and chosen == "straight"
-        head, curves = make_trajectory_head(start.people.head, start.add_retest_noise(fit[chosen].model))
-        n_iterations = {shape: max(1, fit[shape].n_iterations) for shape in _PATH_BY_SHAPE[chosen]}
-        halves = _measure_split_half_agreement(start, n_iterations, rng) if evidence else None
-        held_out = _get_held_out(fit, chosen)._replace(coupled=is_coupled, coupling_gain=start.coupling_gain)
+    for k, (number, fit) in enumerate(zip(numbers, fits, strict=True)):
+        model, held_out = fit[chosen].model, get_held_out(fit, chosen)
+        if visits is not None:
+            model = replace(model, noise=model.noise + visits.missing_noise[k])
+            held_out = held_out._replace(
+                coupled=visits.coupled and chosen == "straight",
+                coupling_gain=visits.gains[k],
+                from_trends=visits.from_trends,
+            )
+        head, curves = make_trajectory_head(source.members[number].head, model)
         steps = fit[chosen].n_iterations
-        members.append(Member(number, TrainingOutcome.CONVERGED, steps, head, curves, halves, held_out))
+        members.append(Member(number, TrainingOutcome.CONVERGED, steps, head, curves, None, held_out))
     return members
+
+
+@limit_blas_threads()
+def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
+    """Return the members with evidence: the agreement, on all patients, of two fits that have no person in common.
+
+    people, members: of a whole set of folds. The patterns of the fits have the shape of the members, and EM takes as
+    many steps.
+    """
+    numbers, n_patterns = [member.number for member in members], members[0].patterns.shape[1]
+    source = MemberPeople.prepare(people, numbers, n_patterns)
+    compared = []
+    for member in members:
+        own, held_out, indices = source.members[member.number], member.held_out, []
+        assert held_out is not None
+        for half in HALVES:
+            name, rng = PeopleSet(member.number, half), make_generator(seed, member.number, n_patterns, half)
+            if held_out.coupled:
+                (start,) = hold(join([fit_linear_start(name, n_patterns, rng)]), source.answer)
+                problem = own.pose_visits(make_trajectory_start(start), half)
+                if held_out.from_trends:
+                    problem = problem._replace(
+                        start=make_trend_start(problem.controls, problem.patients, problem.start)
+                    )
+                model = fit_visits([problem], max(1, member.steps))[0].model.level
+            else:
+                model = hold(fit_half(name, n_patterns, held_out.shape, member.steps, rng), source.answer)
+            indices.append(make_trajectory_head(own.head, model)[0].infer(own.values[own.y == 1]))
+        compared.append(member._replace(evidence=agreement(*indices)[:3]))
+    return compared
+
+
+HALVES = ("first half", "second half")
+
+
+class PeopleSet(NamedTuple):
+    """A set of people: those that a member has seen or not seen, or one of two halves, which have nobody in common.
+
+    part: ``seen``, ``unseen``, or one of `HALVES`.
+    """
+
+    member: int
+    part: str
+
+
+def make_generator(seed: int, number: int, n_patterns: int, part: str = "seen") -> np.random.Generator:
+    """Return the generator of the starts of a fit."""
+    return np.random.default_rng([seed, number, n_patterns, ("seen", *HALVES).index(part)])
+
+
+def pose_problems(numbers: Sequence[int], n_patterns: int, seed: int) -> Conversation[list[TrajectoryProblem]]:
+    """Return the problems of EM of members: their people, and the linear models from which EM begins."""
+    sets = [PeopleSet(number, "seen") for number in numbers]
+    starts = yield from join(
+        [fit_linear_start(each, n_patterns, make_generator(seed, each.member, n_patterns)) for each in sets]
+    )
+    return [
+        TrajectoryProblem(own, make_trajectory_start(start), start.target, PeopleSet(own.member, "unseen"))
+        for own, start in zip(sets, starts, strict=True)
+    ]
+
+
+def list_shapes(shape: str, n_patterns: int) -> tuple[str, ...]:
+    """Return the shapes to fit; interactions need at least two patterns, and points that are few."""
+    if shape != "auto":
+        return _PATH_BY_SHAPE[shape]
+    return SHAPES if 1 < n_patterns <= MAX_INTERACTING_PATTERNS else SHAPES[:2]
+
+
+def fit_shapes(
+    problems: Sequence[TrajectoryProblem], shapes: Sequence[str], straight: Sequence[TrajectoryFit] | None = None
+) -> Conversation[list[dict[str, TrajectoryFit]]]:
+    """Return the fit of each shape to the people of each member; interacting patterns start from curved ones.
+
+    Where all shapes are compared, interactions are given up if the held-out patients of the first member do not gain by
+    them. ``straight`` are straight patterns, if they are fitted already, as those of coupled visits. In patterns that
+    unfold, the regions that change between two visits depend on the severity, so these are fitted to the mean of
+    visits.
+    """
+    additive = [shape for shape in shapes if shape != "interacting" and (shape != "straight" or straight is None)]
+    results = yield from join([fit_trajectories(problems, shape) for shape in additive])
+    by_shape = dict(zip(additive, results, strict=True))
+    if straight is not None and "straight" in shapes:
+        by_shape["straight"] = list(straight)
+    if "interacting" in shapes:
+        problems = [each._replace(start=fit.model) for each, fit in zip(problems, by_shape["curved"], strict=True)]
+        gain = np.inf
+        if len(shapes) == len(SHAPES) and len(problems) > 1:
+            (trial,) = yield from fit_trajectories(problems[:1], "interacting")
+            gain = trial.held_out - max(by_shape[other][0].held_out for other in SHAPES[:2])
+        if gain > _MIN_FIRST_GAIN:
+            by_shape["interacting"] = yield from fit_trajectories(problems, "interacting")
+    return [{shape: by_shape[shape][k] for shape in shapes if shape in by_shape} for k in range(len(problems))]
+
+
+def fit_half(
+    people: PeopleSet, n_patterns: int, shape: str, steps: int, rng: np.random.Generator
+) -> Conversation[TrajectoryModel]:
+    """Fit patterns of a shape to half of the people, with as many steps of EM as a member took."""
+    start = yield from fit_linear_start(people, n_patterns, rng)
+    model = make_trajectory_start(start)
+    for each in _PATH_BY_SHAPE[shape]:
+        number = max(1, min(steps, MAX_ITERATIONS[each]))
+        (fit,) = yield from fit_trajectories([TrajectoryProblem(people, model, start.target)], each, number)
+        model = fit.model
+    return model
 
 
 class _ShiftedPeople:
@@ -105,15 +223,18 @@ class _ShiftedPeople:
     Linear starts need all cells: those that are missing are drawn. EM uses the measured cells alone.
     """
 
-    def __init__(self, people: PreparedPeople, n_patterns: int) -> None:
+    def __init__(self, people: PreparedPeople, halves: tuple[Subsample, Subsample] | None, n_patterns: int) -> None:
         self.values, self.y, self.reference = people.X, people.y, people.reference
-        self.subsample, self.n_patterns = people.subsample, n_patterns
-        rows = self.subsample.seen
+        self.rows = dict(zip(("seen", "unseen"), people.subsample, strict=True))
+        if halves is not None:
+            self.rows |= {name: half.seen for name, half in zip(HALVES, halves, strict=True)}
+        rows = self.rows["seen"]
         self.head: ContrastiveHead = initialise_contrastive_head(
             self._complete(rows)[rows], self.y[rows] == 1, n_patterns, straighten=True
         )
         self.shifts = self.head.prepare(people.X)
         self.visits = prepare_visit_shifts(people, self.head)
+        self._moments: dict[str, tuple[GroupMoments, FloatArray]] = {}
 
     def _complete(self, rows: IntArray) -> FloatArray:
         """Return everyone (N, R), with the missing cells of some rows drawn from what these people tell."""
@@ -123,42 +244,72 @@ class _ShiftedPeople:
         completed[rows] = complete_people(self.values[rows], self.y[rows], np.random.default_rng(0))
         return completed
 
-    def fit_start(self, subsample: Subsample, rng: np.random.Generator) -> TrajectoryModel:
-        """Return the linear model of the people of a subsample, as curves."""
-        seed, completed = int(rng.integers(2**31 - 1)), self.head.prepare(self._complete(subsample.seen))
-        return make_trajectory_start(
-            fit_linear_start(completed, self.y, subsample, self.n_patterns, seed, self.reference)
-        )
-
-    def select(self, rows: IntArray, label: int) -> FloatArray:
-        """Return the shifts (N, R) of the people of a group among some rows."""
+    def select(self, part: str, label: int) -> FloatArray:
+        """Return the shifts (N, R) of the people of a group among a part."""
+        rows = self.rows[part]
         return np.asarray(self.shifts[rows[self.y[rows] == label]])
 
-    def select_visits(self, rows: IntArray, label: int) -> VisitRows:
-        """Return levels and trends of the people of a group among some rows."""
+    def select_visits(self, part: str, label: int) -> VisitRows:
+        """Return levels and trends of the people of a group among a part."""
         assert self.visits is not None
+        rows = self.rows[part]
         return self.visits.select(self.shifts, rows[self.y[rows] == label])
 
-    def choose_target(self, subsample: Subsample) -> ReferenceTarget | None:
-        """Return the reference with the weight that suits the controls of a subsample."""
-        if self.reference is None:
-            return None
-        controls = subsample.seen[self.y[subsample.seen] == 0]
-        return ReferenceTarget.choose(self.head.prepare(self._complete(subsample.seen)[controls]), self.reference)
+    def compute_moments(self, part: str) -> tuple[GroupMoments, FloatArray]:
+        """Return the moments of a part without missing cells, and its patients (N, R)."""
+        if part not in self._moments:
+            rows = self.rows[part]
+            people = self.head.prepare(self._complete(rows)[rows])
+            controls, patients = (people[self.y[rows] == label] for label in (0, 1))
+            target = ReferenceTarget.choose(controls, self.reference)
+            self._moments[part] = GroupMoments.compute(controls, patients, target), patients
+        return self._moments[part]
 
-    def pose(self, start: TrajectoryModel, half: Subsample | None = None) -> TrajectoryProblem:
-        """Return the problem of EM for the people of the member, where the others tell when to end, or of a half."""
-        subsample = half or self.subsample
-        controls, patients = (self.select(subsample.seen, label) for label in (0, 1))
-        held_out = self.select(subsample.unseen, 1) if half is None else None
-        return TrajectoryProblem(controls, patients, start, self.choose_target(subsample), held_out)
+    def answer(self, question: Any) -> Any:
+        """Return the sums that a question asks for."""
+        part = question.people.part
+        if isinstance(question, MomentsQuestion):
+            return self.compute_moments(part)[0]
+        if isinstance(question, ContrastQuestion):
+            patients = self.compute_moments(part)[1]
+            return sum_contrasts(patients @ question.linear_map - question.offset, question.directions)
+        model, moments = question.model, self.compute_moments(part)[0]
+        controls, patients = (self.select(part, label) for label in (0, 1))
+        sums = PatientSums.compute(patients, model, moments.patients.products)
+        control_sums = ControlSums(len(controls), moments.controls.products)
+        if np.isnan(controls).any():
+            control_sums = ControlSums.compute(controls, model)
+        held_out = np.zeros(0)
+        if question.held_out is not None:
+            held_out = compute_log_likelihood(self.select(question.held_out.part, 1), model)
+        return CurveSums(sums, control_sums, float(held_out.mean()) if len(held_out) else float("nan"))
 
-    def pose_visits(self, start: TrajectoryModel, half: Subsample | None = None) -> VisitProblem:
-        """Return the same for all visits."""
-        subsample = half or self.subsample
-        controls, patients = (self.select_visits(subsample.seen, label) for label in (0, 1))
-        held_out = self.select_visits(subsample.unseen, 1) if half is None else None
-        return VisitProblem(controls, patients, start, self.choose_target(subsample), held_out)
+    def pose_visits(self, start: TrajectoryModel, part: str = "seen") -> VisitProblem:
+        """Return the problem of EM for all visits of a part; where it is the member's, the others tell when to end."""
+        controls, patients = (self.select_visits(part, label) for label in (0, 1))
+        held_out = self.select_visits("unseen", 1) if part == "seen" else None
+        return VisitProblem(controls, patients, start, self.compute_moments(part)[0].target, held_out)
+
+
+class MemberPeople(NamedTuple):
+    """The people of some members, in memory, by the numbers of the members."""
+
+    members: dict[int, _ShiftedPeople]
+
+    @classmethod
+    def prepare(cls, people: Sequence[PreparedPeople], numbers: Sequence[int], n_patterns: int) -> Self:
+        """Prepare the people of each member."""
+        halves = split_by_folds(people)
+        return cls(
+            {
+                number: _ShiftedPeople(own, half, n_patterns)
+                for number, own, half in zip(numbers, people, halves, strict=True)
+            }
+        )
+
+    def answer(self, questions: list[Any]) -> list[Any]:
+        """Return the sums that questions ask for."""
+        return [self.members[question.people.member].answer(question) for question in questions]
 
 
 def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
@@ -166,7 +317,7 @@ def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -
 
     preparation: prepares the people; its weights are not used.
     """
-    arrays = replace(preparation, weights=model.compute_weights()).to_arrays()
+    arrays = replace(preparation, weights=model.weights).to_arrays()
     precision = np.asarray(np.linalg.inv(model.noise))
     arrays |= {"steps": model.steps, "correlation": model.correlation, "precision": precision}
     if model.interaction is None:
@@ -191,104 +342,48 @@ def make_trajectory_start(start: LinearStart) -> TrajectoryModel:
     return TrajectoryModel(common[:, :, None] * start.patterns.T[:, None, :], start.noise, correlation, common)
 
 
-class _MemberStart(NamedTuple):
-    """People and start of a member.
+class _VisitFits(NamedTuple):
+    """Straight patterns of members with repeat visits.
 
-    model: where EM begins; straight: straight patterns, if they are fitted already; coupled: whether the patterns are
-    those of coupled visits; None without repeat visits; coupling_gain: see `HeldOutLikelihood`; from_trends: whether
-    coupled patterns started from the trends; missing_noise (R, R): part of the noise of one visit that the mean of
-    visits lacks.
+    straight: fits of all members; coupled: whether they are those of coupled visits; gains: gain in the log-likelihood
+    of all visits per held-out patient by coupling them; from_trends: whether coupled patterns started from the trends;
+    missing_noise (R, R): part of the noise of one visit that the mean of visits lacks, for people who are seen once.
     """
 
-    people: _ShiftedPeople
-    model: TrajectoryModel
-    straight: TrajectoryFit | None = None
-    coupled: bool | None = None
-    coupling_gain: float | None = None
-    from_trends: bool = False
-    missing_noise: FloatArray | None = None
-
-    def take_visits(self, fit: VisitFit) -> Self:
-        """Return the member with the straight patterns of a fit to all visits."""
-        level, visits = fit.model.level, self.people.visits
-        held_out = compute_log_likelihood(self.people.select(self.people.subsample.unseen, 1), level)
-        straight = TrajectoryFit(level, fit.n_iterations, float(held_out.mean()) if len(held_out) else float("nan"))
-        assert visits is not None
-        return self._replace(straight=straight, missing_noise=visits.retest_share * fit.model.retest_noise)
-
-    def add_retest_noise(self, model: TrajectoryModel) -> TrajectoryModel:
-        """Return a model of the mean of visits as one of a single visit, for people who are seen once."""
-        return model if self.missing_noise is None else model._replace(noise=model.noise + self.missing_noise)
+    straight: list[TrajectoryFit]
+    coupled: bool
+    gains: list[float]
+    from_trends: bool
+    missing_noise: list[FloatArray]
 
 
-@limit_blas_threads()
-def _choose_coupling(starts: Sequence[_MemberStart], coupled: bool | None) -> list[_MemberStart]:
-    """Return the members with their patterns of repeat visits, coupled if held-out patients are then more likely."""
-    levels = fit_trajectories([start.people.pose(start.model) for start in starts], "straight")
-    problems = [start.people.pose_visits(level.model) for start, level in zip(starts, levels, strict=True)]
-    means, (fits, from_trends) = fit_visits(problems, coupled=False), fit_coupled(problems)
+def _choose_coupling(
+    people: Sequence[_ShiftedPeople],
+    problems: Sequence[TrajectoryProblem],
+    source: MemberPeople,
+    coupled: bool | None,
+) -> _VisitFits:
+    """Return the patterns of repeat visits, coupled if held-out patients are then more likely."""
+    levels = hold(fit_trajectories(problems, "straight"), source.answer)
+    posed = [own.pose_visits(level.model) for own, level in zip(people, levels, strict=True)]
+    means, (fits, from_trends) = fit_visits(posed, coupled=False), fit_coupled(posed)
     gains = np.array([fit.held_out - mean.held_out for fit, mean in zip(fits, means, strict=True)])
     coupled = is_clear_gain(gains, MIN_COUPLING_GAIN) if coupled is None else coupled
     if not coupled:  # the patterns are those of the levels
         fits = [mean._replace(n_iterations=level.n_iterations) for mean, level in zip(means, levels, strict=True)]
-    return [
-        start.take_visits(fit)._replace(coupled=coupled, coupling_gain=float(gain), from_trends=from_trends)
-        for start, fit, gain in zip(starts, fits, gains, strict=True)
-    ]
+    straight, missing = [], []
+    for own, fit in zip(people, fits, strict=True):
+        assert own.visits is not None
+        held_out = compute_log_likelihood(own.select("unseen", 1), fit.model.level)
+        mean = float(held_out.mean()) if len(held_out) else float("nan")
+        straight.append(TrajectoryFit(fit.model.level, fit.n_iterations, mean))
+        missing.append(own.visits.retest_share * fit.model.retest_noise)
+    return _VisitFits(straight, coupled, gains.tolist(), from_trends, missing)
 
 
-@limit_blas_threads()
-def _fit_shapes(starts: Sequence[_MemberStart], shapes: Sequence[str]) -> list[dict[str, TrajectoryFit]]:
-    """Return the fit of each shape to the people of each member; interacting patterns start from curved ones.
-
-    Only straight patterns are coupled. In patterns that unfold, the regions that change between two visits depend on
-    the severity, so these are fitted to the mean of visits. Where all shapes are compared, interactions are given up
-    if the held-out patients of the first member do not gain by them.
-    """
-    fits: list[dict[str, TrajectoryFit]] = [{} for _ in starts]
-    for shape in shapes:
-        before = [
-            fit["curved"].model if shape == "interacting" else start.model
-            for start, fit in zip(starts, fits, strict=True)
-        ]
-        problems = [start.people.pose(model) for start, model in zip(starts, before, strict=True)]
-        if shape == "interacting" and len(shapes) == len(SHAPES) and len(starts) > 1:
-            (trial,) = fit_trajectories(problems[:1], shape)
-            if trial.held_out - max(fits[0][other].held_out for other in SHAPES[:2]) <= _MIN_FIRST_GAIN:
-                break
-        given = [start.straight for start in starts if shape == "straight" and start.straight is not None]
-        for fit, result in zip(fits, given or fit_trajectories(problems, shape), strict=True):
-            fit[shape] = result
-    return fits
-
-
-def _get_held_out(fit: dict[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
+def get_held_out(fit: Mapping[str, TrajectoryFit], shape: str) -> HeldOutLikelihood:
     """Return the likelihood of held-out patients of a member of a shape, by each shape that was fitted."""
     return HeldOutLikelihood.from_values(shape, {name: each.held_out for name, each in fit.items()})
-
-
-@limit_blas_threads()
-def _measure_split_half_agreement(
-    start: _MemberStart, n_iterations: Mapping[str, int], rng: np.random.Generator
-) -> SplitHalfAgreement:
-    """Return the agreement, on all patients, of two fits that have no person in common.
-
-    ``n_iterations`` has the number of M steps of each shape that is fitted, one after the other. Visits are coupled
-    first if those of the member are, and patterns are straight.
-    """
-    people, indices = start.people, []
-    for half in Subsample.draw_halves(people.y, rng):
-        model = people.fit_start(half, rng)
-        if start.coupled and start.straight is not None and "straight" in n_iterations:
-            problem = people.pose_visits(model, half)
-            if start.from_trends:
-                problem = problem._replace(start=make_trend_start(problem.controls, problem.patients, model))
-            model = fit_visits([problem], max(1, start.straight.n_iterations))[0].model.level
-        else:
-            for shape, number in n_iterations.items():
-                model = fit_trajectories([people.pose(model, half)], shape, number)[0].model
-        indices.append(make_trajectory_head(people.head, model)[0].infer(people.values[people.y == 1]))
-    return agreement(*indices)[:3]
 
 
 class DiseaseTrajectories(Learner):
@@ -356,7 +451,7 @@ class DiseaseTrajectories(Learner):
         people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
         numbers, seed = range(round_members(self.members)), self._draw_seed()
         self.members_ = fit_trajectory_members(
-            people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape, evidence=False
+            people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape
         )
         indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
         consensus = find_agreeing_members(indices)

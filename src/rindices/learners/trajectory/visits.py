@@ -11,13 +11,14 @@ People enter through the same sums as with one visit. Shape letters: N people, R
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.base import handle_zeros_in_scale
-from rindices.learners.contrastive.estimator import fit_contrastive_likelihood
+from rindices.learners.contrastive.estimator import solve_people
 from rindices.learners.contrastive.rotation import (
     QUANTILE_GRID,
     PeopleMoments,
@@ -35,9 +36,9 @@ from rindices.learners.severity_posterior import N_STEPS
 from rindices.learners.trajectory.expectation_maximisation import (
     ControlSums,
     PatientSums,
+    StepRule,
     TrajectoryModel,
-    advance_together,
-    compute_gram,
+    combine_sums,
     compute_log_likelihood,
     initialise_variances,
     isolate_pattern,
@@ -171,8 +172,10 @@ def fit_visits(
     is, and the trend is fitted to its patterns.
     """
     paths = [problem.iterate(coupled) for problem in problems]
-    states, number = advance_together(paths, n_iterations or _MAX_ITERATIONS, _MIN_GAIN, lambda _: _PATIENCE)
-    return [VisitFit(model, number, held_out) for model, held_out in states]
+    rule: StepRule[VisitModel] = StepRule(n_iterations or _MAX_ITERATIONS, _MIN_GAIN)
+    while not rule.ends([next(path) for path in paths], _PATIENCE):
+        pass
+    return [VisitFit(model, rule.n_best, held_out) for model, held_out in rule.best]
 
 
 def _sum_over_controls(rows: Sequence[FloatArray], model: VisitModel) -> list[ControlSums]:
@@ -184,8 +187,8 @@ def _update_trend(
 ) -> VisitModel:
     """Take one M step for the model of the trend, with its patterns as they are."""
     trend, sums = model.trend, PatientSums.compute(patients, model.trend)
-    common = update_common_steps(trend, sums.cross, compute_gram(trend, sums))
-    trend = trend._replace(common=common, steps=common[:, :, None] * get_patterns(trend)[:, None])
+    common = update_common_steps(trend, sums.cross, combine_sums(trend, sums)[1])
+    trend = replace(trend, common=common, steps=common[:, :, None] * get_patterns(trend)[:, None])
     return model._replace(trend=update_variation(trend, sums, control_sums, target))
 
 
@@ -199,9 +202,9 @@ def _update_both(
     """Take one M step for patterns and both models; returns the model and the prior variances (M, R)."""
     parts, scales = [model.level, model.trend], (np.ones_like(model.scale), model.scale)
     sums = [PatientSums.compute(people, part) for people, part in zip(rows, parts, strict=True)]
-    grams = [compute_gram(part, each) for part, each in zip(parts, sums, strict=True)]
+    grams = [combine_sums(part, each)[1] for part, each in zip(parts, sums, strict=True)]
     parts = [
-        part._replace(common=update_common_steps(part, each.cross, gram))
+        replace(part, common=update_common_steps(part, each.cross, gram))
         for part, each, gram in zip(parts, sums, grams, strict=True)
     ]
     information = [
@@ -210,7 +213,7 @@ def _update_both(
     ]
     patterns, variances = _update_patterns(get_patterns(model.level), variances, information)
     for k, part in enumerate(parts):
-        moved = part._replace(steps=part.common[:, :, None] * (patterns / scales[k])[:, None])
+        moved = replace(part, steps=part.common[:, :, None] * (patterns / scales[k])[:, None])
         parts[k] = update_variation(moved, sums[k], control_sums[k], targets[k])
     return VisitModel(parts[0], parts[1], model.scale), variances
 
@@ -317,5 +320,5 @@ def fit_coupled(problems: Sequence[VisitProblem]) -> tuple[list[VisitFit], bool]
 def make_trend_start(controls: VisitRows, patients: VisitRows, level: TrajectoryModel) -> TrajectoryModel:
     """Return a straight model of the levels with patterns of the trends alone, by the contrastive learner."""
     scale = handle_zeros_in_scale(controls.trend.std(axis=0))
-    solution = fit_contrastive_likelihood(controls.trend / scale, patients.trend / scale, len(level.steps), seed=0)
-    return make_straight_model((solution.patterns * scale[:, None]).T, level.noise, np.nan_to_num(patients.level))
+    start = solve_people(controls.trend / scale, patients.trend / scale, len(level.steps), seed=0)
+    return make_straight_model((start.patterns * scale[:, None]).T, level.noise, np.nan_to_num(patients.level))

@@ -1,0 +1,358 @@
+"""The linear start: patterns of variance that patients have in excess of controls, from sums over people.
+
+Moments of people give the disease space (`GroupMoments.solve_space`). Its basis maximises the likelihood of `rotation`,
+whose first term is a sum over patients. This term is summed together with its first and second derivatives, so that the
+likelihood is known near the current basis, and Newton steps can be taken. Between rotations the patterns are refined by
+a sparse factor model (`refine_patterns`). All of it is a conversation (`rindices.learners.conversation`).
+
+With s = B u the severities, u the whitened ones (M,), and D = patterns B^-1 (R, M), the loss of an unmixing B (M, M)
+has three terms.
+
+- People: with free marginals and a Gaussian copula of free correlation, the part that depends on B is the negentropy of
+  the marginals, -N sum_k J(s_k).
+- Independence: -N log |det corr(s)| / 2, the further term of full ICA.
+- Regions: entries of D are logistic, sum of 2 log cosh(D / 2) + R log |det B|.
+
+Shape letters: N people, R regions, M patterns, S starts, U unmixings.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import eigh
+
+from rindices._typing import FloatArray, IntArray
+from rindices.errors import InputError
+from rindices.learners.contrastive.rotation import (
+    EVEN_MOMENT_WEIGHT,
+    ODD_MOMENT_WEIGHT,
+    LikelihoodWeights,
+    LossTerm,
+    PeopleMoments,
+    SeverityPrior,
+    add_pattern_terms,
+    compute_severity_weights,
+    draw_rotation_starts,
+    estimate_severity_moments,
+    fit_prior_to_moments,
+    normalise_rows,
+    refine_patterns,
+)
+from rindices.learners.conversation import Conversation
+from rindices.learners.normal_variation import ReferenceTarget, add_ridge, shrink_normal_scatter
+
+N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
+"""Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
+MAX_ROTATION_STEPS = (16, 8, 8)
+"""Largest number of rounds of the first rotation and of the two after refinements."""
+_N_STEPS_OF_ALL = 4  # steps after which only some starts go on
+_N_KEPT_STARTS = 2
+_FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # of a Newton step, relative to the length of a row of the unmixing
+_TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
+_MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
+_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 3, 1e-8  # between two sums over people
+_STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
+_MOMENT_WEIGHTS = np.array([ODD_MOMENT_WEIGHT, EVEN_MOMENT_WEIGHT])
+
+
+class GroupMoments(NamedTuple):
+    """Moments of the controls and of the patients of a set of people.
+
+    target: correlations of a reference population, for the controls' covariance.
+    """
+
+    controls: PeopleMoments
+    patients: PeopleMoments
+    target: ReferenceTarget | None = None
+
+    @classmethod
+    def compute(cls, controls: FloatArray, patients: FloatArray, target: ReferenceTarget | None = None) -> Self:
+        """Return the moments of controls and patients (N, R)."""
+        return cls(PeopleMoments.compute(controls), PeopleMoments.compute(patients), target)
+
+    def solve_space(self, n_patterns: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Find the directions in which patients vary more than controls.
+
+        Solves E[(y - mean x)(y - mean x)'] w = rho C w for controls x and patients y. The second moment about the
+        controls' mean is the covariance plus the squared mean shift. The shift lies in the same space and is estimated
+        far better than any variance. C is the shrunk covariance of the controls, mixed with that of the reference.
+
+        n_patterns: M. Returns patterns (R, M): C w of the M largest rho; their signs give patients a positive mean;
+        noise (R, R): C; spectrum (R,): rho, descending.
+        """
+        noise, covariance = (
+            add_ridge(shrink_normal_scatter(each.number * each.covariance, each.number))
+            for each in (self.controls, self.patients)
+        )
+        if self.target is not None:
+            noise = self.target.mix_with_scale(noise, np.sqrt(np.diag(self.controls.covariance)))
+        shift = self.patients.mean - self.controls.mean
+        spectrum, vectors = eigh(covariance + np.outer(shift, shift), noise)
+        top = vectors[:, ::-1][:, :n_patterns]
+        return noise @ (top * np.where(shift @ top < 0, -1.0, 1.0)), noise, spectrum[::-1]
+
+
+class MomentsQuestion(NamedTuple):
+    """Asks for the `GroupMoments` of a set of people."""
+
+    people: Hashable
+
+
+class ContrastQuestion(NamedTuple):
+    """Asks for sums of contrast functions over the patients of a set.
+
+    linear_map (R, M), offset (M,): patients @ linear_map - offset are whitened severities; directions (S, M, M): unit
+    vectors in the rows. The answer is that of `sum_contrasts`.
+    """
+
+    people: Hashable
+    linear_map: FloatArray
+    offset: FloatArray
+    directions: FloatArray
+
+
+def sum_contrasts(white: FloatArray, directions: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sum the contrast functions of severities s = white @ direction, with derivatives.
+
+    The functions are s exp(-s^2 / 2) and exp(-s^2 / 2), as of `ContrastSums`.
+
+    white (N, M): whitened severities of patients; directions (S, M, M): unit vectors in the rows. Returns sums (S, M,
+    2), gradients (S, M, 2, M) and second derivatives (S, M, 2, M, M).
+    """
+    shape, n_patterns = directions.shape[:2], white.shape[1]
+    s = white @ directions.reshape(-1, n_patterns).T
+    bell = np.exp(-0.5 * s * s)
+    square = s * s
+    slopes = np.concatenate([(1.0 - square) * bell, -s * bell], axis=1)
+    bends = np.concatenate([(square - 3.0) * s * bell, (square - 1.0) * bell], axis=1)
+    products = (white[:, :, None] * white[:, None, :]).reshape(len(white), -1)
+    values = np.stack([(s * bell).sum(axis=0), bell.sum(axis=0)])
+    gradients, curvatures = slopes.T @ white, bends.T @ products
+    return (
+        values.T.reshape(*shape, 2),
+        gradients.reshape(2, *shape, n_patterns).transpose(1, 2, 0, 3),
+        curvatures.reshape(2, *shape, n_patterns, n_patterns).transpose(1, 2, 0, 3, 4),
+    )
+
+
+class ContrastSums(NamedTuple):
+    """Means over patients of the two contrast functions s exp(-s^2 / 2) and exp(-s^2 / 2), with derivatives.
+
+    directions (M, M): unit vectors in the rows; values (M, 2); gradients (M, 2, M); curvatures (M, 2, M, M).
+    """
+
+    directions: FloatArray
+    values: FloatArray
+    gradients: FloatArray
+    curvatures: FloatArray
+
+    def extrapolate(self, unmixings: FloatArray) -> LossTerm:
+        """Return minus the negentropy per person (U,) at unmixings (U, M, M) nearby, and gradients (U, M, M)."""
+        norm = np.linalg.norm(unmixings, axis=2, keepdims=True)
+        unit = unmixings / norm
+        step = unit - self.directions
+        bent = np.einsum("kfij,ukj->ukfi", self.curvatures, step)
+        even_mean = np.array([0.0, np.sqrt(0.5)])  # of a normal severity
+        values = self.values - even_mean + np.einsum("ukfi,uki->ukf", self.gradients + 0.5 * bent, step)
+        slope = -2.0 * np.einsum("f,ukf,ukfi->uki", _MOMENT_WEIGHTS, values, self.gradients + bent)
+        tangent = (slope - (slope * unit).sum(axis=2, keepdims=True) * unit) / norm
+        return LossTerm(-(values**2 @ _MOMENT_WEIGHTS).sum(axis=1), tangent)
+
+    def compute_losses(self, unmixings: FloatArray, number: int, patterns: FloatArray) -> LossTerm:
+        """Return the negative log-likelihood (U,) of unmixings (U, M, M) nearby and its gradients (U, M, M)."""
+        sign, logdet = np.linalg.slogdet(unmixings)
+        is_singular = (sign == 0) | ~np.isfinite(logdet)
+        unmixings = np.where(is_singular[:, None, None], np.eye(len(self.directions)), unmixings)
+        loss, gradient = self.extrapolate(unmixings)
+        people, logdet = LossTerm(number * loss, number * gradient), np.where(is_singular, 0.0, logdet)
+        term = add_pattern_terms(people, unmixings, logdet, patterns, number, LikelihoodWeights())
+        return LossTerm(np.where(is_singular, np.inf, term.loss), term.gradient)
+
+    def find_candidate(self, unmixing: FloatArray, number: int, patterns: FloatArray, radius: float) -> FloatArray:
+        """Return the most likely unmixing (M, M) within a radius, by derivatives at the present one (Newton steps)."""
+        limit = radius * np.linalg.norm(unmixing, axis=1, keepdims=True)
+        size = unmixing.size
+        offsets = np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, *unmixing.shape)
+        width = 1e-5 * float(np.linalg.norm(unmixing)) / np.sqrt(size)
+        current = unmixing
+        for _ in range(_MAX_NEWTON_STEPS):
+            points = np.concatenate([current[None], current + width * offsets])
+            losses, gradients = self.compute_losses(points, number, patterns)
+            flat = gradients.reshape(len(points), -1)
+            curvature = (flat[1 : size + 1] - flat[size + 1 :]) / (2.0 * width)
+            values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
+            values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
+            step = (vectors / values @ (vectors.T @ -flat[0])).reshape(unmixing.shape)
+            trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
+            trial_losses = self.compute_losses(trials, number, patterns).loss
+            best = int(np.argmin(trial_losses))
+            if abs(losses[0] - trial_losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
+                return np.asarray(trials[0])
+            if not trial_losses[best] < losses[0]:
+                break
+            current = trials[best]
+        return np.asarray(current)
+
+
+@dataclass
+class BasisSearch:
+    """Trust-region Newton steps from one start: unmixings (M, M), the best so far and the next one to be summed at."""
+
+    unmixing: FloatArray
+    candidate: FloatArray
+    loss: float = np.inf
+    sums: ContrastSums | None = None
+    radius: float = _FIRST_RADIUS
+    is_done: bool = False
+
+    def update(self, sums: ContrastSums, number: int, patterns: FloatArray) -> None:
+        """Take the sums at the candidate over a number of patients, and choose the next one."""
+        loss = float(sums.compute_losses(self.candidate[None], number, patterns).loss[0])
+        gain = self.loss - loss
+        if gain > -_MIN_GAIN:  # at the optimum, rounding decides on the sign
+            self.unmixing, self.loss, self.sums = self.candidate, loss, sums
+            self.radius = min(1.0, 2.0 * self.radius)
+        else:
+            self.radius *= 0.25
+        if abs(gain) < _MIN_GAIN or self.radius < _MIN_RADIUS:
+            self.is_done = True
+        elif self.sums is not None:
+            self.candidate = self.sums.find_candidate(self.unmixing, number, patterns, self.radius)
+
+
+def find_most_likely_search(searches: Sequence[BasisSearch]) -> BasisSearch:
+    """Return the most likely search; of those that are equal but for rounding, the first."""
+    best = min(search.loss for search in searches)
+    return next(search for search in searches if search.loss <= best + _TIE)
+
+
+class LinearStart(NamedTuple):
+    """A solved linear model: patients are D s + e.
+
+    patterns (R, M): D, the shift of each region per unit of severity; noise (R, R): covariance of e; prior: of s;
+    spectrum (R,): see `GroupMoments.solve_space`; target: see `GroupMoments`.
+    """
+
+    patterns: FloatArray
+    noise: FloatArray
+    prior: SeverityPrior
+    spectrum: FloatArray
+    target: ReferenceTarget | None = None
+
+
+def fit_linear_start(people: Hashable, n_patterns: int, rng: np.random.Generator) -> Conversation[LinearStart]:
+    """Solve the linear model for a set of people; ``rng`` draws the starts of the first rotation.
+
+    Raises InputError: if the set has too few patients, or too few people, for that many patterns.
+    """
+    moments: GroupMoments
+    (moments,) = yield [MomentsQuestion(people)]
+    n_patients = moments.patients.number
+    if n_patients <= n_patterns:
+        raise InputError(
+            f"{n_patients} patients cannot give {n_patterns} patterns (a member sees that many): lower n_patterns or "
+            "add patients."
+        )
+    try:
+        centre = moments.controls.mean
+        patients = moments.patients.centre(centre)
+        patterns, noise, spectrum = moments.solve_space(n_patterns)
+        for stage in range(N_REFINEMENTS + 1):
+            if stage:
+                patterns = refine_patterns(patients, patterns, noise, N_EM_STEPS)
+            rotation = Rotation.begin(patients, patterns, noise, 0 if stage else N_RANDOM_STARTS, rng)
+            for step in range(MAX_ROTATION_STEPS[stage]):
+                if all(search.is_done for search in rotation.searches):
+                    break
+                if step == _N_STEPS_OF_ALL:
+                    rotation.keep_best_starts()
+                offset = rotation.offset + centre @ rotation.linear_map
+                (sums,) = yield [ContrastQuestion(people, rotation.linear_map, offset, rotation.directions)]
+                rotation.update(*sums)
+            patterns = orient_patterns(rotation.end(), noise, patients.mean)
+        prior = fit_prior_to_moments(*estimate_severity_moments(patients, patterns, noise))
+    except np.linalg.LinAlgError as error:
+        number = moments.controls.number + n_patients
+        raise InputError(f"{n_patterns} patterns cannot be distinguished in {number} people: ask for fewer.") from error
+    return LinearStart(patterns, noise, prior, spectrum, moments.target)
+
+
+@dataclass
+class Rotation:
+    """Search for the most likely basis of patterns (R, M).
+
+    number: of patients; patterns (R, M): change of each region per unit of whitened severity; linear_map (R, M), offset
+    (M,): patients @ linear_map - offset are whitened severities; searches: one for each start; none for one pattern.
+    """
+
+    number: int
+    patterns: FloatArray
+    linear_map: FloatArray
+    offset: FloatArray
+    searches: list[BasisSearch]
+
+    @classmethod
+    def begin(
+        cls,
+        patients: PeopleMoments,
+        patterns: FloatArray,
+        noise: FloatArray,
+        n_random_starts: int,
+        rng: np.random.Generator,
+    ) -> Self:
+        """Whiten the severities of patterns (R, M), and draw the starts."""
+        weights = compute_severity_weights(patterns, noise)
+        mean, covariance = patients.project(weights)
+        root = compute_covariance_root(covariance)
+        rotated, inverse = patterns @ root, np.linalg.inv(root)
+        starts = draw_rotation_starts(rotated, n_random_starts, rng) if patterns.shape[1] > 1 else []
+        searches = [BasisSearch(start, start) for start in starts]
+        return cls(patients.number, rotated, weights @ inverse, mean @ inverse, searches)
+
+    @property
+    def directions(self) -> FloatArray:
+        """Directions (S, M, M) at which sums are needed."""
+        return np.stack([normalise_rows(search.candidate) for search in self.searches])
+
+    def keep_best_starts(self) -> None:
+        """Go on with the most likely starts alone."""
+        remaining, self.searches = self.searches, []
+        while remaining and len(self.searches) < _N_KEPT_STARTS:
+            self.searches.append(find_most_likely_search(remaining))
+            remaining = [search for search in remaining if search is not self.searches[-1]]
+
+    def update(self, values: FloatArray, gradients: FloatArray, curvatures: FloatArray) -> None:
+        """Take the sums at the candidates: (S, M, 2), (S, M, 2, M), (S, M, 2, M, M); see `ContrastSums`."""
+        for k, search in enumerate(self.searches):
+            if not search.is_done:
+                means = [array[k] / self.number for array in (values, gradients, curvatures)]
+                sums = ContrastSums(normalise_rows(search.candidate), *means)
+                search.update(sums, self.number, self.patterns)
+
+    def end(self) -> FloatArray:
+        """Return the patterns (R, M) in the most likely basis, per unit of severities of variance 1."""
+        if not self.searches:
+            return self.patterns
+        unmixing = find_most_likely_search(self.searches).unmixing
+        return np.asarray(self.patterns @ np.linalg.inv(normalise_rows(unmixing)))
+
+
+def compute_covariance_root(covariance: FloatArray) -> FloatArray:
+    """Return the root (M, M) of a covariance; it is symmetric, so that the current basis remains a good start."""
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
+    return np.asarray(vectors * np.sqrt(values) @ vectors.T)
+
+
+def orient_patterns(patterns: FloatArray, noise: FloatArray, mean: FloatArray) -> FloatArray:
+    """Return patterns (R, M) with positive severities of patients of this mean (R,), the strongest first."""
+    patterns = patterns * np.where(mean @ compute_severity_weights(patterns, noise) < 0, -1.0, 1.0)
+    return np.asarray(patterns[:, order_by_strength(patterns, noise)])
+
+
+def order_by_strength(patterns: FloatArray, metric: FloatArray) -> IntArray:
+    """Return the order of patterns by size in a metric, which does not depend on the start."""
+    strength = (patterns * np.linalg.solve(metric, patterns)).sum(axis=0)
+    return np.argsort(-strength, kind="stable")

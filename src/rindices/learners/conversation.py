@@ -1,0 +1,45 @@
+"""Steps of a fit as conversations: they ask for sums over people, and go on with the answers.
+
+A conversation is a generator. It yields a list of questions, is sent their answers in the same order, and returns its
+result. It never sees a person, so the same steps run on people in memory and on the people of sites that answer with
+sums. Whoever holds the people answers.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+Conversation = Generator[list[Any], list[Any], Result]
+"""Yields questions, is sent answers, and returns a result."""
+
+
+def hold(conversation: Conversation[Result], answer: Callable[[list[Any]], list[Any]]) -> Result:
+    """Hold a conversation to its end; ``answer`` takes questions and returns their answers."""
+    try:
+        questions = next(conversation)
+        while True:
+            questions = conversation.send(answer(questions))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+def join(conversations: Sequence[Conversation[Result]]) -> Conversation[list[Result]]:
+    """Hold several conversations in the same rounds: each round has the questions of all that go on."""
+    results: dict[int, Result] = {}
+    questions: dict[int, list[Any]] = {}
+
+    def advance(k: int, answers: list[Any] | None) -> None:
+        try:
+            questions[k] = next(conversations[k]) if answers is None else conversations[k].send(answers)
+        except StopIteration as end:
+            results[k] = end.value
+            questions.pop(k, None)
+
+    for k in range(len(conversations)):
+        advance(k, None)
+    while questions:
+        answers = iter((yield [question for own in questions.values() for question in own]))
+        for k, own in list(questions.items()):
+            advance(k, [next(answers) for _ in own])
+    return [results[k] for k in range(len(conversations))]
