@@ -42,7 +42,7 @@ def measure(people: PreparedPeople) -> dict[str, np.ndarray]:
     results = {"0, the same shift for all": compute_mean_shift_likelihoods(people)}
     for n_patterns in NUMBERS:
         dealt = people.deal_to_members(range(MEMBERS), SEED)
-        members = fit_trajectory_members(dealt, n_patterns, range(MEMBERS), SEED, evidence=False)
+        members = fit_trajectory_members(dealt, n_patterns, range(MEMBERS), SEED)
         held_out = [member.held_out for member in members if member.held_out is not None]
         results[f"{n_patterns}, straight"] = np.array([each.straight for each in held_out], dtype=float)
         results[f"{n_patterns}, curved"] = np.array([each.curved for each in held_out], dtype=float)

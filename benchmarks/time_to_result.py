@@ -57,7 +57,7 @@ def measure_rindices(task: str) -> dict[str, Any]:
     case = get_suite_tasks("paper")[task](0)
     start = time.perf_counter()
     people = PreparedPeople(case.X, case.y).deal_to_members((0,), 0)
-    (member,) = fit_trajectory_members(people, case.truth.shape[1], (0,), 0, evidence=False)
+    (member,) = fit_trajectory_members(people, case.truth.shape[1], (0,), 0)
     member_seconds = time.perf_counter() - start
     return {
         "task": task,

@@ -52,9 +52,7 @@ GRID = np.linspace(0, 1, 201)[1:]
 def fit_methods(people: dict[str, PreparedPeople], shape: str, seed: int) -> dict[str, list[Member]]:
     """Return the members of each method."""
     methods = {
-        name: fit_trajectory_members(
-            each.deal_to_members(range(MEMBERS), seed), PATTERNS, range(MEMBERS), seed, shape, evidence=False
-        )
+        name: fit_trajectory_members(each.deal_to_members(range(MEMBERS), seed), PATTERNS, range(MEMBERS), seed, shape)
         for name, each in people.items()
     }
     methods["chosen"] = methods.pop("all")
@@ -66,7 +64,6 @@ def fit_methods(people: dict[str, PreparedPeople], shape: str, seed: int) -> dic
             range(MEMBERS),
             seed,
             shape,
-            evidence=False,
             coupled=True,
         )
     return methods

@@ -1,46 +1,69 @@
-"""The basis that is found in rounds is the one that the pooled learner finds."""
+"""Sites answer the questions of a fit as people in memory do."""
+
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.ensemble import ask_for_moments, fit_starts
+from rindices.federated.ensemble import SiteSums, ask_for_moments
+from rindices.federated.messages import Request
 from rindices.federated.rounds import Rounds
 from rindices.federated.subsets import SubsetPlan
-from rindices.learners.contrastive.estimator import fit_contrastive_likelihood
-from rindices.learners.contrastive.stepwise import StartTask
-from rindices.learners.normal_variation import estimate_covariance
+from rindices.learners.contrastive.estimator import solve_people
+from rindices.learners.contrastive.linear_start import MomentsQuestion, fit_linear_start
+from rindices.learners.conversation import hold
+from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums
+from rindices.learners.trajectory.members import PeopleSet, make_trajectory_start
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
-COHORT, PLAN = simulate_people(), SubsetPlan(0, 2)
-ROUNDS = Rounds(make_transport(split_cohort(COHORT, 2)))
+COHORT, SEEN, UNSEEN = simulate_people(), PeopleSet(0, "seen"), PeopleSet(0, "unseen")
+COHORTS = split_cohort(COHORT, 2)
+TRANSPORT = make_transport(COHORTS)
+ROUNDS = Rounds(TRANSPORT)
 SUMS = ask_for_adjustment(ROUNDS, None)
-PREPARED = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls, PLAN)
-MOMENTS = ask_for_moments(PREPARED)
-PREPARATION = PREPARED.preparation
-SHIFTS = PREPARATION.head.prepare(PREPARATION.preprocessing.transform(COHORT))
+PREPARED = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls, SubsetPlan(0, 2))
+SOURCE = SiteSums(PREPARED, ask_for_moments(PREPARED))
 
 
-def test_covariance_is_that_of_pooled_people() -> None:
-    np.testing.assert_allclose(
-        MOMENTS["all", "patients"].estimate_covariance(),
-        estimate_covariance(SHIFTS[COHORT.is_patient]),
-        atol=1e-9,
-    )
+def pool(name: str, group: str) -> np.ndarray:
+    """Shifts of the people of a set at both sites."""
+    parts = []
+    for site in TRANSPORT.sites:
+        settings = {"plan": PREPARED.plan.to_dict(), **PREPARED.preparation.to_settings()}
+        request = Request("moments", 1, settings, PREPARED.preparation.to_arrays())
+        mask = site._get_subsets(request).find(name, group)
+        parts.append(site._get_shifts(request, np.flatnonzero(mask)))
+    return np.concatenate(parts)
 
 
-def test_basis_is_that_of_the_pooled_learner() -> None:
-    controls, patients = SHIFTS[COHORT.is_control], SHIFTS[COHORT.is_patient]
-    expected = fit_contrastive_likelihood(controls, patients, 3, seed=0).patterns
+CONTROLS, PATIENTS = (pool("member-0", group) for group in ("controls", "patients"))
+
+
+def test_moments_are_those_of_pooled_people() -> None:
+    (found,) = SOURCE.answer([MomentsQuestion(SEEN)])
+    np.testing.assert_allclose(found.patients.products, PATIENTS.T @ PATIENTS, atol=1e-8)
+    np.testing.assert_allclose(found.controls.mean, CONTROLS.mean(axis=0), atol=1e-10)
+
+
+def test_the_linear_start_is_that_of_pooled_people() -> None:
     before = len(ROUNDS.records)
-    model = fit_starts(PREPARED, MOMENTS, ["all"], [3])["all", 3]
-    assert len(ROUNDS.records) - before <= 32
-    found = model.steps.sum(axis=1).T
-    correlations = np.abs(np.corrcoef(found.T, expected.T)[:3, 3:])
+    start = hold(fit_linear_start(SEEN, 3, np.random.default_rng(0)), SOURCE.answer)
+    assert len(ROUNDS.records) - before <= 60
+    expected = solve_people(CONTROLS, PATIENTS, 3, seed=0)
+    correlations = np.abs(np.corrcoef(start.patterns.T, expected.patterns.T)[:3, 3:])
     assert (correlations.max(axis=1) > 0.999).all()
 
 
-def test_the_space_needs_no_round() -> None:
+@pytest.mark.parametrize("interacting", [False, True])
+def test_sums_of_curves_are_those_of_pooled_people(interacting: bool) -> None:
+    model = make_trajectory_start(solve_people(CONTROLS, PATIENTS, 2, seed=0))
+    if interacting:
+        model = replace(model, interaction=np.array([[0.0, 0.3], [-0.1, 0.0]]))
     before = len(ROUNDS.records)
-    task = StartTask("all", 2, MOMENTS, np.random.default_rng(0))
-    assert task.patterns.shape == (COHORT.n_regions, 2)
-    assert len(ROUNDS.records) == before
+    (found,) = SOURCE.answer([CurveQuestion(SEEN, UNSEEN, model)])
+    assert len(ROUNDS.records) == before + 1
+    expected = CurveSums.compute(model, CONTROLS, PATIENTS, pool("held-out-0", "patients"))
+    for own, other in zip((*found.patients, *found.controls), (*expected.patients, *expected.controls), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-7)
+    assert found.likelihood == pytest.approx(expected.likelihood, rel=1e-10)

@@ -59,7 +59,6 @@ LIES: dict[str, tuple[str, Lie]] = {
     "other sums": (kinds.PRODUCTS, alter("controls.sum", lambda array: array + 1.0)),
     "squares": (kinds.TRANSFORM, alter("controls.squares", lambda array: 1e-3 * array)),
     "moments": (kinds.MOMENTS, alter("products", lambda array: array[..., ::-1].copy())),
-    "fourth": (kinds.MOMENTS, alter("fourth", lambda array: 1e-3 * array)),
     "blocks": (kinds.BLOCKS, alter("products", np.negative)),
     "more people": (kinds.PRODUCTS, count(controls=10**9)),
     "fewer people": (kinds.MEANS, count(controls=5)),

@@ -38,4 +38,4 @@ def test_tasks_are_grouped_by_number_and_shape() -> None:
         )
     )
     assert shapes["cross.straight2"] == (2, 7, 10)
-    assert shapes["gram.curved3"] == (1, 120)
+    assert shapes["moments.curved3"] == (1, 120)

@@ -90,5 +90,5 @@ def test_a_hostile_centre_cannot_ask_twice() -> None:
 
 
 def test_too_many_rounds_are_refused() -> None:
-    with pytest.raises(RefusedError, match="at most 300 rounds"):
-        Site("a", simulate_people()).answer(Request(kinds.DESCRIBE, 301))
+    with pytest.raises(RefusedError, match="at most 500 rounds"):
+        Site("a", simulate_people()).answer(Request(kinds.DESCRIBE, 501))

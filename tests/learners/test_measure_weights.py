@@ -75,7 +75,7 @@ def test_members_pass_the_kinds_on() -> None:
     people, y = make_people(0)
     X = 1 + 0.1 * people
     members = [
-        fit_linear_members([PreparedPeople(X, y, kinds=kinds)], 1, (0,), 0, evidence=False, learner=MeanDifference)[0]
+        fit_linear_members([PreparedPeople(X, y, kinds=kinds)], 1, (0,), 0, learner=MeanDifference)[0]
         for kinds in (None, KINDS)
     ]
     shares = []

@@ -6,28 +6,25 @@ from hypothesis import strategies as st
 
 from rindices.learners.prepared_people import (
     N_FOLDS,
-    Subsample,
+    PreparedPeople,
     deal_folds,
     draw_subsample,
     find_seen_people,
     order_by_values,
     round_members,
+    split_by_folds,
 )
 
 
 @given(st.integers(4, 60), st.integers(4, 60), st.floats(0.3, 1.0), st.integers(0, 99))
 @settings(max_examples=50, deadline=None)
-def test_subsamples_and_halves_are_disjoint_and_stratified(controls, patients, share, seed):
+def test_subsamples_are_disjoint_and_stratified(controls, patients, share, seed):
     y = np.random.default_rng(seed).permutation(np.repeat([0, 1], [controls, patients]))
     subsample = draw_subsample(y, share, np.random.default_rng(seed))
     assert sorted([*subsample.seen, *subsample.unseen]) == list(range(len(y)))
     if share < 1:
         for label, number in enumerate((controls, patients)):
             assert (y[subsample.seen] == label).sum() == max(2, round(share * number))
-    first, second = Subsample.draw_halves(y, np.random.default_rng(seed))
-    assert not set(first.seen) & set(second.seen)
-    assert len(first.seen) == len(second.seen) == controls // 2 + patients // 2
-    assert list(first.unseen) == list(second.seen)
 
 
 @given(st.integers(2, 40), st.integers(2, 40), st.integers(0, 99))
@@ -41,6 +38,19 @@ def test_everyone_is_unseen_by_one_member_of_each_set(controls, patients, seed):
     for stratum in set(strata):
         sizes = [sum(not s for s, each in zip(row, strata, strict=True) if each == stratum) for row in seen[:N_FOLDS]]
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_halves_are_folds_that_have_nobody_in_common():
+    rng = np.random.default_rng(0)
+    people = PreparedPeople(rng.normal(size=(60, 3)), np.repeat([0, 1], 30))
+    dealt = people.deal_to_members(range(N_FOLDS), 0)
+    for own, split in zip(dealt, split_by_folds(dealt), strict=True):
+        assert split is not None
+        first, second = (set(half.seen.tolist()) for half in split)
+        assert first | second == set(range(60))
+        assert (len(first), len(second)) == (36, 24)
+        assert set(own.subsample.unseen.tolist()) < first
+    assert split_by_folds(dealt[:3]) == [None] * 3
 
 
 def test_folds_depend_on_values_alone():

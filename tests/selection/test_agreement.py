@@ -15,13 +15,12 @@ from rindices.selection.agreement import (
     IndexMoments,
     agreement,
     align_columns,
-    average_agreement,
     c_index,
     c_index_matrix,
     members_agreement,
     pattern_c_index,
 )
-from rindices.selection.choose import align_agreeing_members
+from rindices.selection.choose import find_agreeing_members
 
 
 def c_index_by_loop(a, b):
@@ -253,8 +252,7 @@ def test_agreement_from_correlations_is_close_to_that_of_people() -> None:
     assert own.concordance == pytest.approx(other.concordance, abs=0.01)
     assert own.dimension == pytest.approx(other.dimension, abs=1e-9)
     assert own.difference == pytest.approx(other.difference, abs=1e-9)
-    among = average_agreement(3, moments.compare)
-    consensus = align_agreeing_members(among.per_member, lambda best, k: moments.compare(best, k).matching)
+    consensus = find_agreeing_members(moments)
     assert consensus.agreeing == (0, 1, 2)
     aligned = [members[k][:, order] for k, order in zip(consensus.agreeing, consensus.orders, strict=True)]
     assert np.corrcoef(aligned[0][:, 0], aligned[1][:, 0])[0, 1] > 0.8

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from rindices.errors import InputError
-from rindices.selection.agreement import pattern_c_index
+from rindices.selection.agreement import IndexRows, pattern_c_index
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoint, choose_grid_point
 
 N = 300
@@ -26,7 +26,7 @@ def make_candidate(
     indices: np.ndarray, lam: float = 0.2, trained: int | None = None, evidence: np.ndarray | None = None
 ) -> Candidate:
     point = GridPoint(indices.shape[2], lam)
-    return Candidate(point, indices, tuple(range(len(indices))), trained or len(indices), evidence)
+    return Candidate(point, IndexRows(indices), tuple(range(len(indices))), trained or len(indices), evidence)
 
 
 def test_the_point_with_the_highest_agreement_is_chosen() -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rindices.selection.agreement import IndexRows
 from rindices.selection.choose import Candidate, GridPoint, choose_grid_point, choose_simplest_setting, exceeds_chance
 
 
@@ -27,7 +28,7 @@ def test_likelihood_decides_before_agreement_and_ties_are_listed() -> None:
     def make(n_patterns: int, likelihood: np.ndarray | None, noise: float) -> Candidate:
         truth = rng.random((40, n_patterns))
         indices = np.stack([truth + noise * rng.random((40, n_patterns)) for _ in range(4)])
-        return Candidate(GridPoint(n_patterns), indices, (0, 1, 2, 3), 4, held_out=likelihood)
+        return Candidate(GridPoint(n_patterns), IndexRows(indices), (0, 1, 2, 3), 4, held_out=likelihood)
 
     base = np.array([-50.0, -48.0, -52.0, -49.0])
     candidates = [make(4, base + np.array([0.1, -0.12, 0.1, -0.1]), 0.0), make(3, base, 0.1), make(2, base - 1, 0.0)]
@@ -46,7 +47,7 @@ def test_a_likely_number_on_which_halves_disagree_is_left_out() -> None:
     def make(n_patterns: int, likelihood: np.ndarray, concordance: float) -> Candidate:
         indices = np.stack([rng.random((40, n_patterns))] * 4)
         evidence = np.array([[concordance, 0.5, 0.5]] * 4)
-        return Candidate(GridPoint(n_patterns), indices, (0, 1, 2, 3), 4, evidence, likelihood)
+        return Candidate(GridPoint(n_patterns), IndexRows(indices), (0, 1, 2, 3), 4, evidence, likelihood)
 
     two, three = make(2, base - 0.2, 0.79), make(3, base, 0.93)
     assert choose_grid_point([two, three, make(4, base + 0.05, 0.83)]).best == 1

@@ -18,15 +18,14 @@ from scipy.stats import norm
 from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.ensemble import MemberComparison, collect_heads
+from rindices.federated.ensemble import MemberComparison, MomentsBySet, collect_heads
 from rindices.federated.messages import Preparation, pack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.site import get_largest_distance
 from rindices.federated.subsets import GROUPS
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
-from rindices.learners.contrastive.rotation import draw_from_copula
-from rindices.learners.contrastive.stepwise import MomentsBySet, SetMoments
+from rindices.learners.contrastive.rotation import PeopleMoments, draw_from_copula
 from rindices.learners.ensemble import GroupSeparation
 from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import shrink_normal_scatter
@@ -233,14 +232,15 @@ def fit_difference_members(sets: Sequence[str], moments: MomentsBySet) -> Differ
     weights, differences = (np.stack(each) for each in zip(*(_fit_index(moments, name) for name in sets), strict=True))
     weights = np.stack([each / _compute_unit(patients, each) for each in weights])
     patterns = differences / (differences * weights).sum(axis=1, keepdims=True)
-    mean, covariance = patients.centre(np.zeros(weights.shape[1])).project(weights.T)
+    mean, covariance = patients.project(weights.T)
     return DifferenceMembers(weights, patterns, IndexMoments(mean, covariance, 1))
 
 
 def _fit_index(moments: MomentsBySet, name: str) -> tuple[FloatArray, FloatArray]:
     """Return weights (R,) and mean difference (R,) of a set of people."""
     controls, patients = (moments[name, group] for group in GROUPS)
-    number, scatter = controls.number + patients.number, controls.scatter + patients.scatter
+    number = controls.number + patients.number
+    scatter = controls.number * controls.covariance + patients.number * patients.covariance
     scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(scatter) / number, 0.0)))
     covariance = shrink_normal_scatter(scatter / np.outer(scale, scale), number) + 1e-9 * np.eye(len(scale))
     difference = patients.mean - controls.mean
@@ -268,14 +268,14 @@ def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moment
     return draft.assemble(heads, curves, training, separation)
 
 
-def _project(people: SetMoments, weights: FloatArray) -> tuple[float, float]:
+def _project(people: PeopleMoments, weights: FloatArray) -> tuple[float, float]:
     """Return mean and standard deviation of people along weights (R,)."""
     mean = float(people.mean @ weights)
     variance = float(weights @ people.products @ weights) / people.number - mean**2
     return mean, float(np.sqrt(max(variance, 1e-300)))
 
 
-def _compute_unit(patients: SetMoments, weights: FloatArray) -> float:
+def _compute_unit(patients: PeopleMoments, weights: FloatArray) -> float:
     """Return the 98th percentile of normally distributed patients along weights (R,)."""
     mean, sd = _project(patients, weights)
     unit = mean + float(norm.ppf(UNIT_SEVERITY_QUANTILE)) * sd

@@ -1,14 +1,13 @@
-"""Ask for what the members of a federated study need, and the halves of their people, all at once.
+"""Answer the questions of a fit by rounds of a federated study, and compare its members.
 
-First the moments of all sets of people; then a round is one Newton step of all linear starts
-(`rindices.learners.contrastive.stepwise`), then one E step of all curves (`rindices.learners.trajectory.stepwise`), of
-all members and numbers of patterns. Then members are compared: among each other, by halves, and by numbers of patterns.
+First the moments of all sets of people are asked for; then a round is one Newton step of all linear starts, then one E
+step of all curves, of all members and numbers of patterns.
 
 Shape letters: R regions, M patterns, K steps, T models, S members.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,24 +16,29 @@ from rindices.federated import kinds
 from rindices.federated.messages import pack_symmetric, unpack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.subsets import GROUPS, name_half, name_held_out, name_member
-from rindices.learners.contrastive.estimator import N_RANDOM_STARTS, N_REFINEMENTS
-from rindices.learners.contrastive.rotation import normalise_rows
-from rindices.learners.contrastive.stepwise import MomentsBySet, SetMoments, StartTask
+from rindices.learners.contrastive.linear_start import ContrastQuestion, ContrastSums, GroupMoments, MomentsQuestion
+from rindices.learners.contrastive.rotation import PeopleMoments
 from rindices.learners.ensemble import PatternStability
-from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
-from rindices.learners.trajectory.members import make_trajectory_start
-from rindices.learners.trajectory.stepwise import CurveTask
-from rindices.model.records import CandidateRecord, HeldOutLikelihoodRecord
-from rindices.selection import choose
-from rindices.selection.agreement import IndexMoments, average_agreement
-from rindices.study.build import make_candidate_record
+from rindices.learners.trajectory.expectation_maximisation import (
+    ControlSums,
+    CurveQuestion,
+    CurveSums,
+    PatientSums,
+    TrajectoryModel,
+)
+from rindices.learners.trajectory.members import HALVES, PeopleSet
+from rindices.selection.agreement import IndexMoments
+from rindices.selection.choose import ConsensusMembers
 
-SHAPES = ("straight", "curved")
-"""Shapes that are fitted across sites, the simpler one first."""
-MAX_ROTATION_STEPS = (16, 8, 8)
-"""Largest number of rounds of the first rotation and of the two after refinements."""
-_N_STEPS_OF_ALL = 4  # steps after which only some starts go on
-_NOT_MEASURED = "agreement was measured for the chosen number alone"
+MomentsBySet = Mapping[tuple[str, str], PeopleMoments]
+"""Moments by the name of a set and the group, ``controls`` or ``patients``."""
+
+
+def name_set(people: PeopleSet) -> str:
+    """Return the name that a set of people has in requests."""
+    if people.part in HALVES:
+        return name_half(people.member, HALVES.index(people.part))
+    return name_member(people.member) if people.part == "seen" else name_held_out(people.member)
 
 
 def ask_for_moments(rounds: PreparedRounds) -> MomentsBySet:
@@ -48,197 +52,135 @@ def ask_for_moments(rounds: PreparedRounds) -> MomentsBySet:
         names += [*(name_held_out(k) for k in members), *(name_half(k, 1) for k in members)]
     sets = [(name, group) for name in names for group in GROUPS]
     total = rounds.ask(kinds.MOMENTS, {"sets": [list(each) for each in sets]})
-    sums, weighted, fourth = (total.arrays[name] for name in ("sum", "weighted", "fourth"))
-    products, counts = unpack_symmetric(total.arrays["products"]), total.counts
+    sums, products = total.arrays["sum"], unpack_symmetric(total.arrays["products"])
     moments = {
-        (name, group): SetMoments(counts[f"{name}/{group}"], sums[k], products[k], weighted[k], float(fourth[k]))
+        (name, group): PeopleMoments(total.counts[f"{name}/{group}"], sums[k], products[k])
         for k, (name, group) in enumerate(sets)
     }
     for group in GROUPS if not plan.is_limited else ():
         everyone = moments["all", group]
         for k in members:
-            moments[name_held_out(k), group] = everyone.subtract(moments[name_member(k), group])
-            moments[name_half(k, 1), group] = everyone.subtract(moments[name_half(k, 0), group])
+            moments[name_held_out(k), group] = everyone.add(moments[name_member(k), group], -1.0)
+            moments[name_half(k, 1), group] = everyone.add(moments[name_half(k, 0), group], -1.0)
     return moments
 
 
-def fit_starts(
-    rounds: PreparedRounds, moments: MomentsBySet, sets: Sequence[str], numbers: Sequence[int]
-) -> dict[tuple[str, int], TrajectoryModel]:
-    """Return the linear start of each set of people and number of patterns."""
-    pairs = [(name, number) for name in sets for number in numbers]
-    rngs = [np.random.default_rng([rounds.plan.seed, 11, k]) for k in range(len(pairs))]
-    tasks = [StartTask(*pair, moments, rng) for pair, rng in zip(pairs, rngs, strict=True)]
-    for stage in range(N_REFINEMENTS + 1):
-        for task in tasks:
-            if stage:
-                task.refine()
-            task.begin_rotation(0 if stage else N_RANDOM_STARTS)
-        for step in range(MAX_ROTATION_STEPS[stage]):
-            active = [task for task in tasks if not task.is_done]
-            if not active:
-                break
-            if step == _N_STEPS_OF_ALL:
-                for task in active:
-                    task.keep_best_starts()
-            _rotate_starts(rounds, active)
-        for task in tasks:
-            task.end_rotation()
-    return {(task.name, task.n_patterns): make_trajectory_start(task.make_start()) for task in tasks}
+class SiteSums(NamedTuple):
+    """The people of all sites, who answer the questions of a fit."""
+
+    rounds: PreparedRounds
+    moments: MomentsBySet
+
+    def answer(self, questions: list[Any]) -> list[Any]:
+        """Return the sums that questions ask for: one round for each kind of question but moments, which are known."""
+        answers: dict[int, Any] = {}
+        for kind, ask in (
+            (MomentsQuestion, self._get_moments),
+            (ContrastQuestion, self._ask_for_contrasts),
+            (CurveQuestion, self._ask_for_curves),
+        ):
+            positions = [k for k, question in enumerate(questions) if isinstance(question, kind)]
+            if positions:
+                own = ask([questions[k] for k in positions])
+                answers |= dict(zip(positions, own, strict=True))
+        return [answers[k] for k in range(len(questions))]
+
+    def _get_moments(self, questions: list[MomentsQuestion]) -> list[GroupMoments]:
+        names = [name_set(question.people) for question in questions]  # type: ignore[arg-type]
+        return [GroupMoments(self.moments[name, "controls"], self.moments[name, "patients"]) for name in names]
+
+    def _ask_for_contrasts(self, questions: list[ContrastQuestion]) -> list[list[ContrastSums]]:
+        def get_arrays(positions: list[int]) -> dict[str, FloatArray]:
+            chosen = [questions[position] for position in positions]
+            return {
+                "map": np.stack([each.linear_map for each in chosen]),
+                "offset": np.stack([each.offset for each in chosen]),
+                "directions": np.stack([each.directions for each in chosen]),
+            }
+
+        tasks = [
+            [name_set(each.people), "", each.directions.shape[1], f"{len(each.directions)}x"]  # type: ignore[arg-type]
+            for each in questions
+        ]
+        answers = []
+        for question, sums in zip(questions, self.rounds.ask_for_tasks(kinds.ROTATION, tasks, get_arrays), strict=True):
+            number = self.moments[name_set(question.people), "patients"].number  # type: ignore[arg-type]
+            parts = sums["sums"].reshape(*sums["sums"].shape[:2], 2, -1) / number
+            values, gradients, curvatures = np.split(parts, [1, 1 + parts.shape[1]], axis=3)
+            bends = unpack_symmetric(curvatures)
+            answers.append(
+                [
+                    ContrastSums(question.directions[k], values[k, ..., 0], gradients[k], bends[k])
+                    for k in range(len(bends))
+                ]
+            )
+        return answers
+
+    def _ask_for_curves(self, questions: list[CurveQuestion]) -> list[CurveSums]:
+        names = [
+            (name_set(each.people), "" if each.held_out is None else name_set(each.held_out))  # type: ignore[arg-type]
+            for each in questions
+        ]
+        models = [each.model for each in questions]
+        shapes = ["" if model.interaction is None else "interacting" for model in models]
+        tasks = [[*own, len(model.steps), shape] for own, model, shape in zip(names, models, shapes, strict=True)]
+        totals = self.rounds.ask_for_tasks(
+            kinds.CURVES, tasks, lambda positions: collect_heads([models[position] for position in positions])
+        )
+        answers = []
+        for (name, held_out), model, sums in zip(names, models, totals, strict=True):
+            controls, patients = (self.moments[name, group] for group in GROUPS)
+            moments, normal = (unpack_symmetric(sums[key]) for key in ("moments", "normal"))
+            patient_sums = PatientSums(patients.number, moments, normal, sums["cross"], patients.products)
+            likelihood = float("nan")
+            if held_out:
+                likelihood = compute_mean_likelihood(
+                    model, self.moments[held_out, "patients"], float(sums["likelihood"])
+                )
+            control_sums = ControlSums(controls.number, controls.products)
+            answers.append(CurveSums(patient_sums, control_sums, likelihood))
+        return answers
 
 
-def _rotate_starts(rounds: PreparedRounds, tasks: Sequence[StartTask]) -> None:
-    """Ask for the sums at the candidates of all tasks, and let each search go on."""
-
-    def get_arrays(positions: list[int]) -> dict[str, FloatArray]:
-        chosen = [tasks[position] for position in positions]
-        directions = [[normalise_rows(search.candidate) for search in task.searches] for task in chosen]
-        return {
-            "map": np.stack([task.linear_map for task in chosen]).astype(np.float32),
-            "offset": np.stack([task.offset for task in chosen]),
-            "directions": np.array(directions),
-        }
-
-    named = [[task.name, "", task.n_patterns] for task in tasks]
-    for task, sums in zip(tasks, rounds.ask_for_tasks(kinds.ROTATION, named, get_arrays), strict=True):
-        parts = sums["sums"].reshape(len(task.searches), task.n_patterns, 2, -1)
-        values, gradients, curvatures = np.split(parts, [1, 1 + task.n_patterns], axis=3)
-        task.update(values[..., 0], gradients, unpack_symmetric(curvatures))
-
-
-def fit_curves(rounds: PreparedRounds, tasks: Sequence[CurveTask]) -> None:
-    """Fit all tasks, in place, in as many rounds as the longest of them takes."""
-    while active := [task for task in tasks if not task.is_done]:
-        _take_curve_step(rounds, active)
-
-
-def _take_curve_step(rounds: PreparedRounds, tasks: Sequence[CurveTask]) -> None:
-    """Ask for the sums under the models of all tasks; straight patterns have one direction each."""
-
-    def get_arrays(positions: list[int]) -> dict[str, FloatArray]:
-        chosen = [tasks[position] for position in positions]
-        heads = collect_heads([task.model for task in chosen])
-        if chosen[0].shape == "straight":
-            heads["weights"] = np.stack([_get_straight_direction(task.model) for task in chosen])
-            heads["common"] = np.stack([task.model.common for task in chosen])
-        return heads | {"weights": heads["weights"].astype(np.float32)}
-
-    named = [[task.name, task.held_out_name, len(task.model.steps), task.shape] for task in tasks]
-    for task, sums in zip(tasks, rounds.ask_for_tasks(kinds.CURVES, named, get_arrays), strict=True):
-        gram, normal = (unpack_symmetric(sums[name]) for name in ("gram", "normal"))
-        task.take(sums["cross"], gram, normal, float(sums["likelihood"]))
-
-
-def _get_straight_direction(model: TrajectoryModel) -> FloatArray:
-    """Return C^-1 times the patterns (R, M), where the steps are common steps times patterns."""
-    lengths = (model.common**2).sum(axis=1)
-    patterns = np.einsum("mk,mkr->rm", model.common / lengths[:, None], model.steps)
-    return np.asarray(np.linalg.solve(model.noise, patterns))
+def compute_mean_likelihood(model: TrajectoryModel, patients: PeopleMoments, log_sum: float) -> float:
+    """Return the mean log-likelihood of patients; ``log_sum`` is its sum relative to controls."""
+    if not patients.number:
+        return float("nan")
+    distance = float(np.trace(np.linalg.solve(model.noise, patients.products)))
+    half_log_determinant = float(np.log(np.diag(np.linalg.cholesky(model.noise))).sum())
+    return (log_sum - 0.5 * distance) / patients.number - half_log_determinant
 
 
 def collect_heads(models: Sequence[TrajectoryModel]) -> dict[str, FloatArray]:
-    """Return what a site needs of T models: weights (T, R, M * K), and packed products and correlations."""
-    weights = [model.compute_weights() for model in models]
-    grams = [model.flat_steps @ each for model, each in zip(models, weights, strict=True)]
-    return {
-        "weights": np.stack(weights),
+    """Return what a site needs of T models: weights (T, R, M * K), packed products and correlations, interactions."""
+    grams = [model.flat_steps @ model.weights for model in models]
+    heads = {
+        "weights": np.stack([model.weights for model in models]),
         "gram": pack_symmetric(np.stack([(gram + gram.T) / 2.0 for gram in grams])),
         "correlation": pack_symmetric(np.stack([model.correlation for model in models])),
     }
-
-
-class NumberFits(NamedTuple):
-    """Fits of all members with one number of patterns.
-
-    shape: the shape under which held-out patients are more likely; tasks: by shape, one for each member.
-    """
-
-    n_patterns: int
-    shape: str
-    tasks: dict[str, list[CurveTask]]
-
-    @property
-    def likelihoods(self) -> FloatArray:
-        """Mean log-likelihood (S,) of the patients that each member has not seen."""
-        return np.array([task.best_likelihood for task in self.tasks[self.shape]])
-
-    @property
-    def models(self) -> list[TrajectoryModel]:
-        """The models of the members."""
-        return [task.result for task in self.tasks[self.shape]]
+    interactions = [model.interaction for model in models if model.interaction is not None]
+    return heads | ({"interaction": np.stack(interactions)} if interactions else {})
 
 
 class MemberComparison(NamedTuple):
-    """Agreement of the members of one number of patterns, and of their halves.
+    """Members of the consensus, and the correlation of each member with it and between halves, (S, M) each."""
 
-    stability: correlation of each member with the consensus, and between halves, (S, M) each.
-    """
-
-    evaluation: choose.CandidateEvaluation
-    consensus: choose.ConsensusMembers
+    consensus: ConsensusMembers
     stability: PatternStability
 
 
-def compare_fits(
-    indices: IndexMoments,
-    n_members: int,
-    likelihoods: FloatArray | None,
-    seed: int,
-    min_concordance: float = choose.MIN_STABLE_CONCORDANCE,
-) -> MemberComparison:
-    """Compare S members among each other and their halves pair by pair.
-
-    indices: of the members, then of both halves of each member; likelihoods (S,); seed: of the bootstrap;
-    min_concordance: of a stable setting.
-    """
-    n_patterns = indices.n_patterns
-    among = average_agreement(n_members, indices.compare)
-    consensus = choose.align_agreeing_members(among.per_member, lambda best, k: indices.compare(best, k).matching)
-    halves = [indices.compare(n_members + 2 * k, n_members + 2 * k + 1) for k in range(n_members)]
-    evidence = np.array([each[:3] for each in halves])
-    agreement = choose.average_evidence(among, evidence)
-    bootstrap = choose.bootstrap_concordance(agreement, evidence, np.random.default_rng([seed, n_patterns]))
-    point, no_people = choose.GridPoint(n_patterns), np.zeros((n_members, 0, n_patterns))
-    numbers = tuple(range(n_members))
-    candidate = choose.Candidate(point, no_people, numbers, n_members, evidence, likelihoods, n_members)
-    evaluation = choose.evaluate_candidate(candidate, agreement, bootstrap, min_concordance)
-    return MemberComparison(evaluation, consensus, _correlate_with_consensus(indices, consensus, n_members))
+def compare_halves(indices: IndexMoments, n_members: int) -> FloatArray:
+    """Return the agreement (E, 3) of pairs of fits on disjoint halves, which follow the members in ``indices``."""
+    pairs = range(n_members, indices.n_members, 2)
+    return np.array([indices.compare(first, first + 1)[:3] for first in pairs])
 
 
-def _correlate_with_consensus(
-    indices: IndexMoments, consensus: choose.ConsensusMembers, n_members: int
-) -> PatternStability:
+def correlate_with_consensus(indices: IndexMoments, consensus: ConsensusMembers, n_members: int) -> PatternStability:
     """Return the correlation of each member with the consensus, and between halves, pattern by pattern."""
-    aligned = [
-        indices.select(k, indices.compare(consensus.member, k).matching)
-        for k in range(len(indices.mean) // indices.n_patterns)
-    ]
+    aligned = [indices.select(k, indices.compare(consensus.member, k).matching) for k in range(indices.n_members)]
     mean = np.mean([aligned[k] for k in consensus.agreeing], axis=0)
     members, first, second = aligned[:n_members], aligned[n_members::2], aligned[n_members + 1 :: 2]
     stability = [np.diag(indices.correlate(member, mean)) for member in members]
     split_half = [np.diag(indices.correlate(*pair)) for pair in zip(first, second, strict=True)]
     return PatternStability(np.array(stability), np.array(split_half))
-
-
-def make_grid_records(
-    fits: dict[int, NumberFits], comparisons: dict[int, MemberComparison]
-) -> tuple[CandidateRecord, ...]:
-    """Return the records of all numbers of patterns; agreement is only known where it was measured."""
-    best = max((fit.likelihoods for fit in fits.values()), key=lambda values: float(values.mean()))
-    records = []
-    for number, fit in sorted(fits.items()):
-        n_members, differences = len(best), best - fit.likelihoods
-        means = {shape: float(np.mean([task.best_likelihood for task in tasks])) for shape, tasks in fit.tasks.items()}
-        held_out = HeldOutLikelihoodRecord(
-            shape=fit.shape,
-            straight=means.get("straight"),
-            curved=means.get("curved"),
-            below_best=float(differences.mean()),
-            below_best_se=float(differences.std(ddof=1) / np.sqrt(n_members)),
-        )
-        unmeasured = (None, (np.nan, np.nan), True, _NOT_MEASURED)
-        evaluation = choose.CandidateEvaluation(choose.GridPoint(number), n_members, n_members, *unmeasured)
-        if number in comparisons:
-            evaluation = comparisons[number].evaluation
-        records.append(make_candidate_record(evaluation, held_out))
-    return tuple(records)

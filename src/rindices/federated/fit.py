@@ -21,17 +21,33 @@ from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, unpack_sy
 from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
-from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_held_out, name_member
-from rindices.learners.contrastive.stepwise import MomentsBySet
-from rindices.learners.ensemble import HeldOutLikelihood, choose_shape
-from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
-from rindices.learners.trajectory.stepwise import CurveTask
+from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
+from rindices.learners.conversation import Conversation, hold, join
+from rindices.learners.ensemble import SHAPES, Member, select_usable_members
+from rindices.learners.prepared_people import N_FOLDS
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, TrajectoryModel
+from rindices.learners.trajectory.members import (
+    HALVES,
+    PeopleSet,
+    fit_and_choose,
+    fit_half,
+    get_held_out,
+    make_generator,
+    make_member,
+    pose_problems,
+)
 from rindices.model.fitted import FittedModel
 from rindices.model.records import CandidateRecord, RecipeRecord, SelectionRecord, describe_adjustment
 from rindices.selection.agreement import IndexMoments
-from rindices.selection.choose import choose_simplest_setting
+from rindices.selection.choose import (
+    Candidate,
+    ConsensusMembers,
+    GridPoint,
+    choose_and_measure,
+    choose_grid_point,
+)
 from rindices.selection.group_difference import MIN_POWER
-from rindices.study.build import make_candidate_record
+from rindices.study.build import collect_likelihoods, make_candidate_records
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests, make_number_record
@@ -75,8 +91,7 @@ class FederatedFit:
     sums: AdjustedSums = field(init=False)
     tests: GroupTests = field(init=False)
     prepared: PreparedRounds = field(init=False)
-    moments: MomentsBySet = field(init=False)
-    _starts: dict[tuple[str, int], TrajectoryModel] = field(init=False)
+    moments: ensemble.MomentsBySet = field(init=False)
 
     @limit_blas_threads()
     def run(self) -> FittedModel:
@@ -115,18 +130,17 @@ class FederatedFit:
         if model.members < 2:
             raise StudyError("a federated study needs at least 2 members: raise members.")
         shape = model.recipe_changes.get("shape", "auto")
-        if shape not in ("auto", *ensemble.SHAPES):
-            names = " or ".join(ensemble.SHAPES)
-            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {names}.")
+        if shape not in ("auto", *SHAPES):
+            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {' or '.join(SHAPES)}.")
 
     def _list_sets(self, least: int) -> list[str]:
-        """Return the names of the members, then of both halves of each.
+        """Return the names of the members, then of both halves of each of the first `N_FOLDS`.
 
         Sets with too few people are refused, as several small sites can have them.
         """
         members = range(self.settings.model.members)
         names = [name_member(k) for k in members]
-        names += [name_half(k, half) for k in members for half in (0, 1)]
+        names += [name_half(k, half) for k in members[:N_FOLDS] for half in (0, 1)]
         for name in names:
             if min(self.moments[name, group].number for group in GROUPS) < least:
                 raise StudyError(
@@ -147,72 +161,93 @@ class FederatedFit:
     def _fit_patterns(self) -> tuple[FittedModel | None, tuple[CandidateRecord, ...]]:
         """Fit all numbers of patterns and build the simplest of the likely ones that is stable."""
         numbers = self._list_numbers()
-        sets = self._list_sets(2 * max(numbers) + 2)
-        self.on_stage("starts")
-        self._starts = ensemble.fit_starts(self.prepared, self.moments, sets, numbers)
-        self.on_stage("curves")
-        fits = self._fit_numbers(numbers)
-        comparisons: dict[int, ensemble.MemberComparison] = {}
-        remaining = sorted(fits)
-        while remaining:
-            number = remaining[choose_simplest_setting([fits[n].likelihoods for n in remaining])]
-            self.on_stage(f"halves of {number} patterns")
-            comparisons[number] = self._compare_halves(fits[number])
-            if comparisons[number].evaluation.stable:
-                break
-            remaining.remove(number)
-        grid = ensemble.make_grid_records(fits, comparisons)
-        if not remaining:
-            return None, tuple(record for record in grid if not record.stable)
+        self._list_sets(2 * max(numbers) + 2)
+        self.on_stage("members")
+        source = ensemble.SiteSums(self.prepared, self.moments)
+        models = self._fit_members(numbers, source)
+        gathered = {point: [member for member, _ in fitted] for point, fitted in models.items()}
+        usable = {point: _select_usable(fitted) for point, fitted in models.items()}
+        joint: dict[GridPoint, IndexMoments] = {}
+
+        def measure(positions: Sequence[int]) -> list[Candidate]:
+            points = [list(models)[position] for position in positions]
+            self.on_stage(f"halves of {join_names(str(point.n_patterns) for point in points)} patterns")
+            halves = hold(join([self._fit_halves(point, usable[point]) for point in points]), source.answer)
+            for point, own in zip(points, halves, strict=True):
+                joint[point] = self._compare(point, [*(model for _, model in usable[point]), *own])
+            return [_make_candidate(point, gathered[point], usable[point], joint[point]) for point in points]
+
+        candidates = [_make_candidate(point, gathered[point], usable[point]) for point in models]
+        choice = choose_and_measure(candidates, measure, self.settings.seed)
+        grid = make_candidate_records(gathered, choice)
+        if choice.best is None:
+            return None, grid
         self.on_stage("model")
-        chosen = next(record for record in grid if record.setting.n_patterns == number)
-        draft = self._draft(comparisons[number], chosen, grid, number, {"shape": fits[number].shape})
-        return build.build_curve_model(draft, fits[number].models, self.settings.with_distances), ()
+        chosen, point = grid[choice.best], candidates[choice.best].point
+        held_out, consensus = (
+            usable[point][0][0].held_out,
+            ConsensusMembers(choice.member, choice.agreeing, choice.orders),
+        )
+        assert held_out is not None
+        stability = ensemble.correlate_with_consensus(joint[point], consensus, len(usable[point]))
+        comparison = ensemble.MemberComparison(consensus, stability)
+        draft = self._draft(comparison, chosen, grid, point.n_patterns, {"shape": held_out.shape})
+        used = [model for _, model in usable[point]]
+        return build.build_curve_model(draft, used, self.settings.with_distances), ()
 
-    def _fit_numbers(self, numbers: Sequence[int]) -> dict[int, ensemble.NumberFits]:
-        """Fit all members with all shapes and numbers of patterns in the same rounds."""
-        wanted = str(self.settings.model.recipe_changes.get("shape", "auto"))
-        shapes = ensemble.SHAPES if wanted == "auto" else (wanted,)
+    def _fit_members(
+        self, numbers: Sequence[int], source: ensemble.SiteSums
+    ) -> dict[GridPoint, list[tuple[Member, TrajectoryModel]]]:
+        """Fit all members with all numbers of patterns in the same rounds, with their models."""
+        wanted, seed = str(self.settings.model.recipe_changes.get("shape", "auto")), self.settings.seed
         members = range(self.settings.model.members)
-        tasks = {
-            number: {shape: [self._make_member_task(k, number, shape) for k in members] for shape in shapes}
-            for number in numbers
-        }
-        every_task = [task for by_shape in tasks.values() for each in by_shape.values() for task in each]
-        ensemble.fit_curves(self.prepared, every_task)
-        fits = {}
-        for number, by_shape in tasks.items():
-            values = [{shape: by_shape[shape][k].best_likelihood for shape in shapes} for k in members]
-            held_out = [HeldOutLikelihood.from_values(shapes[0], each) for each in values]
-            fits[number] = ensemble.NumberFits(number, choose_shape(held_out) if wanted == "auto" else wanted, by_shape)
-        return fits
+        sets = [(number, members[start : start + N_FOLDS]) for number in numbers for start in members[::N_FOLDS]]
 
-    def _make_member_task(self, k: int, number: int, shape: str) -> CurveTask:
-        name = name_member(k)
-        return CurveTask(name, shape, self._starts[name, number], self.moments, name_held_out(k))
+        def fit(number: int, own: Sequence[int]) -> Conversation[tuple[str, list[dict[str, TrajectoryFit]]]]:
+            problems = yield from pose_problems(own, number, seed)
+            return (yield from fit_and_choose(problems, wanted, number))
 
-    def _compare_halves(self, fits: ensemble.NumberFits) -> ensemble.MemberComparison:
-        """Fit disjoint halves and compare their R-indices, and those of the members, in all patients."""
-        members, n_patterns = fits.tasks[fits.shape], fits.n_patterns
-        halves = []
-        for k, member in enumerate(members):
-            for name in (name_half(k, 0), name_half(k, 1)):
-                start, n_iterations = self._starts[name, n_patterns], max(1, member.best_iteration)
-                halves.append(CurveTask(name, fits.shape, start, self.moments, n_iterations=n_iterations))
-        ensemble.fit_curves(self.prepared, halves)
-        heads = ensemble.collect_heads([*fits.models, *(task.result for task in halves)])
-        total = self.prepared.ask(kinds.AGREEMENT, {"n_patterns": n_patterns}, heads)
+        results = hold(join([fit(*each) for each in sets]), source.answer)
+        models: dict[GridPoint, list[tuple[Member, TrajectoryModel]]] = {}
+        for (number, own), (shape, fits) in zip(sets, results, strict=True):
+            for k, each in zip(own, fits, strict=True):
+                chosen, held_out = each[shape], get_held_out(each, shape)
+                head = self.prepared.preparation.head
+                member = make_member(k, head, chosen.model, chosen.n_iterations, held_out)
+                models.setdefault(GridPoint(number), []).append((member, chosen.model))
+        return models
+
+    def _fit_halves(
+        self, point: GridPoint, usable: Sequence[tuple[Member, TrajectoryModel]]
+    ) -> Conversation[list[TrajectoryModel]]:
+        """Fit both halves of the people of the first members of a number of patterns."""
+        conversations = []
+        for k, (member, _) in enumerate(usable[:N_FOLDS]):
+            assert member.held_out is not None
+            for half in HALVES:
+                rng = make_generator(self.settings.seed, k, point.n_patterns, half)
+                shape, name = member.held_out.shape, PeopleSet(k, half)
+                conversations.append(fit_half(name, point.n_patterns, shape, member.steps, rng))
+        return (yield from join(conversations))
+
+    def _compare(self, point: GridPoint, models: Sequence[TrajectoryModel]) -> IndexMoments:
+        """Ask for the moments of the R-indices of all patients by several models."""
+        total = self.prepared.ask(kinds.AGREEMENT, {"n_patterns": point.n_patterns}, ensemble.collect_heads(models))
         products = unpack_symmetric(total.arrays["products"])
-        indices = IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], n_patterns)
-        return ensemble.compare_fits(indices, len(members), fits.likelihoods, self.settings.seed)
+        return IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], point.n_patterns)
 
     def _fit_difference(self, failed: tuple[CandidateRecord, ...]) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
         members = build.fit_difference_members(self._list_sets(3), self.moments)
-        n_members, seed = self.settings.model.members, self.settings.seed
-        comparison = ensemble.compare_fits(members.indices, n_members, None, seed, min_concordance=0.0)
-        chosen = make_candidate_record(comparison.evaluation, None)
+        number, indices = self.settings.model.members, members.indices
+        evidence = ensemble.compare_halves(indices, number)
+        numbers = tuple(range(number))
+        candidate = Candidate(GridPoint(1), indices.take(0, number), numbers, number, evidence)
+        choice = choose_grid_point([candidate], self.settings.seed, min_concordance=0.0)
+        consensus = ConsensusMembers(choice.member, choice.agreeing, choice.orders)
+        comparison = ensemble.MemberComparison(consensus, ensemble.correlate_with_consensus(indices, consensus, number))
+        (chosen,) = make_candidate_records({}, choice)
         draft = self._draft(comparison, chosen, failed, None, {})
         return build.build_difference_model(draft, members, self.moments)
 
@@ -251,6 +286,28 @@ class FederatedFit:
             adjustment=describe_adjustment(self.prepared.preparation.preprocessing, self.sums.unit),
         )
         return NoPatternError(f"{what}.", selection)
+
+
+def _select_usable(
+    fitted: Sequence[tuple[Member, TrajectoryModel]],
+) -> list[tuple[Member, TrajectoryModel]]:
+    """Return the members of the shape that most have, with their models."""
+    numbers = {member.number for member in select_usable_members([member for member, _ in fitted])}
+    return [(member, model) for member, model in fitted if member.number in numbers]
+
+
+def _make_candidate(
+    point: GridPoint,
+    members: Sequence[Member],
+    usable: Sequence[tuple[Member, TrajectoryModel]],
+    joint: IndexMoments | None = None,
+) -> Candidate:
+    """Return what the choice of a number of patterns needs; ``joint`` are moments of members and halves, if known."""
+    numbers, n_members = tuple(member.number for member, _ in usable), len(usable)
+    indices, evidence = IndexMoments(np.zeros(0), np.zeros((0, 0)), point.n_patterns), None
+    if joint is not None:
+        indices, evidence = joint.take(0, n_members), ensemble.compare_halves(joint, n_members)
+    return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), len(members))
 
 
 @dataclass(frozen=True)

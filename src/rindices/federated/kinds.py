@@ -100,8 +100,7 @@ def _shape_transform(settings: Settings, arrays: Arrays) -> Shapes:
 
 def _shape_moments(settings: Settings, arrays: Arrays) -> Shapes:
     number, n_regions = len(settings["sets"]), arrays["standardise.mean"].shape[0]
-    shapes: Shapes = {"sum": (number, n_regions), "weighted": (number, n_regions), "fourth": (number,)}
-    return shapes | {"products": (number, count_packed(n_regions))}
+    return {"sum": (number, n_regions), "products": (number, count_packed(n_regions))}
 
 
 def _shape_blocks(settings: Settings, arrays: Arrays) -> Shapes:
@@ -124,9 +123,9 @@ def _shape_curves(settings: Settings, arrays: Arrays) -> Shapes:
     shapes: Shapes = {}
     for key, tasks in group_tasks(settings).items():
         n_tasks, n_patterns = len(tasks), int(tasks[0][2])
-        width = n_patterns * N_STEPS
+        width = n_patterns * N_STEPS * (n_patterns + 1 if f"interaction.{key}" in arrays else 1)
         shapes[f"cross.{key}"] = (n_tasks, arrays[f"weights.{key}"].shape[1], width)
-        shapes[f"gram.{key}"] = (n_tasks, count_packed(width))
+        shapes[f"moments.{key}"] = (n_tasks, count_packed(width))
         shapes[f"normal.{key}"] = (n_tasks, count_packed(n_patterns))
         shapes[f"likelihood.{key}"] = (n_tasks,)
     return shapes
@@ -170,7 +169,7 @@ KINDS: Mapping[str, RequestKind] = {
     ),
     MOMENTS: RequestKind(
         "disease space, normal variation",
-        "sum x, sum x x', sum |x|^2 x and sum |x|^4 of adjusted regions",
+        "sum x and sum x x' of adjusted regions",
         "controls and patients: all, each member's, the first half of each split",
         _shape_moments,
     ),
@@ -188,8 +187,8 @@ KINDS: Mapping[str, RequestKind] = {
     ),
     CURVES: RequestKind(
         "curves, one step of EM; choice of shape and number",
-        "sum x E[b]' of regions and steps (R M K numbers), sum E[b b'], sum E[y y'], and one log-likelihood of "
-        "held-out patients",
+        "sum x E[f]' of regions and functions of the severities (R M K numbers; M + 1 times as many where patterns "
+        "interact), sum E[f f'], sum E[y y'], and one log-likelihood of held-out patients",
         "patients of each member and half; held-out patients of each member",
         _shape_curves,
     ),

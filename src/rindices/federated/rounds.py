@@ -275,13 +275,11 @@ def _list_grams(answer: Answer, request: Request) -> Iterator[tuple[str, FloatAr
         if request.kind == kinds.BLOCKS:
             yield "squares", _pair(arrays["sum"], arrays["squares"], numbers[:, None])
             yield "products", _border(products, arrays["sum"] @ request.arrays["directions"], numbers)
-        else:  # 1, |x|^2 and x
-            lengths = np.trace(products, axis1=1, axis2=2)[:, None]
-            inner = _border(products, arrays["weighted"], arrays["fourth"])
-            yield "products", _border(inner, np.concatenate([lengths, arrays["sum"]], axis=1), numbers)
+        else:
+            yield "products", _border(products, arrays["sum"], numbers)
     if request.kind == kinds.CURVES:
         for name, array in arrays.items():
-            if name.startswith(("gram.", "normal.")):
+            if name.startswith(("moments.", "normal.")):
                 yield name, unpack_symmetric(array)
 
 
@@ -298,7 +296,7 @@ def _list_ranges(answer: Answer, request: Request) -> Iterator[tuple[str, FloatA
     for name, array in arrays.items() if "tasks" in request.settings else ():
         tasks = kinds.group_tasks(request.settings)[name.partition(".")[2]]
         numbers = np.array([float(counts[f"{task[0]}/patients"]) for task in tasks])
-        if name.startswith("gram."):
+        if name.startswith("moments."):
             yield name, array, np.zeros((len(tasks), 1)), numbers[:, None]
         if name.startswith("sums."):  # s exp(-s^2 / 2) and exp(-s^2 / 2)
             numbers, half = numbers[:, None, None], array.shape[-1] // 2

@@ -32,16 +32,17 @@ from rindices.federated.messages import (
 )
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
 from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets
+from rindices.learners.contrastive.linear_start import sum_contrasts
 from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
-from rindices.learners.severity_posterior import SeverityPosterior, compute_log_copula, make_normal_points
-from rindices.learners.trajectory.expectation_maximisation import summarise_people
+from rindices.learners.severity_posterior import N_STEPS, SeverityPosterior, compute_log_copula
+from rindices.learners.trajectory.expectation_maximisation import list_functions, sum_points, summarise_people
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import build_coding, build_design_matrix
 from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
-MAX_ROUNDS = 300
-"""Rounds after which a site refuses: a study takes fewer than 100, and each answer tells a little."""
+MAX_ROUNDS = 500
+"""Rounds after which a site refuses: most studies take about 150, and each answer tells a little."""
 
 BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
@@ -187,7 +188,7 @@ class Site:
         for name, group in request.settings["sets"]:
             mask = self._select(request, sums, name, group)
             moments.append(_add_batches(mask, lambda rows: sum_moments(self._get_shifts(request, rows))))
-        names = ("sum", "products", "weighted", "fourth")
+        names = ("sum", "products")
         sums.arrays = {name: np.stack(each) for name, each in zip(names, zip(*moments, strict=True), strict=True)}
 
     def _answer_blocks(self, request: Request, sums: _Sums) -> None:
@@ -214,7 +215,9 @@ class Site:
             contrasts = []
             for k, task in enumerate(tasks):
                 people = self._get_patients(request, sums, task[0])
-                contrasts.append(sum_contrasts(people @ maps[k] - offsets[k], directions[k]))
+                values, gradients, curvatures = sum_contrasts(people @ maps[k] - offsets[k], directions[k])
+                parts = np.concatenate([values[..., None], gradients, pack_symmetric(curvatures)], axis=3)
+                contrasts.append(parts.reshape(*values.shape[:2], -1))
             sums.arrays[f"sums.{key}"] = np.stack(contrasts)
 
     def _answer_curves(self, request: Request, sums: _Sums) -> None:
@@ -222,15 +225,14 @@ class Site:
             expectations = []
             for k, task in enumerate(tasks):
                 own = {name: array[k] for name in _HEADS if (array := request.arrays.get(f"{name}.{key}")) is not None}
-                weights = own["weights"]
-                if "common" in own:  # straight patterns: one direction each
-                    weights = (weights[:, :, None] * own["common"]).reshape(len(weights), -1)
-                posterior = make_packed_posterior(own["gram"], own["correlation"])
+                weights, interaction = own["weights"], own.get("interaction")
+                posterior = make_packed_posterior(own["gram"], own["correlation"], interaction)
                 people = self._get_patients(request, sums, task[0])
                 held_out = self._get_patients(request, sums, task[1]) if task[1] else people[:0]
                 likelihood = sum_likelihood(held_out, weights, posterior)
-                expectations.append((*sum_expectations(people, weights, posterior), likelihood))
-            names, added = ("cross", "gram", "normal", "likelihood"), zip(*expectations, strict=True)
+                functions = list_functions(posterior.points.shape[1], N_STEPS, interaction is not None)
+                expectations.append((*sum_expectations(people, weights, posterior, functions), likelihood))
+            names, added = ("cross", "moments", "normal", "likelihood"), zip(*expectations, strict=True)
             sums.arrays |= {f"{name}.{key}": np.stack(each) for name, each in zip(names, added, strict=True)}
 
     def _answer_agreement(self, request: Request, sums: _Sums) -> None:
@@ -309,7 +311,7 @@ class Site:
         return f"{people}, {len(self.regions)} regions{left_out}"
 
 
-_HEADS = ("weights", "common", "gram", "correlation")  # what a request for curves has of each model
+_HEADS = ("weights", "gram", "correlation", "interaction")  # what a request for curves has of each model
 
 
 def _add_batches(mask: BoolArray, function: Callable[[IntArray], Sequence[Any]]) -> list[Any]:
@@ -333,11 +335,9 @@ def sum_transforms(z: FloatArray, shares: FloatArray) -> tuple[FloatArray, Float
     return sums, squares, logs
 
 
-def sum_moments(people: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Return sum x (R,), packed sum x x', sum |x|^2 x (R,) and sum |x|^4 of people (N, R)."""
-    lengths = np.square(people).sum(axis=1)
-    products = pack_symmetric(people.T @ people)
-    return people.sum(axis=0), products, lengths @ people, float(np.square(lengths).sum())
+def sum_moments(people: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return sum x (R,) and packed sum x x' of people (N, R)."""
+    return people.sum(axis=0), pack_symmetric(people.T @ people)
 
 
 def sum_blocks(
@@ -351,45 +351,29 @@ def sum_blocks(
     return sums, squares, np.stack([pack_symmetric(each.T @ each) for each in scores])
 
 
-def sum_contrasts(white: FloatArray, directions: FloatArray) -> FloatArray:
-    """Sum the contrast functions of severities s = white @ direction, with derivatives.
-
-    The functions are s exp(-s^2 / 2) and exp(-s^2 / 2), see `rindices.learners.contrastive.rotation.ContrastSums`.
-
-    white (N, M): whitened severities of patients; directions (S, M, M): unit vectors in the rows. Returns (S, M, 2 (1 +
-    M + M (M + 1), for each direction both functions, both gradients and both second derivatives (packed).
-    """
-    s = white @ directions.reshape(-1, white.shape[1]).T
-    bell = np.exp(-0.5 * s * s)
-    functions = np.stack([s * bell, bell])
-    slopes = np.stack([(1.0 - s * s) * bell, -s * bell])
-    curvatures = np.stack([(s**3 - 3.0 * s) * bell, (s * s - 1.0) * bell])
-    products = pack_symmetric(white[:, :, None] * white[:, None, :])
-    parts = [functions.sum(axis=1)[:, :, None], *(array.transpose(0, 2, 1) for array in (slopes, curvatures))]
-    sums = np.concatenate([parts[0], parts[1] @ white, parts[2] @ products], axis=2)  # (2, S M, 1 + M + packed)
-    return np.asarray(sums.transpose(1, 0, 2).reshape(*directions.shape[:2], -1))
-
-
-def make_packed_posterior(gram: FloatArray, correlation: FloatArray) -> SeverityPosterior:
-    """Return the posterior of packed products of the steps and packed correlations."""
+def make_packed_posterior(
+    gram: FloatArray, correlation: FloatArray, interaction: FloatArray | None = None
+) -> SeverityPosterior:
+    """Return the posterior of packed products of the steps, packed correlations and interactions."""
     correlations = unpack_symmetric(correlation)
-    return SeverityPosterior.from_gram(unpack_symmetric(gram), compute_log_copula(correlations), len(correlations))
+    prior = compute_log_copula(correlations)
+    return SeverityPosterior.from_gram(unpack_symmetric(gram), prior, len(correlations), interaction)
 
 
 def sum_expectations(
-    patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior
+    patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior, functions: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the sums of the E step: sum x E[b]' (R, M * K), packed sum E[b b'] and packed sum E[y y'].
+    """Return the sums of the E step: sum x E[f]' (R, T), packed sum E[f f'] and packed sum E[y y'].
 
-    b is the basis of the steps and y the severities as normal quantiles. ``patients`` are (N, R).
+    f are the functions of z (G, T) and y the severities as normal quantiles. ``patients`` are (N, R).
     """
-    cross, point_weights = np.zeros(weights.shape), np.zeros(len(posterior.points))
-    for part, summary in summarise_people(patients, weights, posterior):
+    cross, point_weights = np.zeros((len(weights), functions.shape[1])), np.zeros(len(posterior.points))
+    is_basis = functions.shape[1] == weights.shape[1]
+    for part, summary in summarise_people(patients, weights, posterior, None if is_basis else functions):
         cross += part.T @ summary.basis
         point_weights += summary.point_weights
-    basis, normal = posterior.basis, make_normal_points(posterior.points.shape[1])
-    gram, second = ((array * point_weights[:, None]).T @ array for array in (basis, normal))
-    return cross, pack_symmetric(gram), pack_symmetric(second)
+    moments, normal = sum_points(functions, posterior.points, point_weights)
+    return cross, pack_symmetric(moments), pack_symmetric(normal)
 
 
 def sum_likelihood(patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior) -> float:

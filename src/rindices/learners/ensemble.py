@@ -145,6 +145,7 @@ def fit_linear_members(
     n_patterns: int,
     numbers: Sequence[int],
     seed: int,
+    evidence: bool = True,
     learner: LinearLearner = ContrastiveICA,
 ) -> list[Member]:
     """Fit members of a linear learner, each on its own four fifths of controls and of patients.
@@ -152,14 +153,15 @@ def fit_linear_members(
     The mean of such members is no worse than one fit on all people, and better where people are few. But members that
     share people agree even on noise. So each member also has evidence: the agreement of two fits on disjoint halves.
 
-    people: of each member; numbers: numbers of the members; learner: `ContrastiveICA` or `MeanDifference`.
+    people: of each member; numbers: numbers of the members; evidence: whether to compute the evidence, which takes
+    twice as long as the member itself; learner: `ContrastiveICA` or `MeanDifference`.
     """
     members = []
     for number, each, split in zip(numbers, people, split_by_folds(people), strict=True):
         rng, halves = np.random.default_rng([seed, number]), None
         fitted = _fit_subsample(each, each.subsample, learner, n_patterns, rng)
         curves = np.stack([fitted.head_.to_control_sd(severity * fitted.shifts_) for severity in SEVERITY_LEVELS])
-        if split is not None:
+        if evidence and split is not None:
             patients = each.complete().X[each.y == 1]
             fits = [_fit_subsample(each, half, learner, n_patterns, rng) for half in split]
             halves = agreement(*(half.head_.infer(patients) for half in fits))[:3]

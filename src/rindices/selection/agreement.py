@@ -177,6 +177,26 @@ def average_agreement(n_members: int, compare: Callable[[int, int], Agreement]) 
     )
 
 
+class IndexRows(NamedTuple):
+    """R-indices (S, N, M) of the same people by several members."""
+
+    values: FloatArray
+
+    @property
+    def n_members(self) -> int:
+        """S."""
+        return len(self.values)
+
+    @property
+    def n_patterns(self) -> int:
+        """M."""
+        return int(self.values.shape[2])
+
+    def compare(self, first: int, second: int) -> Agreement:
+        """Return the agreement of two members."""
+        return agreement(self.values[first], self.values[second])
+
+
 class IndexMoments(NamedTuple):
     """Mean (S * M,) and covariance (S * M, S * M) of the R-indices of several members in the same people.
 
@@ -193,6 +213,16 @@ class IndexMoments(NamedTuple):
         """Return the moments of sums over a number of people."""
         mean = total / number
         return cls(mean, products / number - np.outer(mean, mean), n_patterns)
+
+    @property
+    def n_members(self) -> int:
+        """S."""
+        return len(self.mean) // self.n_patterns
+
+    def take(self, start: int, stop: int) -> "IndexMoments":
+        """Return the moments of some members that follow each other."""
+        rows = slice(start * self.n_patterns, stop * self.n_patterns)
+        return IndexMoments(self.mean[rows], self.covariance[rows, rows], self.n_patterns)
 
     def select(self, member: int, order: IntArray | None = None) -> FloatArray:
         """Return weights (S * M, M) that select the indices of a member, in an order (M,)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.selection.agreement import MembersAgreement, align_columns, members_agreement
+from rindices.selection.agreement import IndexMoments, IndexRows, MembersAgreement, average_agreement
 
 N_STANDARD_ERRORS = 1.0
 """Standard errors by which a larger setting must be ahead."""
@@ -66,8 +66,8 @@ class GridPoint(NamedTuple):
 class Candidate(NamedTuple):
     """The members of one grid point.
 
-    indices (S, N, M): R-indices of the same people by each usable member; numbers (S,): numbers of the members;
-    trained: number of members that were trained, converged or not; evidence (E, 3): concordance, dimension and
+    indices: R-indices of the same people by each of S usable members, or their moments; numbers (S,): numbers of the
+    members; trained: number of members that were trained, converged or not; evidence (E, 3): concordance, dimension and
     difference agreement of E pairs of fits on disjoint halves of the people. If given, it replaces the agreement among
     members, who share people; held_out (T,): mean log-likelihood of the people that each of the T
     trained members has not seen, with the shape of patterns that the members prefer together. If all candidates have
@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
     """
 
     point: GridPoint
-    indices: FloatArray
+    indices: IndexRows | IndexMoments
     numbers: tuple[int, ...]
     trained: int
     evidence: FloatArray | None = None
@@ -206,6 +206,11 @@ def choose_and_measure(
     return SelectionResult(tuple(evaluated[k].evaluation for k in sorted(evaluated)), None)
 
 
+def is_clearly_judged(concordances: Sequence[float], min_concordance: float) -> bool:
+    """Return whether pairs of fits all agree, or all do not, so that further pairs hardly change the judgement."""
+    return min(concordances) >= min_concordance or max(concordances) < min_concordance
+
+
 def _conclude(
     candidates: Sequence[Candidate], evaluated: Mapping[int, _Evaluated], best: int, ties: tuple[int, ...]
 ) -> SelectionResult:
@@ -214,7 +219,7 @@ def _conclude(
     evaluations = tuple(
         evaluated[k].evaluation
         if k in evaluated
-        else CandidateEvaluation(each.point, each.trained, each.converged or len(each.indices), *unknown)
+        else CandidateEvaluation(each.point, each.trained, each.converged or each.indices.n_members, *unknown)
         for k, each in enumerate(candidates)
     )
     agreement = evaluated[best].agreement
@@ -253,9 +258,9 @@ def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]
 
 def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None:
     """Return the agreement that decides; its values per member and pair are always those among the members."""
-    if len(candidate.indices) < 2:
+    if candidate.indices.n_members < 2:
         return None
-    among_members = members_agreement(candidate.indices)
+    among_members = average_agreement(candidate.indices.n_members, candidate.indices.compare)
     return among_members if candidate.evidence is None else average_evidence(among_members, candidate.evidence)
 
 
@@ -265,27 +270,19 @@ def average_evidence(among_members: MembersAgreement, evidence: FloatArray) -> M
     return among_members._replace(concordance=concordance, dimension=dimension, difference=difference)
 
 
-def find_agreeing_members(indices: FloatArray, per_member: FloatArray | None = None) -> ConsensusMembers:
+def find_agreeing_members(indices: IndexRows | IndexMoments, per_member: FloatArray | None = None) -> ConsensusMembers:
     """Find the best member and those that agree with it, and align their columns.
 
-    indices (S, N, M): R-indices by each member; per_member (S,): mean concordance of each member with the others;
-    computed if not given.
+    indices: R-indices of the same people by each of S members; per_member (S,): mean concordance of each member with
+    the others; computed if not given.
     """
-    if len(indices) == 1:
-        return ConsensusMembers(0, (0,), (np.arange(indices.shape[2]),))
+    if indices.n_members == 1:
+        return ConsensusMembers(0, (0,), (np.arange(indices.n_patterns),))
     if per_member is None:
-        per_member = members_agreement(indices).per_member
-    return align_agreeing_members(per_member, lambda best, k: align_columns(indices[k], indices[best]))
-
-
-def align_agreeing_members(per_member: FloatArray, align: Callable[[int, int], IntArray]) -> ConsensusMembers:
-    """Return the members whose concordance (S,) is near that of the best one.
-
-    align: takes the best member and another one; returns the order of the columns of the other one.
-    """
+        per_member = average_agreement(indices.n_members, indices.compare).per_member
     best = int(np.argmax(per_member))
     agreeing = tuple(np.flatnonzero(per_member >= per_member[best] - AGREEMENT_MARGIN).tolist())
-    return ConsensusMembers(best, agreeing, tuple(align(best, k) for k in agreeing))
+    return ConsensusMembers(best, agreeing, tuple(indices.compare(best, k).matching for k in agreeing))
 
 
 def evaluate_candidate(
@@ -296,7 +293,7 @@ def evaluate_candidate(
 ) -> CandidateEvaluation:
     """Return whether the members of a candidate agree, given their agreement and its bootstrap sample."""
     trained, interval = candidate.trained, (np.nan, np.nan)
-    converged = len(candidate.indices) if candidate.converged is None else candidate.converged
+    converged = candidate.indices.n_members if candidate.converged is None else candidate.converged
     is_single = trained == 1 == converged
     if is_single or agreement is None:
         why = f"{converged} of {trained} members converged"

@@ -49,13 +49,15 @@ class TrainedSettings(NamedTuple):
     choice: SelectionResult
 
 
-def make_candidate_records(trained: TrainedSettings) -> tuple[records.CandidateRecord, ...]:
-    """Return the records of all settings."""
-    found = {point: collect_likelihoods(members) for point, members in trained.gathered.items()}
+def make_candidate_records(
+    gathered: Mapping[GridPoint, Sequence[Member]], choice: SelectionResult
+) -> tuple[records.CandidateRecord, ...]:
+    """Return the records of all settings, given all members by grid point and the choice among them."""
+    found = {point: collect_likelihoods(members) for point, members in gathered.items()}
     values = {point: array for point, array in found.items() if array is not None}
     best = max(values.values(), key=lambda array: float(array.mean()), default=np.zeros(0))
-    held_out = {point: _make_held_out_record(trained.gathered[point], best, array) for point, array in values.items()}
-    return tuple(make_candidate_record(each, held_out.get(each.point)) for each in trained.choice.evaluations)
+    held_out = {point: _make_held_out_record(gathered[point], best, array) for point, array in values.items()}
+    return tuple(_make_candidate_record(each, held_out.get(each.point)) for each in choice.evaluations)
 
 
 def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
@@ -101,7 +103,7 @@ def _average(values: Sequence[float | None]) -> float | None:
     return _finite_or_none(float(np.mean(known))) if known else None
 
 
-def make_candidate_record(
+def _make_candidate_record(
     evaluation: CandidateEvaluation, held_out: records.HeldOutLikelihoodRecord | None
 ) -> records.CandidateRecord:
     """Return the record of one evaluated setting."""

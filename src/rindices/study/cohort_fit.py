@@ -16,6 +16,7 @@ from rindices.errors import StudyError, format_count, join_names
 from rindices.learners.ensemble import Member, TrainingOutcome, select_usable_members
 from rindices.model.fitted import FittedModel
 from rindices.model.records import CandidateRecord, SelectionRecord, describe_adjustment
+from rindices.selection.agreement import IndexRows
 from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
@@ -23,6 +24,7 @@ from rindices.selection.choose import (
     choose_and_measure,
     choose_grid_point,
     compute_candidate_agreement,
+    is_clearly_judged,
 )
 from rindices.selection.group_difference import MIN_POWER
 from rindices.study.build import (
@@ -70,7 +72,7 @@ def fit_study(
         trained = _train_settings(people, store, engine or make_engine(study.config.run), observer)
         if trained.choice.best is not None:
             return _build(trained, Finding.PATTERNS)
-        failed = make_candidate_records(trained)
+        failed = make_candidate_records(trained.gathered, trained.choice)
     if finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
         raise _make_no_pattern_error(study, failed)
     people = StudyPeople(study, ModelConfig(patterns=(1,), members=model.members, recipe=MEAN_DIFFERENCE))
@@ -92,24 +94,29 @@ def _train_settings(
 
     def make(point: GridPoint) -> Candidate:
         candidate = make_candidate(point, gathered[point], people.prepare_patients)
-        if candidate.evidence is not None and len(candidate.indices) > 1:
+        if candidate.evidence is not None and candidate.indices.n_members > 1:
             observer.on_setting(point, float(candidate.evidence[:, 0].mean()))
         elif not recipe.compares_halves and (agreement := compute_candidate_agreement(candidate)) is not None:
             observer.on_setting(point, agreement.concordance)
         return candidate
 
     def measure(positions: Sequence[int]) -> list[Candidate]:
-        """Compare fits on disjoint halves, for one set of the members of each of some settings."""
+        """Compare fits on disjoint halves, for as many sets of members of a setting as are needed to judge it."""
         points = [list(gathered)[position] for position in positions]
-        compared = []
+        open_sets = {}
         for point in points:
             usable = {member.number for member in select_usable_members(gathered[point])}
-            sets = (work for work in plan if work.point == point and usable.intersection(work.numbers))
-            compared.append(replace(next(sets), halves=True))
-        run_plan([*plan, *compared], people.prepare_set, store, engine, observer)
-        for point, members in gather_members(compared, store).items():
-            evidence = {member.number: member.evidence for member in members}
-            gathered[point] = [each._replace(evidence=evidence.get(each.number)) for each in gathered[point]]
+            open_sets[point] = [work for work in plan if work.point == point and usable.intersection(work.numbers)]
+        compared: list[MemberSet] = []
+        while any(open_sets.values()):
+            compared += [replace(sets.pop(0), halves=True) for sets in open_sets.values() if sets]
+            run_plan([*plan, *compared], people.prepare_set, store, engine, observer)
+            for point, members in gather_members(compared, store).items():
+                evidence = {member.number: member.evidence for member in members}
+                gathered[point] = [each._replace(evidence=evidence.get(each.number)) for each in gathered[point]]
+                values = [each[0] for each in evidence.values() if each is not None]
+                if is_clearly_judged(values, min_concordance):
+                    open_sets[point] = []
         return [make(point) for point in points]
 
     candidates = [make(point) for point in gathered]
@@ -122,7 +129,7 @@ def _train_settings(
 
 def _build(trained: TrainedSettings, finding: Finding, failed: tuple[CandidateRecord, ...] = ()) -> FittedModel:
     """Build the model of the chosen setting; ``failed`` are settings that were tried before."""
-    choice, grid = trained.choice, make_candidate_records(trained)
+    choice, grid = trained.choice, make_candidate_records(trained.gathered, trained.choice)
     assert choice.best is not None
     has_patterns = finding is Finding.PATTERNS
     best = grid[choice.best]
@@ -195,7 +202,9 @@ def make_candidate(
     evidence = np.array(split_halves) if split_halves else None
     numbers = tuple(member.number for member in usable)
     converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
-    return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), converged)
+    return Candidate(
+        point, IndexRows(indices), numbers, len(members), evidence, collect_likelihoods(members), converged
+    )
 
 
 @dataclass(frozen=True)

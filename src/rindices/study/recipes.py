@@ -71,8 +71,8 @@ class StudyRecipe:
     missing cells. For other recipes they are filled by what the others predict; uses: the settings of `RECIPE_SETTINGS`
     that it uses; a study that names another one is refused; adjust: scale of the adjustment unless the study names one;
     see `rindices.Preprocessing.fit`; compares_halves: whether fits on disjoint halves of the people are compared after
-    the members are trained, for the settings that need it; is_refitted: whether `learn_weights` learns the index again. Otherwise patterns
-    are projected onto the disease space that is learnt again.
+    the members are trained, for the settings that need it; is_refitted: whether `learn_weights` learns the index again.
+    Otherwise patterns are projected onto the disease space that is learnt again.
     """
 
     name: str

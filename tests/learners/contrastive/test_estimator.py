@@ -6,7 +6,8 @@ import pytest
 import rindices as ri
 from benchmarks.suites.cases import get_suite_tasks
 from rindices.errors import InputError
-from rindices.learners.contrastive.estimator import ContrastiveICA, compute_contrastive_space
+from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.contrastive.linear_start import GroupMoments
 from rindices.selection.agreement import pattern_c_index
 
 
@@ -15,7 +16,7 @@ def test_contrastive_space_contains_the_patterns() -> None:
     true = rng.normal(size=(20, 3))
     controls = rng.normal(size=(5000, 20))
     patients = rng.normal(size=(5000, 20)) + rng.uniform(0, 3, (5000, 3)) @ true.T
-    space, _, spectrum = compute_contrastive_space(controls, patients, 3)
+    space, _, spectrum = GroupMoments.compute(controls, patients).solve_space(3)
     left = true - space @ np.linalg.lstsq(space, true, rcond=None)[0]
     assert np.linalg.norm(left) < 0.1 * np.linalg.norm(true)
     assert spectrum[2] > 2 * spectrum[3]

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
+from rindices.learners.conversation import hold
+from rindices.learners.trajectory.expectation_maximisation import CurveSums, TrajectoryProblem, fit_trajectories
 
 N_REGIONS = 30
 RETEST_SD = 0.15
@@ -69,3 +71,14 @@ def simulate_followed(growth: float, seed: int = 0, n_controls: int = 60, n_pati
     patient = person[is_ill] - n_controls
     visits[is_ill] += (z[patient] + rates[patient] * times[is_ill, None]) @ patterns
     return FollowedCohort(visits, person, times, np.repeat([0, 1], [n_controls, n_patients]), z, patterns)
+
+
+def fit_people(shape, start, controls, patients, held_out=None, n_iterations=None):
+    """Fit a shape to people in arrays, from a start."""
+    problem = TrajectoryProblem("people", start, held_out=None if held_out is None else "others")
+
+    def answer(questions):
+        return [CurveSums.compute(question.model, controls, patients, held_out) for question in questions]
+
+    (fit,) = hold(fit_trajectories([problem], shape, n_iterations), answer)
+    return fit

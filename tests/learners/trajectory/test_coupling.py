@@ -7,7 +7,7 @@ from rindices._typing import FloatArray
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.ensemble import Member, is_clear_gain
 from rindices.learners.prepared_people import PreparedPeople, reduce_visits
-from rindices.learners.trajectory.members import fit_trajectory_members
+from rindices.learners.trajectory.members import compare_trajectory_halves, fit_trajectory_members
 from rindices.learners.trajectory.visits import MIN_COUPLING_GAIN, MIN_FOLLOWED, prepare_visit_shifts
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.trajectory.helpers import FollowedCohort, simulate_followed
@@ -30,27 +30,28 @@ def score(member: Member, cohort: FollowedCohort) -> float:
 def test_visits_are_coupled_where_disease_moves_and_severities_are_found_better() -> None:
     cohort = simulate_followed(0.6)
     people = prepare(cohort)
-    members = fit_trajectory_members(people.deal_to_members(range(5), 0), 2, range(5), seed=0, shape="straight")
-    mean = fit_trajectory_members(
-        people.deal_to_members(range(5), 0), 2, range(5), seed=0, shape="straight", evidence=False, coupled=False
-    )
+    dealt = people.deal_to_members(range(5), 0)
+    members = fit_trajectory_members(dealt, 2, range(5), seed=0, shape="straight")
+    members = compare_trajectory_halves(dealt, members, seed=0)
+    mean = fit_trajectory_members(dealt, 2, range(5), seed=0, shape="straight", coupled=False)
     for member, other in zip(members, mean, strict=True):
         assert member.held_out is not None
         assert other.held_out is not None
         assert (member.held_out.coupled, other.held_out.coupled) == (True, False)
         assert member.held_out.coupling_gain == other.held_out.coupling_gain
         assert member.evidence is not None
+        assert member.evidence[0] > 0.6
     assert np.mean([score(one, cohort) for one in members]) > np.mean([score(one, cohort) for one in mean]) + 0.01
 
 
 def test_visits_are_not_coupled_where_nothing_moves() -> None:
     cohort = simulate_followed(0.0)
     people = prepare(cohort)
-    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape="straight", evidence=False)
+    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape="straight")
     assert member.held_out is not None
     assert member.held_out.coupled is False
     (mean,) = fit_trajectory_members(
-        people._replace(trend=None).deal_to_members([0], 0), 2, [0], seed=0, shape="straight", evidence=False
+        people._replace(trend=None).deal_to_members([0], 0), 2, [0], seed=0, shape="straight"
     )
     assert mean.held_out is not None
     assert (mean.held_out.coupled, mean.held_out.coupling_gain) == (None, None)
@@ -65,10 +66,7 @@ def test_with_few_followed_people_the_mean_of_visits_is_fitted() -> None:
     trend = people.trend.copy()
     trend[np.flatnonzero(cohort.y == 0)[MIN_FOLLOWED - 1 :]] = np.nan
     few, none = people._replace(trend=trend), people._replace(trend=None, n_visits=None)
-    members = [
-        fit_trajectory_members(each.deal_to_members([0], 0), 2, [0], 0, "straight", evidence=False)[0]
-        for each in (few, none)
-    ]
+    members = [fit_trajectory_members(each.deal_to_members([0], 0), 2, [0], 0, "straight")[0] for each in (few, none)]
     np.testing.assert_array_equal(members[0].patterns, members[1].patterns)
 
 
@@ -102,4 +100,3 @@ def test_curved_patterns_are_those_of_the_mean_of_visits() -> None:
     assert member.held_out is not None
     assert member.held_out.coupled is False
     np.testing.assert_array_equal(member.patterns, mean.patterns)
-    assert member.evidence == mean.evidence

@@ -1,25 +1,26 @@
 """EM for patterns as curves: sums against loops, recovery of known curves, small and large problems."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, norm
 from sklearn.covariance import ledoit_wolf
 
 from rindices.learners.normal_variation import shrink_scatter
 from rindices.learners.severity_posterior import compute_step_basis, make_point_basis
 from rindices.learners.trajectory.expectation_maximisation import (
     ControlSums,
+    CurveSums,
     PatientSums,
+    StepRule,
     TrajectoryModel,
-    TrajectoryProblem,
     _solve_interaction,
-    advance_together,
     compute_log_likelihood,
-    fit_trajectories,
     update_model,
 )
 from rindices.selection.agreement import pattern_c_index
-from tests.learners.trajectory.helpers import N_REGIONS, simulate_unfolding
+from tests.learners.trajectory.helpers import N_REGIONS, fit_people, simulate_unfolding
 
 
 def make_true_start(cohort, correlation: float = 0.0) -> TrajectoryModel:
@@ -40,17 +41,16 @@ def test_sums_against_a_loop_over_people() -> None:
     patients, model = cohort.shifts[cohort.y == 1], make_true_start(cohort, 0.3)
     sums = PatientSums.compute(patients, model)
     posterior, weights = model.posterior, model.weights
-    cross, fourth, total = np.zeros((N_REGIONS, 10)), 0.0, np.zeros(len(posterior.points))
+    cross, total, normal = np.zeros((N_REGIONS, 10)), np.zeros((10, 10)), np.zeros((2, 2))
     for person in patients:
         p = posterior._compute_probabilities(person[None] @ weights)[0][0]
-        expected = p @ posterior.basis
-        residual = person - expected @ model.flat_steps
-        cross += np.outer(person, expected)
-        fourth += (residual @ residual) ** 2
-        total += p
+        cross += np.outer(person, p @ posterior.basis)
+        for probability, b, z in zip(p, posterior.basis, posterior.points, strict=True):
+            total += probability * np.outer(b, b)
+            normal += probability * np.outer(norm.ppf(z), norm.ppf(z))
     np.testing.assert_allclose(sums.cross, cross)
-    np.testing.assert_allclose(sums.point_weights, total)
-    assert sums.fourth_power == pytest.approx(fourth)
+    np.testing.assert_allclose(sums.moments, total)
+    np.testing.assert_allclose(sums.normal, normal)
     np.testing.assert_allclose(sums.scatter, patients.T @ patients)
 
 
@@ -58,24 +58,21 @@ def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
     cohort = simulate_unfolding()
     patients, controls, model = cohort.shifts[cohort.y == 1], cohort.shifts[cohort.y == 0], make_true_start(cohort)
     variances = np.full((2, N_REGIONS), 0.5)
-    together = update_model(
-        model, variances, PatientSums.compute(patients, model), ControlSums.compute(controls, model), rho=0.9
-    )[0]
+    together = update_model(model, variances, CurveSums.compute(model, controls, patients), rho=0.9)[0]
     parts = [PatientSums.compute(part, model) for part in (patients[:150], patients[150:])]
     added = PatientSums(*(first + second for first, second in zip(*parts, strict=True)))
     control_parts = [ControlSums.compute(part, model) for part in (controls[:40], controls[40:])]
     added_controls = ControlSums(*(first + second for first, second in zip(*control_parts, strict=True)))
-    apart = update_model(model, variances, added, added_controls, rho=0.9)[0]
-    for first, second in zip(together[:4], apart[:4], strict=True):
-        np.testing.assert_allclose(first, second, rtol=1e-8, atol=1e-10)
+    apart = update_model(model, variances, CurveSums(added, added_controls), rho=0.9)[0]
+    for name in ("steps", "noise", "correlation", "common"):
+        np.testing.assert_allclose(getattr(together, name), getattr(apart, name), rtol=1e-8, atol=1e-10)
 
 
 def test_interactions_are_found() -> None:
     cohort = simulate_unfolding(last_onset=0.0, n_patients=1_500, interaction=1.0)
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
-    problem = TrajectoryProblem(controls, patients, make_true_start(cohort))
-    curved = fit_trajectories([problem], "curved")[0].model
-    model = fit_trajectories([problem._replace(start=curved)], "interacting")[0].model
+    curved = fit_people("curved", make_true_start(cohort), controls, patients).model
+    model = fit_people("interacting", curved, controls, patients).model
     assert model.interaction is not None
     assert model.interaction[0, 1] > 0.3
     assert abs(model.interaction[1, 0]) < 0.25
@@ -88,7 +85,7 @@ def test_interactions_solve_their_regression() -> None:
     """Against least squares over all patients and points, with the prior as additional rows."""
     cohort = simulate_unfolding(n_patients=12, interaction=1.0)
     patients = cohort.shifts[cohort.y == 1]
-    model = make_true_start(cohort)._replace(interaction=np.array([[0.0, 0.2], [-0.1, 0.0]]))
+    model = replace(make_true_start(cohort), interaction=np.array([[0.0, 0.2], [-0.1, 0.0]]))
     found = _solve_interaction(model, PatientSums.compute(patients, model))
     posterior = model.posterior
     root = np.linalg.inv(np.linalg.cholesky(model.noise))
@@ -114,8 +111,8 @@ def test_shrinkage_from_sums_is_that_of_scikit_learn() -> None:
 def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
     cohort = simulate_unfolding(n_patients=600)
     controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
-    problem = TrajectoryProblem(controls, patients, make_true_start(cohort))
-    fits = {shape: fit_trajectories([problem], shape)[0].model for shape in ("straight", "curved")}
+    start = make_true_start(cohort)
+    fits = {shape: fit_people(shape, start, controls, patients).model for shape in ("straight", "curved")}
     scores = {shape: pattern_c_index(cohort.z[:400], infer(model, patients)).mean for shape, model in fits.items()}
     assert scores["curved"] > scores["straight"] + 0.015
     likelihoods = {shape: compute_log_likelihood(others, model).mean() for shape, model in fits.items()}
@@ -130,8 +127,8 @@ def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
 def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true() -> None:
     cohort = simulate_unfolding(last_onset=0.0, n_patients=600)
     controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
-    problem = TrajectoryProblem(controls, patients, make_true_start(cohort))
-    straight, curved = (fit_trajectories([problem], shape)[0].model for shape in ("straight", "curved"))
+    start = make_true_start(cohort)
+    straight, curved = (fit_people(shape, start, controls, patients).model for shape in ("straight", "curved"))
     for steps in straight.steps:
         assert np.linalg.matrix_rank(steps, tol=1e-6 * np.abs(steps).max()) == 1
     assert compute_log_likelihood(others, straight).mean() > compute_log_likelihood(others, curved).mean()
@@ -140,19 +137,24 @@ def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true()
 def test_held_out_patients_end_the_iterations() -> None:
     cohort = simulate_unfolding(n_controls=60, n_patients=80)
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
-    problem = TrajectoryProblem(controls, patients[:60], make_true_start(cohort), held_out=patients[60:])
-    (fit,) = fit_trajectories([problem], "curved")
+    start = make_true_start(cohort)
+    fit = fit_people("curved", start, controls, patients[:60], patients[60:])
     assert fit.held_out == pytest.approx(compute_log_likelihood(patients[60:], fit.model).mean())
-    (again,) = fit_trajectories([problem._replace(held_out=None)], "curved", fit.n_iterations)
+    again = fit_people("curved", start, controls, patients[:60], n_iterations=fit.n_iterations)
     np.testing.assert_array_equal(again.model.steps, fit.model.steps)
 
 
 def test_members_take_as_many_steps_as_suit_them_on_average() -> None:
     paths = [[0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]]
-    states, number = advance_together([iter(enumerate(path)) for path in paths], 6, 1e-3, lambda _: 2)
-    assert (states, number) == ([(3, 1.0), (3, 4.0)], 3)
-    nothing_held_out = [iter([(k, float("nan")) for k in range(5)])]
-    assert advance_together(nothing_held_out, 4, 1e-3, lambda _: 2)[1] == 4
+    rule: StepRule[int] = StepRule(6, 1e-3)
+    steps = enumerate(zip(*paths, strict=True))
+    while not rule.ends([(k, value) for k, values in [next(steps)] for value in values], patience=2):
+        pass
+    assert (rule.best, rule.n_best) == ([(3, 1.0), (3, 4.0)], 3)
+    rule = StepRule(4, 1e-3)
+    while not rule.ends([(0, float("nan"))], patience=2):
+        pass
+    assert rule.n_best == 4
 
 
 def test_correlated_severities() -> None:
@@ -164,5 +166,5 @@ def test_correlated_severities() -> None:
     shifts[150:] = shifts[rng.integers(150, size=400)]
     for m, regions in enumerate(cohort.regions):
         shifts[150:, regions] -= 3.0 * z[:, [m]]
-    (fit,) = fit_trajectories([TrajectoryProblem(shifts[:150], shifts[150:], make_true_start(cohort))], "straight")
+    fit = fit_people("straight", make_true_start(cohort), shifts[:150], shifts[150:])
     assert fit.model.correlation[0, 1] == pytest.approx(0.7, abs=0.1)

@@ -68,7 +68,7 @@ def test_sums_with_missing_cells_against_a_loop(model: TrajectoryModel) -> None:
     patients = make_people(25)
     sums = PatientSums.compute(patients, model)
     changes, basis = compute_changes(model), model.point_basis
-    cross, scatter, weights = np.zeros((N_REGIONS, 10)), np.zeros((N_REGIONS, N_REGIONS)), np.zeros(len(basis))
+    cross, scatter, moments = np.zeros((N_REGIONS, 10)), np.zeros((N_REGIONS, N_REGIONS)), np.zeros((10, 10))
     for person in patients:
         m = np.isnan(person)
         p = compute_probabilities(person, model)[0]
@@ -78,10 +78,10 @@ def test_sums_with_missing_cells_against_a_loop(model: TrajectoryModel) -> None:
         cross += completed.T @ (p[:, None] * basis)
         scatter += completed.T @ (p[:, None] * completed)
         scatter[np.ix_(m, m)] += model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
-        weights += p
+        moments += basis.T @ (p[:, None] * basis)
     np.testing.assert_allclose(model.combine(sums.cross), cross)
     np.testing.assert_allclose(sums.scatter, scatter)
-    np.testing.assert_allclose(sums.point_weights, weights)
+    np.testing.assert_allclose(model.combine(model.combine(sums.moments).T), moments)
     assert sums.number == 25
 
 

@@ -32,12 +32,12 @@ from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.linear_start import (
     N_EM_STEPS,
     N_REFINEMENTS,
+    ExactContrasts,
     GroupMoments,
     LinearStart,
     MomentsQuestion,
     fit_linear_start,
     order_by_strength,
-    sum_contrasts,
 )
 from rindices.learners.contrastive.rotation import compute_severity_weights, fit_fastica_unmixing
 from rindices.learners.conversation import hold
@@ -212,7 +212,8 @@ def solve_people(
         (question,) = questions
         if isinstance(question, MomentsQuestion):
             return [moments]
-        return [sum_contrasts(patients @ question.linear_map - question.offset, question.directions)]
+        exact = ExactContrasts(patients @ question.linear_map - question.offset)
+        return [[exact] * len(question.directions)]
 
     return hold(fit_linear_start("everyone", n_patterns, np.random.default_rng(seed)), answer)
 

@@ -1,9 +1,9 @@
 """The linear start: patterns of variance that patients have in excess of controls, from sums over people.
 
 Moments of people give the disease space (`GroupMoments.solve_space`). Its basis maximises the likelihood of `rotation`,
-whose first term is a sum over patients. This term is summed together with its first and second derivatives, so that the
-likelihood is known near the current basis, and Newton steps can be taken. Between rotations the patterns are refined by
-a sparse factor model (`refine_patterns`). All of it is a conversation (`rindices.learners.conversation`).
+whose first term is a sum over patients. Sites sum this term together with its first and second derivatives, so that the
+likelihood is known near the current basis; of people at hand it is known everywhere. Between rotations the patterns are
+refined by a sparse factor model (`refine_patterns`). All of it is a conversation (`rindices.learners.conversation`).
 
 With s = B u the severities, u the whitened ones (M,), and D = patterns B^-1 (R, M), the loss of an unmixing B (M, M)
 has three terms.
@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.optimize import Bounds, minimize
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
@@ -45,15 +46,11 @@ from rindices.learners.normal_variation import ReferenceTarget, add_ridge, shrin
 
 N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
 """Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
-MAX_ROTATION_STEPS = (16, 8, 8)
-"""Largest number of rounds of the first rotation and of the two after refinements."""
-_N_STEPS_OF_ALL = 4  # steps after which only some starts go on
-_N_KEPT_STARTS = 2
-_FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # of a Newton step, relative to the length of a row of the unmixing
+MAX_ROTATION_STEPS = 20
+"""Largest number of steps of a rotation; most end after about twelve."""
+_MIN_RADIUS = 1e-4
 _TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
 _MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
-_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 3, 1e-8  # between two sums over people
-_STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
 _MOMENT_WEIGHTS = np.array([ODD_MOMENT_WEIGHT, EVEN_MOMENT_WEIGHT])
 
 
@@ -101,16 +98,41 @@ class MomentsQuestion(NamedTuple):
 
 
 class ContrastQuestion(NamedTuple):
-    """Asks for sums of contrast functions over the patients of a set.
+    """Asks how contrast functions, summed over the patients of a set, depend on the basis.
 
     linear_map (R, M), offset (M,): patients @ linear_map - offset are whitened severities; directions (S, M, M): unit
-    vectors in the rows. The answer is that of `sum_contrasts`.
+    vectors in the rows. The answer has a `ContrastSums` for each of the S bases, or `ExactContrasts` of people who are
+    at hand.
     """
 
     people: Hashable
     linear_map: FloatArray
     offset: FloatArray
     directions: FloatArray
+
+
+class ExactContrasts(NamedTuple):
+    """The contrast functions of people at hand, given by whitened severities (N, M); exact for any unmixing."""
+
+    white: FloatArray
+
+    @property
+    def first_radius(self) -> float:
+        """Radius within which it is exact."""
+        return float("inf")
+
+    def extrapolate(self, unmixings: FloatArray) -> LossTerm:
+        """Return minus the negentropy per person (U,) at unmixings (U, M, M), and gradients (U, M, M)."""
+        norm = np.linalg.norm(unmixings, axis=2, keepdims=True)
+        unit = unmixings / norm
+        s = self.white @ unit.transpose(0, 2, 1)
+        bell = np.exp(-0.5 * s * s)
+        odd, even = (s * bell).mean(axis=1, keepdims=True), bell.mean(axis=1, keepdims=True) - np.sqrt(0.5)
+        slope = 2.0 * bell * (EVEN_MOMENT_WEIGHT * even * s - ODD_MOMENT_WEIGHT * odd * (1.0 - s * s))
+        loss = -(ODD_MOMENT_WEIGHT * odd**2 + EVEN_MOMENT_WEIGHT * even**2).sum(axis=(1, 2))
+        along = (slope * s).sum(axis=1)[:, :, None]
+        gradient = (slope.transpose(0, 2, 1) @ self.white - along * unit) / norm / len(self.white)
+        return LossTerm(loss, gradient)
 
 
 def sum_contrasts(white: FloatArray, directions: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -127,7 +149,7 @@ def sum_contrasts(white: FloatArray, directions: FloatArray) -> tuple[FloatArray
     square = s * s
     slopes = np.concatenate([(1.0 - square) * bell, -s * bell], axis=1)
     bends = np.concatenate([(square - 3.0) * s * bell, (square - 1.0) * bell], axis=1)
-    products = (white[:, :, None] * white[:, None, :]).reshape(len(white), -1)
+    products = (white[:, :, None] * white[:, None, :]).reshape(len(white), n_patterns**2)
     values = np.stack([(s * bell).sum(axis=0), bell.sum(axis=0)])
     gradients, curvatures = slopes.T @ white, bends.T @ products
     return (
@@ -148,6 +170,11 @@ class ContrastSums(NamedTuple):
     gradients: FloatArray
     curvatures: FloatArray
 
+    @property
+    def first_radius(self) -> float:
+        """Radius within which it is trusted at first, relative to the length of a row of the unmixing."""
+        return 0.5
+
     def extrapolate(self, unmixings: FloatArray) -> LossTerm:
         """Return minus the negentropy per person (U,) at unmixings (U, M, M) nearby, and gradients (U, M, M)."""
         norm = np.linalg.norm(unmixings, axis=2, keepdims=True)
@@ -160,66 +187,63 @@ class ContrastSums(NamedTuple):
         tangent = (slope - (slope * unit).sum(axis=2, keepdims=True) * unit) / norm
         return LossTerm(-(values**2 @ _MOMENT_WEIGHTS).sum(axis=1), tangent)
 
-    def compute_losses(self, unmixings: FloatArray, number: int, patterns: FloatArray) -> LossTerm:
-        """Return the negative log-likelihood (U,) of unmixings (U, M, M) nearby and its gradients (U, M, M)."""
-        sign, logdet = np.linalg.slogdet(unmixings)
-        is_singular = (sign == 0) | ~np.isfinite(logdet)
-        unmixings = np.where(is_singular[:, None, None], np.eye(len(self.directions)), unmixings)
-        loss, gradient = self.extrapolate(unmixings)
-        people, logdet = LossTerm(number * loss, number * gradient), np.where(is_singular, 0.0, logdet)
-        term = add_pattern_terms(people, unmixings, logdet, patterns, number, LikelihoodWeights())
-        return LossTerm(np.where(is_singular, np.inf, term.loss), term.gradient)
 
-    def find_candidate(self, unmixing: FloatArray, number: int, patterns: FloatArray, radius: float) -> FloatArray:
-        """Return the most likely unmixing (M, M) within a radius, by derivatives at the present one (Newton steps)."""
-        limit = radius * np.linalg.norm(unmixing, axis=1, keepdims=True)
-        size = unmixing.size
-        offsets = np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, *unmixing.shape)
-        width = 1e-5 * float(np.linalg.norm(unmixing)) / np.sqrt(size)
-        current = unmixing
-        for _ in range(_MAX_NEWTON_STEPS):
-            points = np.concatenate([current[None], current + width * offsets])
-            losses, gradients = self.compute_losses(points, number, patterns)
-            flat = gradients.reshape(len(points), -1)
-            curvature = (flat[1 : size + 1] - flat[size + 1 :]) / (2.0 * width)
-            values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
-            values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-            step = (vectors / values @ (vectors.T @ -flat[0])).reshape(unmixing.shape)
-            trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
-            trial_losses = self.compute_losses(trials, number, patterns).loss
-            best = int(np.argmin(trial_losses))
-            if abs(losses[0] - trial_losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
-                return np.asarray(trials[0])
-            if not trial_losses[best] < losses[0]:
-                break
-            current = trials[best]
-        return np.asarray(current)
+def compute_losses(
+    contrasts: ContrastSums | ExactContrasts, unmixings: FloatArray, number: int, patterns: FloatArray
+) -> LossTerm:
+    """Return the negative log-likelihood (U,) of unmixings (U, M, M) in a number of patients, and its gradients."""
+    sign, logdet = np.linalg.slogdet(unmixings)
+    is_singular = (sign == 0) | ~np.isfinite(logdet)
+    unmixings = np.where(is_singular[:, None, None], np.eye(unmixings.shape[1]), unmixings)
+    loss, gradient = contrasts.extrapolate(unmixings)
+    people, logdet = LossTerm(number * loss, number * gradient), np.where(is_singular, 0.0, logdet)
+    term = add_pattern_terms(people, unmixings, logdet, patterns, number, LikelihoodWeights())
+    return LossTerm(np.where(is_singular, np.inf, term.loss), term.gradient)
 
 
 @dataclass
 class BasisSearch:
-    """Trust-region Newton steps from one start: unmixings (M, M), the best so far and the next one to be summed at."""
+    """Search from one start: unmixings (M, M), the best so far and the next one to ask about.
+
+    Each answer tells the likelihood near the unmixing that was asked about. The most likely unmixing within a radius is
+    asked about next; the radius is relative to the length of a row of the unmixing.
+    """
 
     unmixing: FloatArray
     candidate: FloatArray
     loss: float = np.inf
-    sums: ContrastSums | None = None
-    radius: float = _FIRST_RADIUS
+    contrasts: ContrastSums | ExactContrasts | None = None
+    radius: float | None = None
     is_done: bool = False
 
-    def update(self, sums: ContrastSums, number: int, patterns: FloatArray) -> None:
-        """Take the sums at the candidate over a number of patients, and choose the next one."""
-        loss = float(sums.compute_losses(self.candidate[None], number, patterns).loss[0])
+    def update(self, contrasts: ContrastSums | ExactContrasts, number: int, patterns: FloatArray) -> None:
+        """Take the contrasts at the candidate, of a number of patients, and choose the next one."""
+        loss = float(compute_losses(contrasts, self.candidate[None], number, patterns).loss[0])
         gain = self.loss - loss
+        if self.radius is None:
+            self.radius = contrasts.first_radius
         if gain > -_MIN_GAIN:  # at the optimum, rounding decides on the sign
-            self.unmixing, self.loss, self.sums = self.candidate, loss, sums
-            self.radius = min(1.0, 2.0 * self.radius)
+            self.unmixing, self.loss, self.contrasts = self.candidate, loss, contrasts
+            self.radius = max(self.radius, min(1.0, 2.0 * self.radius))
         else:
             self.radius *= 0.25
         if abs(gain) < _MIN_GAIN or self.radius < _MIN_RADIUS:
             self.is_done = True
-        elif self.sums is not None:
-            self.candidate = self.sums.find_candidate(self.unmixing, number, patterns, self.radius)
+        elif self.contrasts is not None:
+            self._find_candidate(self.contrasts, number, patterns, self.radius)
+
+    def _find_candidate(
+        self, contrasts: ContrastSums | ExactContrasts, number: int, patterns: FloatArray, radius: float
+    ) -> None:
+        start, shape = self.unmixing.ravel(), self.unmixing.shape
+        limit = (radius * np.linalg.norm(self.unmixing, axis=1, keepdims=True) * np.ones(shape)).ravel()
+
+        def evaluate(flat: FloatArray) -> tuple[float, FloatArray]:
+            term = compute_losses(contrasts, flat.reshape(1, *shape), number, patterns)
+            return float(term.loss[0]), term.gradient.ravel()
+
+        bounds = Bounds(start - limit, start + limit)
+        self.candidate = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds).x.reshape(shape)
 
 
 def find_most_likely_search(searches: Sequence[BasisSearch]) -> BasisSearch:
@@ -263,14 +287,12 @@ def fit_linear_start(people: Hashable, n_patterns: int, rng: np.random.Generator
             if stage:
                 patterns = refine_patterns(patients, patterns, noise, N_EM_STEPS)
             rotation = Rotation.begin(patients, patterns, noise, 0 if stage else N_RANDOM_STARTS, rng)
-            for step in range(MAX_ROTATION_STEPS[stage]):
+            for _ in range(MAX_ROTATION_STEPS):
                 if all(search.is_done for search in rotation.searches):
                     break
-                if step == _N_STEPS_OF_ALL:
-                    rotation.keep_best_starts()
                 offset = rotation.offset + centre @ rotation.linear_map
-                (sums,) = yield [ContrastQuestion(people, rotation.linear_map, offset, rotation.directions)]
-                rotation.update(*sums)
+                (answers,) = yield [ContrastQuestion(people, rotation.linear_map, offset, rotation.directions)]
+                rotation.update(answers)
             patterns = orient_patterns(rotation.end(), noise, patients.mean)
         prior = fit_prior_to_moments(*estimate_severity_moments(patients, patterns, noise))
     except np.linalg.LinAlgError as error:
@@ -316,20 +338,11 @@ class Rotation:
         """Directions (S, M, M) at which sums are needed."""
         return np.stack([normalise_rows(search.candidate) for search in self.searches])
 
-    def keep_best_starts(self) -> None:
-        """Go on with the most likely starts alone."""
-        remaining, self.searches = self.searches, []
-        while remaining and len(self.searches) < _N_KEPT_STARTS:
-            self.searches.append(find_most_likely_search(remaining))
-            remaining = [search for search in remaining if search is not self.searches[-1]]
-
-    def update(self, values: FloatArray, gradients: FloatArray, curvatures: FloatArray) -> None:
-        """Take the sums at the candidates: (S, M, 2), (S, M, 2, M), (S, M, 2, M, M); see `ContrastSums`."""
-        for k, search in enumerate(self.searches):
+    def update(self, answers: Sequence[ContrastSums | ExactContrasts]) -> None:
+        """Take the answers at the candidates."""
+        for search, contrasts in zip(self.searches, answers, strict=True):
             if not search.is_done:
-                means = [array[k] / self.number for array in (values, gradients, curvatures)]
-                sums = ContrastSums(normalise_rows(search.candidate), *means)
-                search.update(sums, self.number, self.patterns)
+                search.update(contrasts, self.number, self.patterns)
 
     def end(self) -> FloatArray:
         """Return the patterns (R, M) in the most likely basis, per unit of severities of variance 1."""

@@ -128,10 +128,11 @@ def _dependence_loss(unmixing: FloatArray, inverse: FloatArray, logdet: FloatArr
 def _sparsity_loss(inverse: FloatArray, patterns: FloatArray, logdet: FloatArray | float) -> LossTerm:
     """Minus the log-likelihood of logistic pattern entries: small for sparse patterns; for inverses (..., M, M)."""
     rotated = patterns @ inverse
-    half = 0.5 * np.abs(rotated)
-    loss = 2.0 * (half + np.log1p(np.exp(-2.0 * half))).sum(axis=(-1, -2)) + len(patterns) * logdet
-    transposed = np.swapaxes(inverse, -1, -2)
-    slope = len(patterns) * np.eye(inverse.shape[-1]) - transposed @ (patterns.T @ np.tanh(0.5 * rotated))
+    size = np.abs(rotated)
+    decay = np.exp(-size)  # log cosh(x / 2) = |x| / 2 + log(1 + exp(-|x|)) - log 2, tanh(x / 2) its derivative
+    loss = (size + 2.0 * np.log1p(decay)).sum(axis=(-1, -2)) + len(patterns) * logdet
+    transposed, tanh = np.swapaxes(inverse, -1, -2), np.copysign((1.0 - decay) / (1.0 + decay), rotated)
+    slope = len(patterns) * np.eye(inverse.shape[-1]) - transposed @ (patterns.T @ tanh)
     return LossTerm(loss, slope @ transposed)
 
 

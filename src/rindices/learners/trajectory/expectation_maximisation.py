@@ -12,7 +12,7 @@ Shape letters: N people, R regions, M patterns, K steps, G points of z, J models
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -81,11 +81,7 @@ class TrajectoryModel:
 
         The basis without growth; where patterns interact, followed by the basis times each severity.
         """
-        n_patterns, n_steps = self.steps.shape[:2]
-        basis = make_point_basis(n_patterns, n_steps)
-        if self.interaction is None:
-            return basis
-        return np.concatenate([basis, *(basis * z[:, None] for z in make_severity_points(n_patterns).T)], axis=1)
+        return list_functions(*self.steps.shape[:2], self.interaction is not None)
 
     def combine(self, expectations: FloatArray) -> FloatArray:
         """Return expectations of the functions (..., T) as those of the basis with growth (..., M * K)."""
@@ -117,10 +113,10 @@ class ControlSums(NamedTuple):
     scatter: FloatArray
 
     @classmethod
-    def compute(cls, controls: FloatArray, model: TrajectoryModel) -> Self:
+    def compute(cls, controls: FloatArray, model: TrajectoryModel, scatter: FloatArray | None = None) -> Self:
         """Sum over controls (N, R), given as shifts from their mean; the model matters only for missing cells."""
         if find_complete_rows(controls).all():
-            return cls(len(controls), controls.T @ controls)
+            return cls(len(controls), controls.T @ controls if scatter is None else scatter)
         filled, scatter = fill_missing_cells(controls, np.asarray(np.linalg.inv(model.noise)))
         return cls(len(filled), filled.T @ filled + scatter)
 
@@ -151,7 +147,9 @@ class PatientSums(NamedTuple):
 
     def add(self, other: Self) -> Self:
         """Return the sums over both groups of patients."""
-        return type(self)(*(own + its for own, its in zip(self, other, strict=True)))
+        moments, normal = self.moments + other.moments, self.normal + other.normal
+        cross, scatter = self.cross + other.cross, self.scatter + other.scatter
+        return type(self)(self.number + other.number, moments, normal, cross, scatter)
 
     @classmethod
     def _compute_complete(cls, patients: FloatArray, model: TrajectoryModel, scatter: FloatArray | None = None) -> Self:
@@ -162,7 +160,7 @@ class PatientSums(NamedTuple):
             point_weights += summary.point_weights
             cross += part.T @ summary.basis
         scatter = patients.T @ patients if scatter is None else scatter
-        return cls(len(patients), *sum_points(model, point_weights), cross, scatter)
+        return cls(len(patients), *sum_points(model.functions, posterior.points, point_weights), cross, scatter)
 
     @classmethod
     def _compute_incomplete(cls, patients: FloatArray, model: TrajectoryModel) -> Self:
@@ -196,13 +194,22 @@ class PatientSums(NamedTuple):
             noise = regions.counts[:, None, None] * regions.covariance
             regions.add_blocks(scatter, model.combine(carried) @ slopes.transpose(0, 2, 1) + noise)
         scatter += filled.T @ filled
-        moments, normal = sum_points(model, probabilities.sum(axis=0))
+        moments, normal = sum_points(model.functions, model.posterior.points, probabilities.sum(axis=0))
         return cls(len(patients), moments, normal, filled.T @ expected + cross, scatter)
 
 
-def sum_points(model: TrajectoryModel, point_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return sums of E[f f'] (T, T) and E[y y'] (M, M), given the summed probabilities of the points (G,)."""
-    functions, normal = model.functions, make_normal_points(len(model.steps))
+@cache
+def list_functions(n_patterns: int, n_steps: int, interacting: bool) -> FloatArray:
+    """Return the functions of z (G, T): the basis of the steps; where patterns interact, also times each severity."""
+    basis = make_point_basis(n_patterns, n_steps)
+    if not interacting:
+        return basis
+    return np.concatenate([basis, *(basis * z[:, None] for z in make_severity_points(n_patterns).T)], axis=1)
+
+
+def sum_points(functions: FloatArray, points: FloatArray, point_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return sums of E[f f'] (T, T) and E[y y'] (M, M), given the summed probabilities of the points (G, M)."""
+    normal = make_normal_points(points.shape[1])
     first, second = ((array * point_weights[:, None]).T @ array for array in (functions, normal))
     return first, second
 
@@ -336,6 +343,26 @@ class CurveSums(NamedTuple):
     patients: PatientSums
     controls: ControlSums
     likelihood: float = float("nan")
+
+    @classmethod
+    def compute(
+        cls,
+        model: TrajectoryModel,
+        controls: FloatArray,
+        patients: FloatArray,
+        held_out: FloatArray | None = None,
+        scatters: tuple[FloatArray | None, FloatArray | None] = (None, None),
+    ) -> Self:
+        """Sum over controls, patients and held-out patients (N, R).
+
+        scatters (R, R): sums of x x' over controls and over patients, if they are known; they are not used where cells
+        are missing.
+        """
+        likelihood = float("nan")
+        if held_out is not None and len(held_out):
+            likelihood = float(compute_log_likelihood(held_out, model).mean())
+        sums = PatientSums.compute(patients, model, scatters[1])
+        return cls(sums, ControlSums.compute(controls, model, scatters[0]), likelihood)
 
 
 class CurveQuestion(NamedTuple):

@@ -19,11 +19,11 @@ from rindices.learners.base import Learner, RandomState
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import (
     ContrastQuestion,
+    ExactContrasts,
     GroupMoments,
     LinearStart,
     MomentsQuestion,
     fit_linear_start,
-    sum_contrasts,
 )
 from rindices.learners.conversation import Conversation, hold, join
 from rindices.learners.ensemble import (
@@ -41,9 +41,7 @@ from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members, split_by_folds
 from rindices.learners.trajectory.expectation_maximisation import (
     MAX_ITERATIONS,
-    ControlSums,
     CurveSums,
-    PatientSums,
     TrajectoryFit,
     TrajectoryModel,
     TrajectoryProblem,
@@ -61,7 +59,7 @@ from rindices.learners.trajectory.visits import (
     prepare_visit_shifts,
 )
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.selection.agreement import agreement
+from rindices.selection.agreement import IndexRows, agreement
 from rindices.selection.choose import find_agreeing_members
 from rindices.threads import limit_blas_threads
 
@@ -93,8 +91,7 @@ def fit_trajectory_members(
     if source.members[numbers[0]].visits is not None:
         visits = _choose_coupling([source.members[number] for number in numbers], problems, source, coupled)
     given = None if visits is None else visits.straight
-    fits = hold(fit_shapes(problems, list_shapes(shape, n_patterns), given), source.answer)
-    chosen = choose_shape([get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
+    chosen, fits = hold(fit_and_choose(problems, shape, n_patterns, given), source.answer)
     members = []
     for k, (number, fit) in enumerate(zip(numbers, fits, strict=True)):
         model, held_out = fit[chosen].model, get_held_out(fit, chosen)
@@ -105,10 +102,16 @@ def fit_trajectory_members(
                 coupling_gain=visits.gains[k],
                 from_trends=visits.from_trends,
             )
-        head, curves = make_trajectory_head(source.members[number].head, model)
-        steps = fit[chosen].n_iterations
-        members.append(Member(number, TrainingOutcome.CONVERGED, steps, head, curves, None, held_out))
+        members.append(make_member(number, source.members[number].head, model, fit[chosen].n_iterations, held_out))
     return members
+
+
+def make_member(
+    number: int, preparation: ContrastiveHead, model: TrajectoryModel, steps: int, held_out: HeldOutLikelihood
+) -> Member:
+    """Return the member of a fitted model; ``preparation`` prepares its people."""
+    head, curves = make_trajectory_head(preparation, model)
+    return Member(number, TrainingOutcome.CONVERGED, steps, head, curves, None, held_out)
 
 
 @limit_blas_threads()
@@ -204,6 +207,18 @@ def fit_shapes(
     return [{shape: by_shape[shape][k] for shape in shapes if shape in by_shape} for k in range(len(problems))]
 
 
+def fit_and_choose(
+    problems: Sequence[TrajectoryProblem],
+    shape: str,
+    n_patterns: int,
+    straight: Sequence[TrajectoryFit] | None = None,
+) -> Conversation[tuple[str, list[dict[str, TrajectoryFit]]]]:
+    """Return the shape that a set of members has, and the fits of each member; see `fit_shapes`."""
+    fits = yield from fit_shapes(problems, list_shapes(shape, n_patterns), straight)
+    chosen = choose_shape([get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
+    return chosen, fits
+
+
 def fit_half(
     people: PeopleSet, n_patterns: int, shape: str, steps: int, rng: np.random.Generator
 ) -> Conversation[TrajectoryModel]:
@@ -272,17 +287,13 @@ class _ShiftedPeople:
             return self.compute_moments(part)[0]
         if isinstance(question, ContrastQuestion):
             patients = self.compute_moments(part)[1]
-            return sum_contrasts(patients @ question.linear_map - question.offset, question.directions)
-        model, moments = question.model, self.compute_moments(part)[0]
-        controls, patients = (self.select(part, label) for label in (0, 1))
-        sums = PatientSums.compute(patients, model, moments.patients.products)
-        control_sums = ControlSums(len(controls), moments.controls.products)
-        if np.isnan(controls).any():
-            control_sums = ControlSums.compute(controls, model)
-        held_out = np.zeros(0)
+            return [ExactContrasts(patients @ question.linear_map - question.offset)] * len(question.directions)
+        moments, held_out = self.compute_moments(part)[0], None
         if question.held_out is not None:
-            held_out = compute_log_likelihood(self.select(question.held_out.part, 1), model)
-        return CurveSums(sums, control_sums, float(held_out.mean()) if len(held_out) else float("nan"))
+            held_out = self.select(question.held_out.part, 1)
+        controls, patients = (self.select(part, label) for label in (0, 1))
+        scatters = moments.controls.products, moments.patients.products
+        return CurveSums.compute(question.model, controls, patients, held_out, scatters)
 
     def pose_visits(self, start: TrajectoryModel, part: str = "seen") -> VisitProblem:
         """Return the problem of EM for all visits of a part; where it is the member's, the others tell when to end."""
@@ -454,7 +465,7 @@ class DiseaseTrajectories(Learner):
             people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape
         )
         indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
-        consensus = find_agreeing_members(indices)
+        consensus = find_agreeing_members(IndexRows(indices))
         self.consensus_ = [
             (self.members_[k], order) for k, order in zip(consensus.agreeing, consensus.orders, strict=True)
         ]
