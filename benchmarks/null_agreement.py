@@ -18,14 +18,14 @@ from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
 from rindices.learners.ensemble import fit_linear_members
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.trajectory.members import fit_trajectory_members
+from rindices.learners.trajectory.members import compare_trajectory_halves, fit_trajectory_members
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.selection.agreement import members_agreement
+from rindices.selection.agreement import IndexRows, members_agreement
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoint, choose_grid_point
 
 SIZES = ((80, 100), (150, 200), (492, 900))
 WIDTHS = (1, 2, 3, 5)
-MEMBERS = 4
+MEMBERS = 5
 
 
 def measure_agreement(kind: str, task: str, size: tuple[int, int], width: int, seed: int) -> tuple[float, float, bool]:
@@ -33,11 +33,14 @@ def measure_agreement(kind: str, task: str, size: tuple[int, int], width: int, s
     cohort = simulate_cohort(replace(TASKS[task], n_controls=size[0], n_patients=size[1]), seed).cohort
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     people = PreparedPeople(X, y).deal_to_members(range(MEMBERS), seed)
-    fit = fit_linear_members if kind == "contrastive" else fit_trajectory_members
-    members = fit(people, width, range(MEMBERS), seed)
+    if kind == "contrastive":
+        members = fit_linear_members(people, width, range(MEMBERS), seed)
+    else:
+        members = compare_trajectory_halves(people, fit_trajectory_members(people, width, range(MEMBERS), seed), seed)
     indices = np.stack([member.head.infer(X[y == 1]) for member in members])
     evidence = np.array([member.evidence for member in members])
-    choice = choose_grid_point([Candidate(GridPoint(width), indices, tuple(range(MEMBERS)), MEMBERS, evidence)], seed)
+    candidate = Candidate(GridPoint(width), IndexRows(indices), tuple(range(MEMBERS)), MEMBERS, evidence)
+    choice = choose_grid_point([candidate], seed)
     return float(evidence[:, 0].mean()), members_agreement(indices).concordance, choice.best is not None
 
 
