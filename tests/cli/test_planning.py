@@ -140,7 +140,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fit(folder: Path, reference: object, out: str, *more: object, code: int = 0) -> str:
     study = [folder / "volumes.csv", "--participants", folder / "participants.tsv", "--group", "group", *COVARIATES]
-    settings = ["--recipe", "contrastive", "--patterns", "3", "--members", "3", "--workers", "1"]
+    settings = ["--recipe", "contrastive", "--patterns", "1", "--members", "3", "--workers", "1"]
     return invoke("fit", *study, *settings, "--reference", reference, "--out", folder / out, *more, code=code)
 
 

@@ -17,7 +17,7 @@ from rindices.errors import ModelError
 from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.learners.inference import SurrealHead
 from rindices.model.safetensors_io import read_metadata
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def simulated() -> SimulatedCohort:
 
 
 @pytest.fixture(scope="module")
-def model(simulated: SimulatedCohort) -> ri.FittedModel:
-    return ri.fit(simulated.cohort, 3, members=3, recipe="contrastive", workers=1)
+def model() -> ri.FittedModel:
+    return fit_tiny_model(3)
 
 
 def indices(frame: pd.DataFrame) -> np.ndarray:
@@ -120,14 +120,7 @@ def test_regions_that_do_not_match_are_named(simulated: SimulatedCohort, model: 
 
 def test_people_without_covariates(simulated: SimulatedCohort, tmp_path: Path) -> None:
     write_cohort(simulated, tmp_path)
-    columns = {"group": "group", "covariates": ["age", "sex", "icv"]}
-    ri.fit(
-        ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **columns),
-        2,
-        members=1,
-        recipe="contrastive",
-        workers=1,
-    ).save(tmp_path / "m.safetensors")
+    fit_tiny_model().save(tmp_path / "m.safetensors")
     people = pd.read_csv(tmp_path / "participants.tsv", sep="\t").drop(columns="group")
     people.loc[4, "age"] = np.nan
     people.to_csv(tmp_path / "p.tsv", sep="\t", index=False)

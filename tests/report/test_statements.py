@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.model.records import PatternRecord, Reproduction
+from rindices.report import geometry
 from rindices.report.sections import load_statements
 from rindices.tables.layout.freesurfer import infer_measure
 from tests.report.helpers import get_section_text, get_text
@@ -60,7 +62,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=STUDIES, ids=lambda name: name.replace(" ", "_"))
 def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The folder of a study, what the terminal printed, and the page."""
+    """The folder of a study, what the terminal printed, and the page without pictures, which take time."""
     settings = dict(STUDIES[request.param])
     folder = tmp_path_factory.mktemp("statements")
     has_missing, options = settings.pop("missing", False), settings.pop("options", [])
@@ -70,7 +72,8 @@ def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         table.loc[::9, VOLUMES[0]] = np.nan
         table.to_csv(folder / "table.csv", index=False)
     options = ["--recipe", "mean-difference", *options, *(["--site", "scanner"] if "sites" in settings else [])]
-    printed = run("fit", *arguments, *options, "--members", "4", "--out", str(folder))
+    with mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"]):
+        printed = run("fit", *arguments, *options, "--members", "4", "--workers", "1", "--out", str(folder))
     return folder, printed, (folder / "report.html").read_text("utf-8")
 
 
