@@ -136,11 +136,11 @@ def test_sessions_are_part_of_the_key_of_a_row(at: Path, model: ri.FittedModel, 
     assert result[["participant_id", "session_id"]].equals(visits[["participant_id", "session_id"]])
 
 
-def test_sites_are_harmonised_in_every_chunk(tmp_path: Path) -> None:
+def test_sites_are_harmonised_in_every_chunk(model: ri.FittedModel, tmp_path: Path) -> None:
     made = simulate_few_regions("tiny", seed=0).cohort
     sites = np.resize(["x", "y", "z"], len(made)).astype(object)
     cohort = replace(made, people=made.people.assign(site=sites))
-    model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1)
+    model = replace(model, preprocessing=ri.Preprocessing.fit(cohort), pipelines=())
     model.save(tmp_path / "m.safetensors")
     frame = pd.concat([cohort.people[["participant_id", "site"]], cohort.covariates, cohort.volumes], axis=1)
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -18,6 +18,7 @@ from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.learners.inference import SurrealHead
 from rindices.model.safetensors_io import read_metadata
 from tests.cohorts import fit_tiny_model, simulate_few_regions
+from tests.study.helpers import run
 
 
 @pytest.fixture(scope="module")
@@ -124,24 +125,12 @@ def test_people_without_covariates(simulated: SimulatedCohort, tmp_path: Path) -
     people = pd.read_csv(tmp_path / "participants.tsv", sep="\t").drop(columns="group")
     people.loc[4, "age"] = np.nan
     people.to_csv(tmp_path / "p.tsv", sep="\t", index=False)
-    command = [
-        sys.executable,
-        "-c",
-        "from rindices.cli.main import run; run()",
-        "apply",
-        str(tmp_path / "m.safetensors"),
-    ]
-    command += [
-        str(tmp_path / "volumes.csv"),
-        "--participants",
-        str(tmp_path / "p.tsv"),
-        "--out",
-        str(tmp_path / "r.csv"),
-    ]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = ["apply", tmp_path / "m.safetensors", tmp_path / "volumes.csv", "--participants", tmp_path / "p.tsv"]
+    words += ["--out", tmp_path / "r.csv", "--workers", 1]
+    refused = run(*words)
     assert refused.returncode == 1
     assert "1 person has no age: sub-005" in refused.stderr
-    dropped = subprocess.run([*command, "--on-missing", "drop"], capture_output=True, text=True, check=False)
+    dropped = run(*words, "--on-missing", "drop")
     assert dropped.returncode == 0, dropped.stderr
     assert len(pd.read_csv(tmp_path / "r.csv")) == 179
 

@@ -1,14 +1,13 @@
 """A small finished study on disk."""
 
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
-from rindices.report import geometry
 from tests.cohorts import simulate_few_regions
+from tests.report.helpers import omit_pictures
 
 
 @pytest.fixture(scope="session")
@@ -38,5 +37,5 @@ def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def curved_page(curved_study: Path) -> str:
-    with mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"]):  # pictures take time
+    with omit_pictures():
         return ri.write_report(curved_study).read_text("utf-8")

@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,10 +12,9 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.model.records import PatternRecord, Reproduction
-from rindices.report import geometry
 from rindices.report.sections import load_statements
 from rindices.tables.layout.freesurfer import infer_measure
-from tests.report.helpers import get_section_text, get_text
+from tests.report.helpers import get_section_text, get_text, omit_pictures
 
 VOLUMES = ["Left-Hippocampus", "Right-Hippocampus", "Left-Amygdala", "Right-Amygdala"]
 THICKNESS = ["lh_precuneus_thickness", "rh_precuneus_thickness", "lh_cuneus_thickness", "rh_cuneus_thickness"]
@@ -72,7 +70,7 @@ def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         table.loc[::9, VOLUMES[0]] = np.nan
         table.to_csv(folder / "table.csv", index=False)
     options = ["--recipe", "mean-difference", *options, *(["--site", "scanner"] if "sites" in settings else [])]
-    with mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"]):
+    with omit_pictures():
         printed = run("fit", *arguments, *options, "--members", "4", "--workers", "1", "--out", str(folder))
     return folder, printed, (folder / "report.html").read_text("utf-8")
 
