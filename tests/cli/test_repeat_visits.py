@@ -52,8 +52,8 @@ GROUPS = ["--group", "Group", "--controls", "Nondemented", "--patients", "Dement
     "recipe",
     [
         pytest.param([], marks=pytest.mark.slow),
-        ["--patterns", "1", "--workers", "1"],
-        pytest.param(["--recipe", "contrastive", "--patterns", "1"], marks=pytest.mark.slow),
+        pytest.param(["--patterns", "1"], marks=pytest.mark.slow),  # as docs/guides/visits.md
+        ["--recipe", "contrastive", "--patterns", "1", "--workers", "1"],
     ],
 )
 @pytest.mark.usefixtures("no_pictures")

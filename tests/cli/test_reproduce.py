@@ -30,7 +30,7 @@ def test_files_are_written_and_a_second_run_resumes(tmp_path: Path) -> None:
 
 
 def test_halves_are_fitted_with_the_reference_of_the_study(tmp_path: Path) -> None:
-    write_cohort(simulate_few_regions("small", 0), tmp_path)
+    write_cohort(simulate_few_regions("tiny", 0), tmp_path)
     (tmp_path / "study.toml").write_text(
         '[data]\nvolumes = "volumes.csv"\nparticipants = "participants.tsv"\ngroup = "group"\nreference = "muse"\n'
         '[model]\nrecipe = "mean-difference"\npatterns = [1]\nmembers = 2\n[run]\nworkers = 1\n'

@@ -107,6 +107,7 @@ def test_changes_with_the_seed_are_those_of_drawn_members() -> None:
     assert compute_seed_changes(np.zeros((5, 3, 2)), np.eye(5, 3, dtype=bool)) == [None, None]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_people_without_an_unseen_member_have_empty_cells(tmp_path: Path) -> None:
     """Statistics and report leave them out, and say so."""
     cohort = ri.simulate_cohort("tiny", seed=2).cohort
