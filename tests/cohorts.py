@@ -1,6 +1,7 @@
 """Simulated cohorts with few regions, which are fitted in half the time."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
@@ -14,3 +15,9 @@ def simulate_few_regions(task: str | SimulationTask = "tiny", seed: int = 0, sit
     in_pattern = simulated.patterns["region"].isin(names).to_numpy()
     cohort = replace(simulated.cohort, volumes=simulated.cohort.volumes.loc[:, in_pattern])
     return replace(simulated, cohort=cohort, patterns=simulated.patterns[in_pattern].reset_index(drop=True))
+
+
+@lru_cache
+def fit_tiny_model(patterns: int = 2) -> ri.FittedModel:
+    """Return a model of a tiny cohort (seed 0), fitted once; for tests that need any model."""
+    return ri.fit(simulate_few_regions("tiny", seed=0).cohort, patterns, members=5, recipe="contrastive", workers=1)

@@ -1,6 +1,7 @@
 """What all tests share: real tables where they are to be had, small tables of every format where not."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
-from rindices.report import geometry
 from rindices.tables.layout.muse import paper_codes, single_regions
+from tests.report.helpers import omit_pictures
 
 # The gate must not depend on luck; by hand every run looks elsewhere.
 settings.register_profile("gate", derandomize=True)
@@ -66,9 +67,10 @@ def participants(volumes: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brain pictures, which take half the time of a report, are not drawn."""
-    monkeypatch.setattr(geometry, "list_missing_packages", lambda: ["nilearn"])
+def no_pictures() -> Iterator[None]:
+    """Brains and charts, which take most of the time of a report, are not drawn."""
+    with omit_pictures():
+        yield
 
 
 __all__ = ["muse_volumes", "paper_codes", "participants_of"]

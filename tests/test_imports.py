@@ -96,7 +96,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_fit_and_apply_need_no_torch(tables: list[str], tmp_path: Path) -> None:
-    options = ["--recipe", "contrastive", "--patterns", "2", "--members", "5", "--workers", "1"]
+    options = ["--recipe", "contrastive", "--patterns", "1", "--members", "5", "--workers", "1"]
     fitted = run_without_torch(RUN, "fit", *tables, "--group", "group", *options, "--out", str(tmp_path / "study"))
     assert fitted.returncode == 0, fitted.stderr
     assert (tmp_path / "study" / "report.html").exists()

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-import rindices as ri
 from rindices._version import __version__
 from rindices.cli.main import app
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 
 FOLDER = Path(__file__).parents[1] / "integrations"
 
@@ -25,7 +24,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, and a DLMUSE table and demographics as NiChart writes them."""
     folder = tmp_path_factory.mktemp("tables")
     cohort = simulate_few_regions("tiny", seed=0).cohort
-    ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1).save(folder / "model.safetensors")
+    fit_tiny_model().save(folder / "model.safetensors")
     ids = cohort.people["participant_id"].rename("MRID")
     volumes = cohort.volumes.rename(columns=lambda name: name.removeprefix("MUSE_"))
     volumes.insert(0, "702", cohort.covariates["icv"])

@@ -20,20 +20,20 @@ from rindices.experiments.tasks import TASKS
 from rindices.tables.chunks import ChunkSize, list_table_files
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 
-PEOPLE = 700
+PEOPLE = 350
 
 
 @pytest.fixture(scope="module")
 def model() -> ri.FittedModel:
-    return ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
+    return fit_tiny_model()
 
 
 @pytest.fixture(scope="module")
 def people() -> pd.DataFrame:
     """Regions and covariates of people side by side, ids in no order; a few are older than anyone in training."""
-    cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 300, n_patients=300), seed=1).cohort
+    cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 150, n_patients=150), seed=1).cohort
     frame = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
     frame.loc[::50, "age"] = 99.0
     return frame.sample(frac=1, random_state=0).reset_index(drop=True)
@@ -62,7 +62,7 @@ def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("size", [ChunkSize(37, 100, 20_000), ChunkSize(1000, 1000, 10**9)])
+@pytest.mark.parametrize("size", [ChunkSize(37, 50, 20_000), ChunkSize(1000, 1000, 10**9)])
 def test_chunks_of_any_size_give_the_same_numbers(
     kind: str, size: ChunkSize, at: Path, model: ri.FittedModel, people: pd.DataFrame
 ) -> None:
@@ -70,7 +70,7 @@ def test_chunks_of_any_size_give_the_same_numbers(
     if kind == "csv":
         people.to_csv(table, index=False)
     else:
-        people.to_parquet(table, index=False, row_group_size=90)
+        people.to_parquet(table, index=False, row_group_size=45)
     outcome = run(at, model, table, "out.parquet", size=size)
     assert (outcome.parts > 3) == (size.rows == 37)
     result = pd.read_parquet(at / "out.parquet")
@@ -136,11 +136,11 @@ def test_sessions_are_part_of_the_key_of_a_row(at: Path, model: ri.FittedModel, 
     assert result[["participant_id", "session_id"]].equals(visits[["participant_id", "session_id"]])
 
 
-def test_sites_are_harmonised_in_every_chunk(tmp_path: Path) -> None:
+def test_sites_are_harmonised_in_every_chunk(model: ri.FittedModel, tmp_path: Path) -> None:
     made = simulate_few_regions("tiny", seed=0).cohort
     sites = np.resize(["x", "y", "z"], len(made)).astype(object)
     cohort = replace(made, people=made.people.assign(site=sites))
-    model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1)
+    model = replace(model, preprocessing=ri.Preprocessing.fit(cohort), pipelines=())
     model.save(tmp_path / "m.safetensors")
     frame = pd.concat([cohort.people[["participant_id", "site"]], cohort.covariates, cohort.volumes], axis=1)
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -171,11 +171,11 @@ def test_a_wrong_cell_far_down_is_named(
 
 def test_people_who_lack_a_value_can_be_dropped(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
     lacking = people.copy()
-    lacking.loc[600:, "MUSE_47"] = np.nan  # all rows of some chunks
+    lacking.loc[250:, "MUSE_47"] = np.nan  # all rows of some chunks
     lacking.to_parquet(at / "t.parquet", index=False, row_group_size=50)
     outcome = run(at, model, at / "t.parquet", on_missing="drop", size=ChunkSize(20, 50, 0))
-    assert outcome.counted.people == 600
-    assert pd.read_csv(at / "out.csv")["participant_id"].tolist() == people["participant_id"][:600].tolist()
+    assert outcome.counted.people == 250
+    assert pd.read_csv(at / "out.csv")["participant_id"].tolist() == people["participant_id"][:250].tolist()
 
 
 def test_a_later_chunk_in_another_unit_is_novel_not_refused(
@@ -183,7 +183,7 @@ def test_a_later_chunk_in_another_unit_is_novel_not_refused(
 ) -> None:
     regions = list(model.regions)
     some = people.copy()
-    some.loc[600:, regions] = some.loc[600:, regions] / 1000
+    some.loc[250:, regions] = some.loc[250:, regions] / 1000
     some.to_csv(at / "t.csv", index=False)
     outcome = run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
     assert outcome.counted.causes["another unit"] == 100

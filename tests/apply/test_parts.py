@@ -3,20 +3,20 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import psutil
 import pytest
 
-import rindices as ri
 from rindices.apply.chunks import RECORDS_FOLDER
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 from tests.study.helpers import run
 
 FILES = 6
@@ -36,9 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, and a table of some files: each file is a chunk."""
     path = tmp_path_factory.mktemp("parts")
     cohort = simulate_few_regions("tiny", seed=0).cohort
-    for number in (1, 2):
-        model = ri.fit(cohort, 1, members=1, recipe="contrastive", workers=1, seed=number)
-        model.save(path / f"model{number}.safetensors")
+    model = fit_tiny_model()
+    model.save(path / "model1.safetensors")
+    fewer = {"heads": model.heads[1:], "orders": model.orders[1:], "pipelines": model.pipelines[1:]}
+    replace(model, **fewer).save(path / "model2.safetensors")
     frame = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
     (path / "table").mkdir()
     for number in range(FILES):
@@ -54,10 +55,11 @@ def expected(folder: Path) -> bytes:
     return (folder / "expected.tsv").read_bytes()
 
 
-@pytest.fixture
-def interrupted(folder: Path, tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def killed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an output whose run was killed after some parts."""
-    arguments = (folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv")
+    path = tmp_path_factory.mktemp("killed")
+    arguments = (folder / "model1.safetensors", folder / "table", "--out", path / "out.tsv")
     code = (
         "import os, signal\n"
         "from rindices.apply import chunks\n"
@@ -71,7 +73,13 @@ def interrupted(folder: Path, tmp_path: Path) -> Iterator[Path]:
     line = command(*arguments)
     line[2] = code
     assert subprocess.run(line, capture_output=True, check=False).returncode == -signal.SIGKILL
-    return tmp_path
+    return path
+
+
+@pytest.fixture
+def interrupted(killed: Path, tmp_path: Path) -> Path:
+    """A copy of the folder of a killed run."""
+    return shutil.copytree(killed, tmp_path / "copy")
 
 
 def list_parts(folder: Path) -> list[Path]:
@@ -150,14 +158,14 @@ def test_a_link_in_place_of_a_hidden_folder_is_refused(out: str, link: str, fold
 
 
 def test_the_work_of_a_killed_worker_is_done_again(folder: Path, tmp_path: Path, expected: bytes) -> None:
-    done = kill_workers(folder, tmp_path, kills=1)
+    done = kill_workers(folder, tmp_path, KILL_FIRST)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.tsv").read_bytes() == expected
     assert json.loads(done.stdout)["people"] == 180
 
 
 def test_workers_that_are_always_killed_end_in_one_line(folder: Path, tmp_path: Path, expected: bytes) -> None:
-    done = kill_workers(folder, tmp_path, kills=100)
+    done = kill_workers(folder, tmp_path, KILL_ALL)
     assert done.returncode == 1
     message = r"error: worker processes ended before their work was done, 4 times; .*--workers\.\n"
     assert re.fullmatch(message, done.stderr), done.stderr
@@ -166,22 +174,31 @@ def test_workers_that_are_always_killed_end_in_one_line(folder: Path, tmp_path: 
     assert (tmp_path / "out.tsv").read_bytes() == expected
 
 
-def kill_workers(folder: Path, tmp_path: Path, kills: int) -> subprocess.CompletedProcess[str]:
-    """Run with two workers, each of which is killed at its first chunk, up to a number of them in all."""
+KILL_FIRST = """
+    from rindices.apply import chunks
+    original = chunks.open_part_file
+    def open_part_file(path):
+        if not os.listdir(os.environ["KILL_MARKS"]):
+            kill()
+        return original(path)
+    chunks.open_part_file = open_part_file
+"""
+KILL_ALL = """
+    if "loky" in " ".join(sys.orig_argv) and "tracker" not in " ".join(sys.orig_argv):
+        kill()
+"""
+
+
+def kill_workers(folder: Path, tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run with two workers: the first at a chunk is killed there, or all are killed when they start."""
     (tmp_path / "site").mkdir()
     (tmp_path / "kills").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import os, signal\n"
-        "if os.getppid() != int(os.environ['FIRST_PARENT']):\n"
-        "    from rindices.apply import chunks\n"
-        "    original = chunks.open_part_file\n"
-        "    def open_part_file(path):\n"
-        "        marks = os.environ['KILL_MARKS']\n"
-        f"        if len(os.listdir(marks)) < {kills}:\n"
-        "            open(os.path.join(marks, str(os.getpid())), 'w').close()\n"
-        "            os.kill(os.getpid(), signal.SIGKILL)\n"
-        "        return original(path)\n"
-        "    chunks.open_part_file = open_part_file\n"
+        "import os, signal, sys\n"
+        "def kill():\n"
+        "    open(os.path.join(os.environ['KILL_MARKS'], str(os.getpid())), 'w').close()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if os.getppid() != int(os.environ['FIRST_PARENT']):\n" + code
     )
     paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {

@@ -85,7 +85,9 @@ def test_posterior_means_against_a_plain_sum_over_all_regions(task: SimulationTa
 
 
 @pytest.mark.parametrize("adjusted", [True, False])
-@pytest.mark.parametrize("name", NEW_TASKS)
+@pytest.mark.parametrize(
+    "name", [NEW_TASKS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NEW_TASKS[1:])]
+)
 def test_the_oracle_is_better_than_ridge_the_contrastive_learner_and_a_wrong_task(name: str, adjusted: bool) -> None:
     task = replace(TASKS[name], n_controls=300, n_patients=400)
     simulated = simulate_cohort(task, seed=1)

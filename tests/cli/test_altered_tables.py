@@ -27,7 +27,7 @@ def run_sample(tmp_path: Path, tables: int) -> None:
 
 
 def test_a_sample_of_altered_tables(tmp_path: Path) -> None:
-    run_sample(tmp_path, 30)
+    run_sample(tmp_path, 20)
 
 
 def run_misleading_tables(tmp_path: Path, tables: int) -> None:

@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-import rindices as ri
 from rindices.apply import chunks
 from rindices.cli.main import app
 from rindices.errors import RindicesError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 
 PEOPLE = 6_000
 COMMENT = "x" * 30
@@ -27,8 +26,7 @@ COMMENT = "x" * 30
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model and a table of people with a column of comments, about 7 MB."""
     folder = tmp_path_factory.mktemp("apply")
-    model = ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
-    model.save(folder / "m.safetensors")
+    fit_tiny_model().save(folder / "m.safetensors")
     cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 100, n_patients=100), seed=1).cohort
     comments = pd.Series(COMMENT, index=range(PEOPLE), name="comment")
     frame = pd.concat([cohort.people[["participant_id"]], comments, cohort.covariates, cohort.volumes.round(2)], axis=1)
@@ -148,10 +146,9 @@ def test_text_in_chunks_needs_no_pyarrow(folder: Path, tmp_path: Path) -> None:
 
 
 def test_apply_never_overwrites_its_inputs(tmp_path: Path) -> None:
-    simulated = simulate_few_regions("tiny", seed=1)
-    write_cohort(simulated, tmp_path)
+    write_cohort(simulate_few_regions("tiny", seed=1), tmp_path)
     model, people = tmp_path / "model.safetensors", tmp_path / "participants.tsv"
-    ri.fit(simulated.cohort, 2, members=2, recipe="contrastive", workers=1).save(model)
+    fit_tiny_model().save(model)
     before = people.read_bytes()
 
     def apply_into(out: Path) -> Result:

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-import rindices as ri
 from rindices.cli.main import app
 from rindices.experiments.simulate import write_cohort
+from tests.cohorts import simulate_few_regions
 
 
 def test_summary_has_the_mean_of_the_splits(tmp_path: Path) -> None:
-    simulated = ri.simulate_cohort("tiny", 0)
+    simulated = simulate_few_regions("tiny", 0)
     write_cohort(simulated, tmp_path)
     indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
     indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
@@ -23,7 +23,7 @@ def test_summary_has_the_mean_of_the_splits(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     rows = {row["features"]: row for row in json.loads(done.stdout)["results"]}
     assert rows["R-indices"]["n_features"] == 1
-    assert rows["regions"]["n_features"] == 139
+    assert rows["regions"]["n_features"] == 36
     assert rows["R-indices minus regions"]["n_features"] is None
     written = pd.read_csv(tmp_path / "out/classification.tsv", sep="\t")
     assert rows["regions"]["auc"] == pytest.approx(written.loc[written["features"] == "regions", "auc"].mean())
@@ -31,7 +31,7 @@ def test_summary_has_the_mean_of_the_splits(tmp_path: Path) -> None:
 
 def test_shuffled_rows_give_the_same_figures(tmp_path: Path) -> None:
     """Splits were drawn in the order of the rows."""
-    simulated = ri.simulate_cohort("tiny", 0)
+    simulated = simulate_few_regions("tiny", 0)
     write_cohort(simulated, tmp_path)
     indices = simulated.cohort.people[["participant_id"]].assign(r1=0.0)  # equal R-indices: the regions decide
     volumes, figures = pd.read_csv(tmp_path / "volumes.csv"), []
@@ -47,7 +47,7 @@ def test_shuffled_rows_give_the_same_figures(tmp_path: Path) -> None:
 
 
 def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
-    simulated = ri.simulate_cohort("tiny", 0)
+    simulated = simulate_few_regions("tiny", 0)
     write_cohort(simulated, tmp_path)
     folder = tmp_path / "half"
     folder.mkdir()
@@ -58,7 +58,7 @@ def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
     how += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
     adjusted = CliRunner().invoke(app, ["classify", str(folder), *how, "--covariates", "age,sex"])
     assert adjusted.exit_code == 0, adjusted.output
-    regions = "139 regions adjusted for age, sex on the training controls of each split"
+    regions = "36 regions adjusted for age, sex on the training controls of each split"
     assert f"Compared: R-indices of held-out people, and {regions}" in adjusted.output
     assert "too high" not in adjusted.output
     (folder / "study.toml").write_text('[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n')
@@ -67,13 +67,13 @@ def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
     assert "The AUC is too high for people that the model was fitted on" in seen.output
     (folder / "study.toml").unlink()
     raw = CliRunner().invoke(app, ["classify", str(folder), *how, "--covariates", "none"])
-    assert "139 regions not adjusted" in raw.output
+    assert "36 regions not adjusted" in raw.output
     assert "name them with --covariates" in raw.output
 
 
 def test_regions_are_adjusted_with_the_settings_of_the_study(tmp_path: Path) -> None:
     """Covariates came from the study file, the scale of the adjustment did not."""
-    simulated = ri.simulate_cohort("tiny", 0)
+    simulated = simulate_few_regions("tiny", 0)
     write_cohort(simulated, tmp_path)
     indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
     indices.to_csv(tmp_path / "r_indices.tsv", sep="\t", index=False)
@@ -85,5 +85,5 @@ def test_regions_are_adjusted_with_the_settings_of_the_study(tmp_path: Path) -> 
         done = CliRunner().invoke(app, ["classify", str(tmp_path / "r_indices.tsv"), *how])
         assert done.exit_code == 0, done.output
         outputs.append((tmp_path / "out/classification.tsv").read_text())
-    assert "139 regions not adjusted" in done.output
+    assert "36 regions not adjusted" in done.output
     assert outputs[0] != outputs[1]

@@ -1,8 +1,6 @@
 """The command simulate writes cohorts from tables of healthy people."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from click.testing import Result
@@ -11,6 +9,7 @@ from typer.testing import CliRunner
 import rindices
 from rindices.cli.main import app
 from tests.conftest import muse_volumes, participants_of
+from tests.study.helpers import run
 from tests.tables.helpers import write_table
 
 
@@ -28,9 +27,7 @@ def test_simulate_keeps_the_sites_of_the_table(tmp_path: Path, shared: Path) -> 
 
 def test_simulate_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    program = "from rindices.cli.main import run; run()"
-    arguments = [sys.executable, "-c", program, "simulate", "--task", "tiny", "--out", str(tmp_path / "file" / "x")]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    done = run("simulate", "--task", "tiny", "--out", tmp_path / "file" / "x")
     assert done.returncode == 1
     assert "cannot write to" in done.stderr
     assert "Traceback" not in done.stderr

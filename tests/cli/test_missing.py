@@ -35,7 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_cohort(simulated, folder)
     table = pd.read_csv(folder / "volumes.csv", index_col=0)
     rng = np.random.default_rng(0)
-    holes = table.mask(rng.random(table.shape) < 0.05)
+    is_hole = (rng.random(table.shape) < 0.1) & (np.arange(len(table)) % 4 == 0)[:, None]
+    holes = table.mask(is_hole)
     holes.iloc[7] = table.iloc[7]
     holes.iloc[7, :35] = np.nan  # a person who has one region
     holes.to_csv(folder / "holes.csv")
@@ -156,6 +157,7 @@ def test_a_linear_model_fills_missing_regions_by_the_others(folder: Path) -> Non
     simulated = simulate_few_regions("small", seed=3)
     cohort = simulated.cohort
     model = ri.fit(cohort, 3, members=5, recipe="contrastive", workers=1)
+    cohort = cohort.take(np.arange(0, len(cohort), 3))
     complete = model.apply(cohort)
     rng = np.random.default_rng(1)
     holes = replace(cohort, volumes=cohort.volumes.mask(rng.random(cohort.volumes.shape) < 0.1))

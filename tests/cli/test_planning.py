@@ -140,7 +140,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fit(folder: Path, reference: object, out: str, *more: object, code: int = 0) -> str:
     study = [folder / "volumes.csv", "--participants", folder / "participants.tsv", "--group", "group", *COVARIATES]
-    settings = ["--recipe", "contrastive", "--patterns", "3", "--members", "3", "--workers", "1"]
+    settings = ["--recipe", "contrastive", "--patterns", "1", "--members", "3", "--workers", "1"]
     return invoke("fit", *study, *settings, "--reference", reference, "--out", folder / out, *more, code=code)
 
 
@@ -216,6 +216,6 @@ def test_references_that_cannot_be_used_are_named_by_check_and_fit(folder: Path)
 def test_python_takes_a_reference(folder: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
     healthy = NormalReference.fit(simulate_few_regions("null", seed=9).cohort)
-    model = ri.fit(cohort, 3, recipe="contrastive", members=2, workers=1, reference=healthy)
+    model = ri.fit(cohort, 1, recipe="contrastive", members=2, workers=1, reference=healthy)
     assert model.card.reference is not None
     assert model.card.reference.people == healthy.people

@@ -52,15 +52,18 @@ GROUPS = ["--group", "Group", "--controls", "Nondemented", "--patients", "Dement
     "recipe",
     [
         pytest.param([], marks=pytest.mark.slow),
-        ["--patterns", "1", "--workers", "1"],
-        pytest.param(["--recipe", "contrastive", "--patterns", "1"], marks=pytest.mark.slow),
+        pytest.param(["--patterns", "1"], marks=pytest.mark.slow),  # as docs/guides/visits.md
+        ["--recipe", "contrastive", "--patterns", "1", "--workers", "1"],
     ],
 )
+@pytest.mark.usefixtures("no_pictures")
 def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
     table, out = tmp_path / "visits.csv", tmp_path / "fit"
     model, indices = out / "model.safetensors", tmp_path / "r.tsv"
     write_visits(table)
-    fitted = call("fit", table, *GROUPS, "--covariates", "Age,M/F,eTIV", *recipe, "--members", 2, "--out", out)
+    fitted = call(
+        "fit", table, *GROUPS, "--covariates", "Age,M/F,eTIV", *recipe, "--members", 2, "--no-report", "--out", out
+    )
     assert fitted["n_patterns"] == 1
     assert fitted["visits"] in ((None,) if "--recipe" in recipe else ("mean", "coupled"))
     assert call("apply", model, table, "--out", indices)["visits"] == N_VISITS

@@ -17,7 +17,8 @@ from rindices.errors import ModelError
 from rindices.experiments.simulate import SimulatedCohort, write_cohort
 from rindices.learners.inference import SurrealHead
 from rindices.model.safetensors_io import read_metadata
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
+from tests.study.helpers import run
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def simulated() -> SimulatedCohort:
 
 
 @pytest.fixture(scope="module")
-def model(simulated: SimulatedCohort) -> ri.FittedModel:
-    return ri.fit(simulated.cohort, 3, members=3, recipe="contrastive", workers=1)
+def model() -> ri.FittedModel:
+    return fit_tiny_model(3)
 
 
 def indices(frame: pd.DataFrame) -> np.ndarray:
@@ -120,35 +121,16 @@ def test_regions_that_do_not_match_are_named(simulated: SimulatedCohort, model: 
 
 def test_people_without_covariates(simulated: SimulatedCohort, tmp_path: Path) -> None:
     write_cohort(simulated, tmp_path)
-    columns = {"group": "group", "covariates": ["age", "sex", "icv"]}
-    ri.fit(
-        ri.read_cohort(tmp_path / "volumes.csv", tmp_path / "participants.tsv", **columns),
-        2,
-        members=1,
-        recipe="contrastive",
-        workers=1,
-    ).save(tmp_path / "m.safetensors")
+    fit_tiny_model().save(tmp_path / "m.safetensors")
     people = pd.read_csv(tmp_path / "participants.tsv", sep="\t").drop(columns="group")
     people.loc[4, "age"] = np.nan
     people.to_csv(tmp_path / "p.tsv", sep="\t", index=False)
-    command = [
-        sys.executable,
-        "-c",
-        "from rindices.cli.main import run; run()",
-        "apply",
-        str(tmp_path / "m.safetensors"),
-    ]
-    command += [
-        str(tmp_path / "volumes.csv"),
-        "--participants",
-        str(tmp_path / "p.tsv"),
-        "--out",
-        str(tmp_path / "r.csv"),
-    ]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = ["apply", tmp_path / "m.safetensors", tmp_path / "volumes.csv", "--participants", tmp_path / "p.tsv"]
+    words += ["--out", tmp_path / "r.csv", "--workers", 1]
+    refused = run(*words)
     assert refused.returncode == 1
     assert "1 person has no age: sub-005" in refused.stderr
-    dropped = subprocess.run([*command, "--on-missing", "drop"], capture_output=True, text=True, check=False)
+    dropped = run(*words, "--on-missing", "drop")
     assert dropped.returncode == 0, dropped.stderr
     assert len(pd.read_csv(tmp_path / "r.csv")) == 179
 

@@ -15,7 +15,7 @@ from rindices.learners.inference import InteractingHead
 from rindices.model.pattern_tables import INTERACTION_COLUMNS, average_interaction
 from rindices.selection.agreement import pattern_c_index
 from rindices.share.onnx import export_onnx
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 from tests.share.test_onnx import assert_equal, list_columns, run_graph
 
 
@@ -81,6 +81,6 @@ def test_the_report_shows_interactions(model: ri.FittedModel, folder: Path) -> N
 
 
 def test_models_whose_changes_add_up_have_no_interactions() -> None:
-    additive = ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1)
+    additive = fit_tiny_model()
     assert average_interaction(additive) is None
     assert additive.interactions().empty

@@ -18,13 +18,13 @@ import rindices as ri
 from rindices.errors import ModelError
 from rindices.model.file import SCHEMA_VERSION
 from rindices.model.safetensors_io import compute_content_digest
-from tests.cohorts import simulate_few_regions
+from tests.cohorts import fit_tiny_model
 
 
 @pytest.fixture(scope="module")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("model") / "m.safetensors"
-    ri.fit(simulate_few_regions("tiny", seed=0).cohort, 2, members=2, recipe="contrastive", workers=1).save(path)
+    fit_tiny_model().save(path)
     return path.read_bytes()
 
 

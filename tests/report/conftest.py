@@ -7,6 +7,7 @@ import pytest
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
 from tests.cohorts import simulate_few_regions
+from tests.report.helpers import omit_pictures
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def simulated() -> SimulatedCohort:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory, simulated: SimulatedCohort) -> Path:
     folder = tmp_path_factory.mktemp("report") / "results"
-    ri.fit(simulated.cohort, [2, 3], recipe="contrastive", members=6, workers=1, out=folder, with_ids=True)
+    ri.fit(simulated.cohort, [2, 3], recipe="contrastive", members=5, workers=1, out=folder, with_ids=True)
     return folder
 
 
@@ -36,4 +37,5 @@ def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def curved_page(curved_study: Path) -> str:
-    return ri.write_report(curved_study).read_text("utf-8")
+    with omit_pictures():
+        return ri.write_report(curved_study).read_text("utf-8")

@@ -5,14 +5,35 @@ import io
 import json
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
+from rindices.report import geometry
 from rindices.report.formatting import make_environment
+
+
+@contextmanager
+def omit_pictures() -> Iterator[None]:
+    """Draw neither brains nor charts, which take most of the time of a page; for tests of its text and data."""
+    original = Figure.savefig
+
+    def save(figure: Figure, target: Any, **options: Any) -> None:
+        if isinstance(target, io.StringIO):
+            target.write("<svg></svg>")
+        else:
+            original(figure, target, **options)
+
+    no_brains = mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"])
+    with no_brains, mock.patch.object(Figure, "savefig", save):
+        yield
 
 
 class Page(HTMLParser):

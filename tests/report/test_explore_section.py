@@ -85,7 +85,7 @@ def test_a_person_is_found_by_id(tab: Tab, indices: pd.DataFrame) -> None:
     assert f"r1 {row['r1']:.2f} (90 % interval {row['r1_low']:.2f} to {row['r1_high']:.2f})" in text
     for group in ("control", "patient"):
         share = 100 * (indices.loc[indices["group"] == group, "r1"] < row["r1"]).mean()
-        assert f"{share:.0f} % of {group}s" in text
+        assert f"{int(share + 0.5)} % of {group}s" in text  # a half is rounded up in JavaScript
     assert "that speak for r1" in text or "speaks for it by itself" in text
     severities = [
         float(text) for text in tab.run("[...document.querySelectorAll('#sliders output')].map((o) => o.value)")

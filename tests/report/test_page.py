@@ -135,7 +135,7 @@ def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path) -> None:
     for name in ("associations.tsv", "associations.json", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
     cohort = simulate_few_regions("tiny", seed=0).cohort
-    ri.fit(cohort, 2, recipe="contrastive", members=2, workers=1, out=tmp_path)
+    ri.fit(cohort, 1, recipe="contrastive", members=2, workers=1, out=tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.tsv")) == [
         "effects.tsv",
         "notes.tsv",

@@ -14,7 +14,7 @@ from rindices.cli.main import app
 from rindices.model.records import PatternRecord, Reproduction
 from rindices.report.sections import load_statements
 from rindices.tables.layout.freesurfer import infer_measure
-from tests.report.helpers import get_section_text, get_text
+from tests.report.helpers import get_section_text, get_text, omit_pictures
 
 VOLUMES = ["Left-Hippocampus", "Right-Hippocampus", "Left-Amygdala", "Right-Amygdala"]
 THICKNESS = ["lh_precuneus_thickness", "rh_precuneus_thickness", "lh_cuneus_thickness", "rh_cuneus_thickness"]
@@ -60,7 +60,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=STUDIES, ids=lambda name: name.replace(" ", "_"))
 def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The folder of a study, what the terminal printed, and the page."""
+    """The folder of a study, what the terminal printed, and the page without pictures, which take time."""
     settings = dict(STUDIES[request.param])
     folder = tmp_path_factory.mktemp("statements")
     has_missing, options = settings.pop("missing", False), settings.pop("options", [])
@@ -70,7 +70,8 @@ def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         table.loc[::9, VOLUMES[0]] = np.nan
         table.to_csv(folder / "table.csv", index=False)
     options = ["--recipe", "mean-difference", *options, *(["--site", "scanner"] if "sites" in settings else [])]
-    printed = run("fit", *arguments, *options, "--members", "4", "--out", str(folder))
+    with omit_pictures():
+        printed = run("fit", *arguments, *options, "--members", "4", "--workers", "1", "--out", str(folder))
     return folder, printed, (folder / "report.html").read_text("utf-8")
 
 

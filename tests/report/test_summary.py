@@ -127,7 +127,7 @@ def test_methods_can_be_pasted(results: StudyResults) -> None:
     }
     values |= {"results": results, "cohort": results.cohort}
     text = render_section("methods", made_with=results.model.card, **values)
-    assert "2 and 3 patterns were tried with 10 ensemble members each, each trained on 80 %" in text
+    assert "2 and 3 patterns were tried with 5 ensemble members each, each trained on 80 %" in text
     assert "2 patterns were chosen by agreement." in text or "3 patterns were chosen by agreement." in text
     assert "delete-d jackknife intervals" in text
     assert "Shao J, Wu CFJ." in text

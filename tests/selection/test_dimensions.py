@@ -129,11 +129,11 @@ def test_patients_who_are_all_alike_have_no_pattern() -> None:
 @pytest.mark.parametrize("stretch", [0.7, 1.4])
 def test_patients_who_vary_more_or_less_in_all_directions_have_no_pattern(stretch: float) -> None:
     numbers = []
-    for seed in range(10):
+    for seed in range(5):
         people, patient = simulate(0, seed)
         people[patient] *= stretch
         numbers.append(estimate(people, patient).number)
-    assert sum(number > 0 for number in numbers) <= 2
+    assert sum(number > 0 for number in numbers) <= 1
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.study.helpers import fit_cohort
 
 
 def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
-    made = ri.simulate_cohort("basic", seed=1)
+    made = simulate_few_regions("basic", seed=1)
     model = ri.fit(made.cohort, [2, 3], members=4, recipe="contrastive", workers=1)
     assert model.selection is not None
     number = model.selection["number_of_patterns"]
@@ -28,7 +28,9 @@ def test_a_study_reports_both_numbers_and_every_pattern(tmp_path: Path) -> None:
     assert card["pattern_evidence"] == model.selection["patterns"]
 
 
-@pytest.mark.parametrize("patterns", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "patterns", [1, pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     made = simulate_few_regions("tiny", seed=0)
     indices = ri.fit(made.cohort, patterns, members=5, recipe="contrastive", workers=1).indices

@@ -12,7 +12,7 @@ from tests.study.helpers import BRIEF, STUDY, outputs, run
 
 def test_plain_options_and_the_study_they_make(folder: Path) -> None:
     options = ["--participants", folder / "participants.tsv", "--group", "group", "--covariates", "age,sex,icv"]
-    options += ["--patterns", "1,2", "--members", 2, "--recipe", "contrastive", "--seed", 3, "--json"]
+    options += ["--patterns", 1, "--members", 2, "--recipe", "contrastive", "--seed", 3, "--json"]
     done = run("fit", folder / "volumes.csv", *options, "--out", folder / "options")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

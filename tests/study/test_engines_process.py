@@ -12,7 +12,7 @@ import pytest
 import rindices as ri
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
-from rindices.study.engines import TrainingJob, TrainingPausedError, TrainingProcess
+from rindices.study.engines import _STOPPED_EXIT_CODE, TrainingJob, TrainingPausedError, TrainingProcess
 from rindices.study.recipes import MemberSet
 from rindices.study.store import RunStore
 from rindices.study.study import make_plan
@@ -77,6 +77,35 @@ def test_two_signals_at_once_interrupt_without_a_traceback() -> None:
     """Ctrl-C reaches all processes of a terminal, and the command then sends SIGTERM to its workers."""
     done = subprocess.run([sys.executable, "-c", BOTH_SIGNALS], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+LOST_INTERRUPT = """
+import ctypes, signal, time
+from rindices.study import engines
+
+def train(job):
+    ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))()  # as threadpoolctl does at each limit
+    time.sleep(0.5)
+    print("not interrupted")
+
+engines.run_training_job, engines._decode_job = train, str
+engines.main()
+"""
+
+
+def test_an_interrupt_in_a_callback_of_a_c_library_is_not_lost() -> None:
+    """Its input stays open: without the interrupt, the process would wait for the next job."""
+    command = [sys.executable, "-c", LOST_INTERRUPT]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdin is not None
+        process.stdin.write("job\n")
+        process.stdin.flush()
+        try:
+            assert process.wait(60) == _STOPPED_EXIT_CODE
+        finally:
+            process.kill()
+        assert process.communicate() == ("", "")
 
 
 def test_a_job_is_decoded_as_it_was_encoded(order: TrainingJob) -> None:

@@ -95,8 +95,8 @@ def test_frames_and_their_columns_go_into_fit(tmp_path: Path) -> None:
     columns = {"group": "group", "covariates": ["age", "sex", "icv"]}
     settings = {"members": 2, "recipe": "contrastive", "workers": 1}
     models = [
-        ri.fit(volumes, 2, **settings, participants=people, **columns),
-        ri.fit(read_cohort(tmp_path), 2, **settings),
+        ri.fit(volumes, 1, **settings, participants=people, **columns),
+        ri.fit(read_cohort(tmp_path), 1, **settings),
     ]
     assert models[0].card.fingerprint == models[1].card.fingerprint
     with pytest.raises(TypeError, match="fit takes group with a table, not with a Cohort: give them to read_cohort"):

@@ -20,6 +20,7 @@ def nothing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
     table, people = nothing / "volumes.csv", nothing / "participants.tsv"
     options = ["--participants", people, "--group", "group", "--covariates", "age,sex,icv"]
@@ -52,6 +53,7 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
     assert (out / "report.html").read_text("utf-8") == page
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_patterns_that_do_not_converge_end_as_a_mean_difference(
     folder: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

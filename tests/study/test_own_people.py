@@ -16,6 +16,7 @@ from rindices.learners.contrastive.estimator import MeanDifference
 from rindices.learners.prepared_people import N_FOLDS, find_seen_people
 from rindices.study.build import compute_seed_changes
 from rindices.tables.cohort import GROUP, ID, SESSION
+from tests.cohorts import simulate_few_regions
 
 
 def exchange_labels(n_controls: int, n_patients: int, seed: int) -> ri.Cohort:
@@ -42,7 +43,7 @@ def test_noise_does_not_separate_the_groups() -> None:
 
 def test_a_member_is_learnt_from_its_own_people_alone() -> None:
     """Each fold, and everything that precedes the index, is fitted again by hand."""
-    cohort = ri.simulate_cohort("tiny", seed=3).cohort
+    cohort = simulate_few_regions("tiny", seed=3).cohort
     cohort = cohort.take(np.arange(0, len(cohort), 2))
     model = ri.fit(cohort, 1, recipe="mean-difference", members=5, workers=1, seed=4)
     assert model.indices is not None
@@ -59,7 +60,7 @@ def test_a_member_is_learnt_from_its_own_people_alone() -> None:
 
 
 def test_folds_depend_on_the_values_alone() -> None:
-    cohort = ri.simulate_cohort("tiny", seed=5).cohort.take(np.arange(60, 150))
+    cohort = simulate_few_regions("tiny", seed=5).cohort.take(np.arange(60, 150))
     model = ri.fit(cohort, 1, recipe="mean-difference", members=5, workers=1)
     order = np.random.default_rng(0).permutation(len(cohort))
     volumes, people, covariates = (
@@ -106,6 +107,7 @@ def test_changes_with_the_seed_are_those_of_drawn_members() -> None:
     assert compute_seed_changes(np.zeros((5, 3, 2)), np.eye(5, 3, dtype=bool)) == [None, None]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_people_without_an_unseen_member_have_empty_cells(tmp_path: Path) -> None:
     """Statistics and report leave them out, and say so."""
     cohort = ri.simulate_cohort("tiny", seed=2).cohort

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import StudyError
 from rindices.experiments.simulate import write_cohort
@@ -21,6 +20,7 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, MemberSet, StudyRecipe, get_study_recipe
 from rindices.study.study import make_plan
+from tests.cohorts import simulate_few_regions
 
 
 class PlainDifference(StudyRecipe):
@@ -59,8 +59,9 @@ def invoke(*arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_new_recipe_needs_no_more_than_its_record(plain_difference: StudyRecipe, tmp_path: Path) -> None:
-    write_cohort(ri.simulate_cohort("tiny", seed=1), tmp_path)
+    write_cohort(simulate_few_regions("tiny", seed=1), tmp_path)
     people = ["--participants", tmp_path / "participants.tsv"]
     study = [tmp_path / "volumes.csv", *people, "--group", "group", "--covariates", "age,sex,icv"]
     study += ["--recipe", plain_difference.name, "--patterns", 1, "--members", 5, "--workers", 1]

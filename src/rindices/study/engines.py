@@ -237,12 +237,12 @@ class TrainingProcess:
     def stop(self) -> None:
         """Let the process write its checkpoint, and end it."""
         self.request_stop()
+        self._close_input()  # it ends after this job even if the interrupt is lost
         try:
             self._process.wait(_STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._close_input()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -348,11 +348,22 @@ def _interrupt_training(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def _repeat_lost_interrupt(lost: "sys.UnraisableHookArgs") -> None:
+    """Interrupt again if Python dropped the interrupt: callbacks of C libraries and destructors cannot raise."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt_training)
+    threading.Timer(0.01, signal.raise_signal, (signal.SIGTERM,)).start()
+
+
 def main() -> None:
     """Train the jobs of the standard input until it ends."""
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not be taken for an answer
+    sys.unraisablehook = _repeat_lost_interrupt
     with suppress(KeyboardInterrupt):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _interrupt_training)
