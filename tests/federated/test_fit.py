@@ -20,7 +20,7 @@ MODEL = ModelConfig(patterns=(2, 3), members=MEMBERS)
 @cache
 def fit_sites(n_sites: int) -> FederatedResult:
     return run_federated_study(
-        make_transport(split_cohort(simulate_people(), n_sites), fewest=5), FederatedSettings(MODEL)
+        make_transport(split_cohort(simulate_people(), n_sites), fewest=2), FederatedSettings(MODEL)
     )
 
 
@@ -28,7 +28,7 @@ def test_sites_equal_pooled_people() -> None:
     pooled, divided = fit_sites(1), fit_sites(3)
     assert pooled.model is not None
     assert divided.model is not None
-    assert len(pooled.rounds) == len(divided.rounds) < 100
+    assert len(pooled.rounds) == len(divided.rounds) < 150
     np.testing.assert_allclose(divided.model.patterns, pooled.model.patterns, atol=1e-6)
     assert divided.model.patterns_se is not None
     np.testing.assert_allclose(divided.model.patterns_se, pooled.model.patterns_se, atol=1e-6)
@@ -65,7 +65,7 @@ def test_order_of_rows_and_names_of_sites_do_not_matter() -> None:
     cohorts = split_cohort(simulate_people(), 3)
     renamed = {f"other-{k}": cohort for k, cohort in enumerate(reversed(cohorts.values()))}
     settings = FederatedSettings(ModelConfig(patterns=(1,), members=2))
-    transports = [make_transport(each, fewest=5) for each in (cohorts, renamed)]
+    transports = [make_transport(each, fewest=2) for each in (cohorts, renamed)]
     first, second = (run_federated_study(each, settings).model for each in transports)
     assert first is not None
     assert second is not None

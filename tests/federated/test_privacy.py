@@ -67,16 +67,17 @@ def get_preparation() -> Preparation:
     return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2)).preparation
 
 
-def make_request(share: float) -> Request:
-    """Return a request for the moments of a member, as a centre sends it."""
-    settings = {"plan": {"seed": 0, "members": 2, "share": share}, "sets": [["member-0", "patients"]]}
+def make_request(seed: int, limit: float = 1.0) -> Request:
+    """Return a request for the moments of a fold, as a centre sends it."""
+    plan = {"seed": seed, "members": 2, "patients": limit}
     preparation = get_preparation()
-    return Request(kinds.MOMENTS, 5, {**settings, **preparation.to_settings()}, preparation.to_arrays())
+    settings = {"plan": plan, "sets": [["held-out-0", "patients"]], **preparation.to_settings()}
+    return Request(kinds.MOMENTS, 5, settings, preparation.to_arrays())
 
 
 def test_a_hostile_centre_cannot_ask_for_three_people() -> None:
-    """A plan with a tiny share would make a member of three people: the site does not split the group."""
-    assert Site("a", simulate_people()).answer(make_request(0.015)).counts["member-0/patients"] == 200
+    """A plan that draws few people would make a fold of three: the site does not split the group."""
+    assert Site("a", simulate_people()).answer(make_request(0, 0.05)).counts["held-out-0/patients"] in (0, 200)
     with pytest.raises(RefusedError, match="the fewest are 10"):
         Site("b", simulate_people().take(np.arange(8))).answer(Request(kinds.DESCRIBE, 1))
 
@@ -84,9 +85,9 @@ def test_a_hostile_centre_cannot_ask_for_three_people() -> None:
 def test_a_hostile_centre_cannot_ask_twice() -> None:
     """Two plans whose sets differ by a few people: the second is refused."""
     site = Site("a", simulate_people())
-    site.answer(make_request(0.8))
+    site.answer(make_request(0))
     with pytest.raises(RefusedError, match="the difference to a sum"):
-        site.answer(make_request(0.82))
+        site.answer(make_request(0, 0.93))
 
 
 def test_too_many_rounds_are_refused() -> None:

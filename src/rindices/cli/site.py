@@ -37,11 +37,13 @@ def site(
     as_json: Json = False,
 ) -> None:
     """Answer the requests of a federated study with sums over people; no row and no id leaves."""
+    from rindices.apply.tables import write_indices
     from rindices.cli.fit import load_study
     from rindices.errors import StudyError
     from rindices.federated.folder import MODEL_FILE, make_printable, read_key
     from rindices.federated.site import Site
     from rindices.federated.site_service import SiteService
+    from rindices.model.fitted import FittedModel
     from rindices.study.preflight import resolve_study
     from rindices.tables.cohort import SITE
 
@@ -75,12 +77,19 @@ def site(
         run = service.serve(wait)
     except KeyboardInterrupt:
         run = None
+    indices = private / "r_indices.tsv"
+    if run and run.get("model"):
+        table = local_site.tabulate_people(FittedModel.load(exchange / MODEL_FILE))
+        write_indices(table, indices, local_site.cohort.unit)
+    has_indices = run is not None and bool(run.get("model"))
     if as_json:
-        print_json({"site": local_site.name, "over": run is not None, "log": str(private / "log.tsv")})
+        files = {"log": str(private / "log.tsv"), "r_indices": str(indices) if has_indices else None}
+        print_json({"site": local_site.name, "over": run is not None, **files})
     else:
         ending = "not over: run the same command again" if run is None else make_printable(run.get("ending") or "over")
-        model = str(exchange / MODEL_FILE) if run and run.get("model") else ""
-        print_facts([("study", ending), ("log", str(private / "log.tsv")), ("model", model)])
+        model = str(exchange / MODEL_FILE) if has_indices else ""
+        people = f"{indices} (your people, by the members that have not seen them)" if has_indices else ""
+        print_facts([("study", ending), ("log", str(private / "log.tsv")), ("model", model), ("R-indices", people)])
     if run is None:
         raise typer.Exit(3)
 

@@ -7,6 +7,7 @@ Shape letters: R regions, M patterns, K steps, T models, S members.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +16,11 @@ from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.messages import pack_symmetric, unpack_symmetric
 from rindices.federated.rounds import PreparedRounds
-from rindices.federated.subsets import GROUPS, name_half, name_held_out, name_member
+from rindices.federated.subsets import GROUPS, list_folds, name_half, name_held_out, name_member
 from rindices.learners.contrastive.linear_start import ContrastQuestion, ContrastSums, GroupMoments, MomentsQuestion
 from rindices.learners.contrastive.rotation import PeopleMoments
 from rindices.learners.ensemble import PatternStability
+from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import (
     ControlSums,
     CurveQuestion,
@@ -42,14 +44,10 @@ def name_set(people: PeopleSet) -> str:
 
 
 def ask_for_moments(rounds: PreparedRounds) -> MomentsBySet:
-    """Ask for the moments of all sets.
-
-    Those of held-out people and of second halves are differences, unless members see a part of the people alone.
-    """
-    plan, members = rounds.plan, range(rounds.plan.members)
-    names = ["all", *(name_member(k) for k in members), *(name_half(k, 0) for k in members)]
-    if plan.is_limited:
-        names += [*(name_held_out(k) for k in members), *(name_half(k, 1) for k in members)]
+    """Ask for the moments of all folds, and return those of all sets, which are unions of folds."""
+    plan = rounds.plan
+    folds = [name_held_out(k) for k in range(plan.n_sets * N_FOLDS)]
+    names = ["all", *folds] if plan.is_limited else folds
     sets = [(name, group) for name in names for group in GROUPS]
     total = rounds.ask(kinds.MOMENTS, {"sets": [list(each) for each in sets]})
     sums, products = total.arrays["sum"], unpack_symmetric(total.arrays["products"])
@@ -57,12 +55,18 @@ def ask_for_moments(rounds: PreparedRounds) -> MomentsBySet:
         (name, group): PeopleMoments(total.counts[f"{name}/{group}"], sums[k], products[k])
         for k, (name, group) in enumerate(sets)
     }
-    for group in GROUPS if not plan.is_limited else ():
-        everyone = moments["all", group]
-        for k in members:
-            moments[name_held_out(k), group] = everyone.add(moments[name_member(k), group], -1.0)
-            moments[name_half(k, 1), group] = everyone.add(moments[name_half(k, 0), group], -1.0)
+    unions = {name: list_folds(name) for k in range(plan.members) for name in (name_member(k), *_name_halves(k))}
+    if not plan.is_limited:
+        unions["all"] = (0, list(range(N_FOLDS)))
+    for name, (partition, own) in unions.items():
+        for group in GROUPS:
+            parts = [moments[name_held_out(partition * N_FOLDS + fold), group] for fold in own]
+            moments[name, group] = reduce(PeopleMoments.add, parts)
     return moments
+
+
+def _name_halves(number: int) -> tuple[str, str]:
+    return name_half(number, 0), name_half(number, 1)
 
 
 class SiteSums(NamedTuple):

@@ -191,7 +191,8 @@ class FederatedFit:
         assert held_out is not None
         stability = ensemble.correlate_with_consensus(joint[point], consensus, len(usable[point]))
         comparison = ensemble.MemberComparison(consensus, stability)
-        draft = self._draft(comparison, chosen, grid, point.n_patterns, {"shape": held_out.shape})
+        behind = [usable[point][k][0].number for k in consensus.agreeing]
+        draft = self._draft(comparison, chosen, grid, point.n_patterns, {"shape": held_out.shape}, behind)
         used = [model for _, model in usable[point]]
         return build.build_curve_model(draft, used, self.settings.with_distances), ()
 
@@ -222,11 +223,11 @@ class FederatedFit:
     ) -> Conversation[list[TrajectoryModel]]:
         """Fit both halves of the people of the first members of a number of patterns."""
         conversations = []
-        for k, (member, _) in enumerate(usable[:N_FOLDS]):
+        for member, _ in usable[:N_FOLDS]:
             assert member.held_out is not None
             for half in HALVES:
-                rng = make_generator(self.settings.seed, k, point.n_patterns, half)
-                shape, name = member.held_out.shape, PeopleSet(k, half)
+                rng = make_generator(self.settings.seed, member.number, point.n_patterns, half)
+                shape, name = member.held_out.shape, PeopleSet(member.number, half)
                 conversations.append(fit_half(name, point.n_patterns, shape, member.steps, rng))
         return (yield from join(conversations))
 
@@ -248,7 +249,7 @@ class FederatedFit:
         consensus = ConsensusMembers(choice.member, choice.agreeing, choice.orders)
         comparison = ensemble.MemberComparison(consensus, ensemble.correlate_with_consensus(indices, consensus, number))
         (chosen,) = make_candidate_records({}, choice)
-        draft = self._draft(comparison, chosen, failed, None, {})
+        draft = self._draft(comparison, chosen, failed, None, {}, consensus.agreeing)
         return build.build_difference_model(draft, members, self.moments)
 
     def _draft(
@@ -258,8 +259,12 @@ class FederatedFit:
         grid: tuple[CandidateRecord, ...],
         number: int | None,
         values: Mapping[str, str],
+        numbers: Sequence[int],
     ) -> build.ModelDraft:
-        """Return what is known of a model; ``number`` is that of its patterns, None for the mean difference."""
+        """Return what is known of a model.
+
+        number: of its patterns, None for the mean difference; numbers: numbers of its members.
+        """
         selection = SelectionRecord(
             chosen,
             grid=grid,
@@ -267,7 +272,9 @@ class FederatedFit:
             finding=str(Finding.MEAN_DIFFERENCE if number is None else Finding.PATTERNS),
             difference=self.tests.make_difference_record(),
         )
-        recipe = RecipeRecord(MEAN_DIFFERENCE if number is None else RECIPE, {**values, "federated": True})
+        # by plan and numbers, a site knows which members have not seen each of its people
+        plan = {"federated": True, "plan": self.prepared.plan.to_dict(), "numbers": list(numbers)}
+        recipe = RecipeRecord(MEAN_DIFFERENCE if number is None else RECIPE, {**values, **plan})
         return build.ModelDraft(self.prepared, self.sums, comparison, selection, recipe)
 
     def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:

@@ -170,7 +170,7 @@ KINDS: Mapping[str, RequestKind] = {
     MOMENTS: RequestKind(
         "disease space, normal variation",
         "sum x and sum x x' of adjusted regions",
-        "controls and patients: all, each member's, the first half of each split",
+        "controls and patients of each fold",
         _shape_moments,
     ),
     BLOCKS: RequestKind(

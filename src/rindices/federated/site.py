@@ -31,11 +31,12 @@ from rindices.federated.messages import (
     unpack_symmetric,
 )
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
-from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets
+from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets, name_member
 from rindices.learners.contrastive.linear_start import sum_contrasts
 from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
 from rindices.learners.severity_posterior import N_STEPS, SeverityPosterior, compute_log_copula
 from rindices.learners.trajectory.expectation_maximisation import list_functions, sum_points, summarise_people
+from rindices.model.fitted import FittedModel
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import build_coding, build_design_matrix
 from rindices.tables.cohort import ID, SITE, Cohort
@@ -303,6 +304,22 @@ class Site:
             ids = self.cohort.people[ID].tolist()
             self._subsets = plan, Subsets(ids, self._groups["patients"], plan, self.fewest)
         return self._subsets[1]
+
+    def tabulate_people(self, model: FittedModel) -> pd.DataFrame:
+        """Return the cross-fitted R-indices of the people of the site, by the model of a study that they were in.
+
+        Each is the mean over the members of the model that have not seen the person, and empty without any.
+        """
+        settings = model.card.recipe.settings if model.card.recipe is not None else {}
+        if "numbers" not in settings:
+            raise ExchangeError("the model is not that of a federated study: apply it with rindices apply.")
+        plan = SubsetPlan.from_dict(settings["plan"])
+        subsets = Subsets(self.cohort.people[ID].tolist(), self._groups["patients"], plan, self.fewest)
+        seen = [
+            np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)
+            for number in settings["numbers"]
+        ]
+        return model.tabulate_own_people(self.cohort, ~np.stack(seen))
 
     def describe_people(self) -> str:
         """Return the numbers of people in words, for the screen."""

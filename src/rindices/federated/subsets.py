@@ -1,15 +1,16 @@
-"""Sets of people over which sums are taken: subsamples, halves and blocks, by a hash of the participant's id.
+"""Sets of people over which sums are taken: folds, what is made of them, and blocks, by a hash of the participant's id.
 
-A person's place depends on the id, the seed of the study and the number of the member alone. So each site knows the
-places of its own people, and neither the order of rows nor the division into sites matters.
+As in memory, members come in sets of `N_FOLDS`: each set has folds of its own, and member k of a set sees all folds but
+one. Halves are three of the folds and the two others. So every set of people is a union of folds. A person's fold
+depends on the id, the seed of the study and the set of members alone: each site knows the folds of its own people, and
+neither the order of rows nor the division into sites matters.
 
-A small group of a site is not split, because the parts, or the differences of parts, would have too few people: a
-member sees all of them or none (`MIN_SPLIT_BY_MEMBERS`), or they are in one half (`MIN_SPLIT_BY_HALVES`). Blocks have
-nobody in common; a small group is divided into as many as it can be.
+A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
+few people. Blocks have nobody in common; a small group is divided into as many as it can be.
 
-In a very large study, each member, each pair of halves and the sample are drawn from `MAX_PEOPLE` people of a group,
-other people for each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for
-the adjustment and the tests.
+In a very large study, each set of folds and the sample are drawn from `MAX_PEOPLE` people of a group, other people for
+each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for the adjustment and
+the tests.
 
 Shape letters: N people.
 """
@@ -18,23 +19,21 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.messages import ExchangeError
-from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+from rindices.learners.prepared_people import N_FOLDS
 
 GROUPS = ("controls", "patients")
 SAMPLE = "sample"
 """Name of the people by whom fits are compared: everyone, except in very large studies."""
 MAX_PEOPLE = 25_000
-"""Largest number of people of a group, about, that a member or a pair of halves is drawn from."""
-MIN_SPLIT_BY_MEMBERS, MIN_SPLIT_BY_HALVES = 8, 5
-"""A group is split if it has at least so many times the fewest people: two random parts then hardly ever differ by less
-than the fewest people, also where there are many members."""
+"""Largest number of people of a group, about, that a set of folds is drawn from."""
+MIN_SPLIT = 5
+"""A group is split if it has at least so many times the fewest people: two sets then hardly ever differ by less."""
 MAX_MEMBERS = 100
 """Largest number of members of a plan that a site accepts."""
 
@@ -43,13 +42,12 @@ MAX_MEMBERS = 100
 class SubsetPlan:
     """How subsets of people are drawn.
 
-    seed: of the hash; members: number of members; share: share of people that each member sees; controls, patients:
-    share of the group that each member, pair of halves and the sample are drawn from.
+    seed: of the hash; members: number of members; controls, patients: share of the group that each set of folds and the
+    sample are drawn from.
     """
 
     seed: int
     members: int
-    share: float = SUBSAMPLE_SHARE
     controls: float = 1.0
     patients: float = 1.0
 
@@ -63,6 +61,11 @@ class SubsetPlan:
         """Whether subsets are drawn from a part of the people."""
         return min(self.controls, self.patients) < 1.0
 
+    @property
+    def n_sets(self) -> int:
+        """Number of sets of members, each with folds of its own."""
+        return -(-self.members // N_FOLDS)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a request."""
         return asdict(self)
@@ -75,12 +78,12 @@ class SubsetPlan:
         """
         try:
             groups = (float(values.get(group, 1.0)) for group in GROUPS)
-            plan = cls(int(values["seed"]), int(values["members"]), float(values["share"]), *groups)
+            plan = cls(int(values["seed"]), int(values["members"]), *groups)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
-        shares = (plan.share, plan.controls, plan.patients)
+        shares = (plan.controls, plan.patients)
         if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares):
-            raise ExchangeError(f"the plan has {plan.members} members of share {plan.share:g}, which no study has.")
+            raise ExchangeError(f"the plan has {plan.members} members of {shares}, which no study has.")
         return plan
 
 
@@ -90,13 +93,30 @@ def name_member(number: int) -> str:
 
 
 def name_held_out(number: int) -> str:
-    """Return the name of the people that a member does not see."""
+    """Return the name of the people that a member does not see: its fold."""
     return f"held-out-{number}"
 
 
 def name_half(number: int, half: int) -> str:
     """Return the name of one of the two halves of a member's split."""
     return f"half-{number}-{half}"
+
+
+def list_folds(name: str) -> tuple[int, list[int]]:
+    """Return the set of members and the folds that a set of people consists of.
+
+    Raises ValueError: if there is no such set.
+    """
+    kind, _, rest = name.rpartition("-")
+    number, half = (int(rest), "") if kind in ("member", "held-out") else (int(kind.removeprefix("half-")), rest)
+    if name not in (name_member(number), name_held_out(number), name_half(number, 0), name_half(number, 1)):
+        raise ValueError(name)
+    partition, own = divmod(number, N_FOLDS)
+    folds = [(own + k) % N_FOLDS for k in range(N_FOLDS)]
+    n_first = (N_FOLDS + 1) // 2
+    return partition, {"": folds[1:] if kind == "member" else folds[:1], "0": folds[:n_first], "1": folds[n_first:]}[
+        half
+    ]
 
 
 class Subsets:
@@ -117,22 +137,40 @@ class Subsets:
         """
         if group not in GROUPS:
             raise ExchangeError(f"the request names the group {group[:40]!r}: there are {' and '.join(GROUPS)}.")
-        mask, plan = self._groups[group], self._plan
+        mask = self._groups[group]
         if name == "all":
             return mask
         if name == SAMPLE:
-            return self._find_part(SAMPLE, mask, getattr(plan, group), (0.0, 1.0), 0, MIN_SPLIT_BY_HALVES)
-        kind, _, rest = name.rpartition("-")
-        with suppress(ValueError):
-            if kind in ("member", "held-out") and 0 <= int(rest) < plan.members:
-                part, places = ("member", "held-out").index(kind), name_member(int(rest))
-                bounds = (0.0, plan.share, 1.0)
-                return self._find_part(places, mask, getattr(plan, group), bounds, part, MIN_SPLIT_BY_MEMBERS)
-            number = int(kind.removeprefix("half-"))
-            if kind.startswith("half-") and 0 <= number < plan.members and rest in ("0", "1"):
-                places, bounds = f"half-{number}", (0.0, 0.5, 1.0)
-                return self._find_part(places, mask, getattr(plan, group), bounds, int(rest), MIN_SPLIT_BY_HALVES)
+            return self._find_sample(mask, getattr(self._plan, group))
+        with suppress(ValueError, KeyError):
+            partition, folds = list_folds(name)
+            if 0 <= partition < self._plan.n_sets:
+                return np.isin(self._assign_folds(partition, group), folds)
         raise ExchangeError(f"the request names the set {name[:40]!r}, which the plan does not have.")
+
+    def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:
+        """Return the people of a group (N,) by whom fits are compared; none where they, or the others, are too few."""
+        found = mask & (self._hash(SAMPLE) < limit)
+        is_allowed = all(not 0 < number < self._fewest for number in (found.sum(), (mask & ~found).sum()))
+        return found if is_allowed else np.zeros_like(mask)
+
+    def _assign_folds(self, partition: int, group: str) -> IntArray:
+        """Return the fold (N,) of each person of a group, -1 for the others and for those who are not drawn.
+
+        A group that is too small for all folds is in two of them, or in one; which ones differs between sites.
+        """
+        mask, places = self._groups[group], self._hash(f"folds-{partition}")
+        limit: float = getattr(self._plan, group)
+        drawn = mask & (places < limit)
+        if not drawn.any() or 0 < (mask & ~drawn).sum() < self._fewest:
+            return np.full(len(mask), -1)
+        first = int(places[drawn].min() * 1e6) % N_FOLDS
+        for chosen in (list(range(N_FOLDS)), [first, (first + 2) % N_FOLDS], [first]):
+            parts = (places / limit * len(chosen)).astype(np.intp)
+            smallest = np.bincount(parts[drawn], minlength=len(chosen)).min()
+            if smallest >= self._fewest and drawn.sum() >= MIN_SPLIT * self._fewest:
+                break
+        return np.where(drawn, np.array(chosen)[np.minimum(parts, len(chosen) - 1)], -1)
 
     def assign_blocks(self, group: str, n_blocks: int) -> IntArray:
         """Return the block (N,) of each person of a group, -1 for the others.
@@ -149,29 +187,6 @@ class Subsets:
         if number < n_blocks:
             blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
         return np.where(mask, blocks, -1)
-
-    def _find_part(
-        self, purpose: str, mask: BoolArray, limit: float, bounds: Sequence[float], part: int, min_split: int
-    ) -> BoolArray:
-        """Return a part of a group (N,): those whose places are between two bounds, of the share ``limit`` of all.
-
-        Where a part would be too small, one of them has all, or nobody is in any: members see everyone, and all are in
-        the second half.
-        """
-        places, edges = self._find_places(purpose, mask, min_split), limit * np.array(bounds)
-        parts = [mask & (low <= places) & (places < high) for low, high in pairwise(edges)]
-        sizes = [int(each.sum()) for each in parts]
-        if any(0 < size < self._fewest for size in (*sizes, int(mask.sum()) - sum(sizes))):
-            undivided = 1 if purpose.startswith("half") else 0
-            return mask if limit == 1.0 and part == undivided else np.zeros_like(mask)
-        return np.asarray(parts[part])
-
-    def _find_places(self, purpose: str, mask: BoolArray, min_split: int) -> FloatArray:
-        """Return a number (N,) from 0 to 1 for each person, the same for all people of a small group."""
-        places = self._hash(purpose)
-        if not 0 < mask.sum() < min_split * self._fewest:
-            return places
-        return np.full_like(places, (float(places[mask].min()) * 1e6) % 1.0)
 
     def _hash(self, purpose: str) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person and purpose."""

@@ -172,11 +172,12 @@ class PeopleMoments(NamedTuple):
         """Covariance (R, R), divided by the number of people."""
         return np.asarray(self.second - np.outer(self.mean, self.mean))
 
-    def add(self, other: Self, sign: float = 1.0) -> Self:
-        """Return the moments of both sets of people; with sign -1, of this set without the other, a part of it."""
-        number = self.number + round(sign * other.number)
+    def add(self, other: Self) -> Self:
+        """Return the moments of both sets of people."""
         return self._replace(
-            number=number, total=self.total + sign * other.total, products=self.products + sign * other.products
+            number=self.number + other.number,
+            total=self.total + other.total,
+            products=self.products + other.products,
         )
 
     def centre(self, point: FloatArray) -> Self:
