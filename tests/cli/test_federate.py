@@ -61,6 +61,15 @@ def test_centre_runs_a_study_with_keys(tmp_path: Path) -> None:
     tables = write_tables(tmp_path, replace(people, people=people.people.assign(hospital="site-1")))[:3]
     words = [exchange / "model.safetensors", *tables, "--site", "hospital", "--out", tmp_path / "r.tsv"]
     assert run("apply", *words)[0] == 0
+    words = [*write_tables(tmp_path, people), "--exchange", exchange, "--name", "site-1", "--key", keys / "site-1.key"]
+    assert run("site", *words, "--private", tmp_path / "private", "--wait", 0)[0] == 0
+    own, everyone = (
+        pd.read_csv(path, sep="\t") for path in (tmp_path / "private" / "r_indices.tsv", tmp_path / "r.tsv")
+    )
+    assert own["participant_id"].tolist() == everyone["participant_id"].tolist()
+    assert (own["r1"].isna() == (own["members_behind"] == 0)).all()
+    assert own["members_behind"].max() == 1  # of the two members
+    assert (own["r1"] - everyone["r1"]).abs().max() > 0.001
 
 
 def test_parquet_tables_with_sites_are_not_silently_left_as_they_are(tmp_path: Path) -> None:
@@ -85,7 +94,8 @@ def test_site_answers_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     words = [*write_tables(tmp_path, simulate_people()), "--exchange", exchange, "--name", "hospital-a", "--wait", 0]
     code, text = run("site", *words, "--json")
     assert code == 3
-    assert json.loads(text) == {"site": "hospital-a", "over": False, "log": "rindices-site/log.tsv"}
+    expected = {"site": "hospital-a", "over": False, "log": "rindices-site/log.tsv", "r_indices": None}
+    assert json.loads(text) == expected
     (answer,) = transport.ask(Request("describe", 1))
     assert isinstance(answer, Answer)
     assert answer.counts == {"controls": 150, "patients": 200}

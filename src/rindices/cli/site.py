@@ -24,7 +24,7 @@ def site(
     fewest: Annotated[int, typer.Option(min=2, help="Fewest people of a sum.")] = _DEFAULT_FEWEST,
     key: Annotated[Path | None, typer.Option(help="Key that the centre has, too; see federate --make-keys.")] = None,
     private: Annotated[
-        Path | None, typer.Option(help="Folder for the log and the ledger, which stay here.", show_default=False)
+        Path | None, typer.Option(help="Folder for log, ledger and R-indices, which stay here.", show_default=False)
     ] = None,
     wait: Annotated[float | None, typer.Option(help="Leave after so many seconds without a request.")] = None,
     poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
