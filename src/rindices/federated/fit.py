@@ -57,6 +57,8 @@ from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
 
 RECIPE = "default"
+_SetFits = tuple[str, list[dict[str, TrajectoryFit]]]
+"""Shape that a set of members chooses, and the fits of each member by shape."""
 
 
 @dataclass(frozen=True)
@@ -199,23 +201,32 @@ class FederatedFit:
     def _fit_members(
         self, numbers: Sequence[int], source: ensemble.SiteSums
     ) -> dict[GridPoint, list[tuple[Member, TrajectoryModel]]]:
-        """Fit all members with all numbers of patterns in the same rounds, with their models."""
+        """Fit all members with all numbers of patterns in the same rounds, and return them with their models.
+
+        All sets of members have the shape that the first one chooses.
+        """
         wanted, seed = str(self.settings.model.recipe_changes.get("shape", "auto")), self.settings.seed
         members = range(self.settings.model.members)
         sets = [(number, members[start : start + N_FOLDS]) for number in numbers for start in members[::N_FOLDS]]
 
-        def fit(number: int, own: Sequence[int]) -> Conversation[tuple[str, list[dict[str, TrajectoryFit]]]]:
+        def fit(number: int, own: Sequence[int], shape: str) -> Conversation[_SetFits]:
             problems = yield from pose_problems(own, number, seed)
-            return (yield from fit_and_choose(problems, wanted, number))
+            return (yield from fit_and_choose(problems, shape, number))
 
-        results = hold(join([fit(*each) for each in sets]), source.answer)
+        results = hold(join([fit(*each, wanted) for each in sets]), source.answer)
+        chosen = {number: shape for (number, own), (shape, _) in zip(sets, results, strict=True) if not own[0]}
+        lacking = [k for k, (number, _) in enumerate(sets) if chosen[number] not in results[k][1][0]]
+        again = hold(join([fit(*sets[k], chosen[sets[k][0]]) for k in lacking]), source.answer)
+        fits = {k: each[1] for k, each in enumerate(results)} | {
+            k: each[1] for k, each in zip(lacking, again, strict=True)
+        }
         models: dict[GridPoint, list[tuple[Member, TrajectoryModel]]] = {}
-        for (number, own), (shape, fits) in zip(sets, results, strict=True):
-            for k, each in zip(own, fits, strict=True):
-                chosen, held_out = each[shape], get_held_out(each, shape)
+        for k, (number, own) in enumerate(sets):
+            for member, each in zip(own, fits[k], strict=True):
+                fitted, held_out = each[chosen[number]], get_held_out(each, chosen[number])
                 head = self.prepared.preparation.head
-                member = make_member(k, head, chosen.model, chosen.n_iterations, held_out)
-                models.setdefault(GridPoint(number), []).append((member, chosen.model))
+                made = make_member(member, head, fitted.model, fitted.n_iterations, held_out)
+                models.setdefault(GridPoint(number), []).append((made, fitted.model))
         return models
 
     def _fit_halves(

@@ -79,6 +79,7 @@ def _make_held_out_record(
     held_out = [member.held_out for member in members if member.held_out is not None]
     differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
     curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in held_out])
+    curved_gains = curved_gains[np.isfinite(curved_gains)]  # later sets of members have one shape
     coupled = [each.coupled for each in held_out if each.coupled is not None]
     return records.HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),

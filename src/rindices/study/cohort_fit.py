@@ -39,7 +39,7 @@ from rindices.study.config import ModelConfig
 from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, count_processes, run_plan
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, make_number_record
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, StudyRecipe
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople, check_settings, find_largest_number
 from rindices.threads import limit_blas_threads
@@ -89,6 +89,8 @@ def _train_settings(
 ) -> TrainedSettings:
     """Train all settings of a model and choose among them."""
     plan, recipe, seed = people.plan, people.recipe, people.study.seed
+    run_plan([work for work in plan if work.numbers[0] == 0], people.prepare_set, store, engine, observer)
+    plan = follow_first_sets(plan, recipe, store)
     run_plan(plan, people.prepare_set, store, engine, observer)
     gathered = gather_members(plan, store)
 
@@ -177,6 +179,14 @@ def _make_no_pattern_error(study: Study, failed: tuple[CandidateRecord, ...]) ->
     return NoPatternError(f"{what}. {cure}", selection)
 
 
+def follow_first_sets(plan: Sequence[MemberSet], recipe: StudyRecipe, store: RunStore) -> list[MemberSet]:
+    """Return a plan whose later sets of members follow the first set of their grid point, where it is finished."""
+    first = {work.point: store.load(work) for work in plan if work.numbers[0] == 0}
+    return [
+        recipe.follow(work, members) if work.numbers[0] and (members := first[work.point]) else work for work in plan
+    ]
+
+
 def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
     """Return all members by grid point."""
     gathered: dict[GridPoint, list[Member]] = {}
@@ -224,6 +234,7 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
     model = study.config.model
     people = StudyPeople(study, model.model_copy(update={"patterns": model.patterns or TYPICAL_PATTERNS}))
     plan, store = people.plan, RunStore(runs) if runs.is_dir() else None
+    plan = plan if store is None else follow_first_sets(plan, people.recipe, store)
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes, seconds = count_processes(study.config.run.workers, len(missing)), 0.0
     if missing:

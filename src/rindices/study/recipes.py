@@ -100,6 +100,10 @@ class StudyRecipe:
         """
         raise NotImplementedError
 
+    def follow(self, work: MemberSet, first: Sequence[Member]) -> MemberSet:
+        """Return a later set of members, given the members of the first set of the same grid point."""
+        return work
+
     def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
         """Return members with evidence, for recipes that measure it where it is needed (`compares_halves`)."""
         raise NotImplementedError
@@ -161,6 +165,11 @@ class _DefaultRecipe(StudyRecipe):
 
         shape = json.loads(work.values)["shape"]
         return fit_trajectory_members(people, work.point.n_patterns, work.numbers, work.seed, shape)
+
+    def follow(self, work: MemberSet, first: Sequence[Member]) -> MemberSet:
+        """Give later sets the shape that the first one chose."""
+        held_out = first[0].held_out
+        return work if held_out is None else replace(work, values=json.dumps({"shape": held_out.shape}))
 
     def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
         from rindices.learners.trajectory.members import compare_trajectory_halves
